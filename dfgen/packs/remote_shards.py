@@ -1,4 +1,4 @@
-"""Shards of packs in a store far away: what is asked for of them is fetched into memory."""
+"""Shards of packs in a remote store: rows are fetched into memory when they are asked for."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -32,14 +32,8 @@ class RemoteShards(PackShards):
     """One column of the shards of packs, some of which are remote.
 
     Whole shards of windows are fetched ahead, by `ahead`; rows that nobody has foretold are fetched
-    when they are asked for, and those after them where they are asked for one after another. What
-    was fetched stays as long as it is within `most` bytes, and then what was of use last.
-
-    Args:
-        files: the shards.
-        column: that was packed.
-        store: reads them.
-        most: bytes held in memory, about.
+    when they are asked for, and those after them where they are asked for one after another. About
+    `most` bytes stay in memory: those that were used last.
     """
 
     far = True
@@ -63,7 +57,7 @@ class RemoteShards(PackShards):
     def holding(self, wanted: Iterable[int], shards: Indices, places: Indices) -> dict[int, Any]:
         """Return what the `wanted` shards hold, with the rows at some places of `shards` fetched.
 
-        A shard is left out where a read failed that may succeed when it is tried again.
+        A shard is left out if a read failed that may succeed when it is tried again.
         """
         found = {}
         for shard in wanted:
@@ -109,11 +103,6 @@ class RemoteShard:
     """One of them: memory as long as the file, which the system gives where it is written to.
 
     Arrow maps that memory just as it would map the file.
-
-    Args:
-        file: which.
-        column: that was packed.
-        store: reads it.
     """
 
     def __init__(self, file: ShardFile, column: str, store: Store) -> None:
@@ -124,13 +113,7 @@ class RemoteShard:
 
     @property
     def opened(self) -> Opened:
-        """Its content, where it has been fetched.
-
-        Raises:
-            MissingFileError: there is no such file.
-            ManifestError: it is no such shard, or damaged.
-            ReadError: it cannot be read.
-        """
+        """Its content, of which only some rows have been fetched."""
         if self._opened is None:
             with self._lock:
                 if self._opened is None:
@@ -144,7 +127,7 @@ class RemoteShard:
             self._fetch(places, self.opened)
 
     def fetch(self, places: Indices) -> bool:
-        """Fetch those of some rows that are not there; return whether there were any."""
+        """Fetch those of some rows that are not in memory; return whether there were any."""
         opened = self.opened
         if self._there[places].all():
             return False
@@ -169,7 +152,7 @@ class RemoteShard:
         return True
 
     def _open(self) -> Opened:
-        """Fetch what tells how the rows lie in the file."""
+        """Fetch the parts that tell how the rows lie in the file."""
         self._head = self._store.head(self._file.path)
         if self._head.size != self._file.nbytes:
             raise ManifestError(self._file.of_length(self._head.size))
@@ -212,13 +195,7 @@ class RemoteShard:
 
 
 def check_all_there(files: Iterable[ShardFile], store: Store) -> None:
-    """Refuse shards far away of which one is not there, or not as long as it was written.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: it has more or fewer bytes.
-        ReadError: it cannot be looked at.
-    """
+    """Refuse remote shards of which one is missing, or not as long as it was written."""
 
     def check(file: ShardFile) -> None:
         with telling(file):
