@@ -262,7 +262,7 @@ def _in_order(
 def _table(plan: PackPlan, shards: list[PackedShard]) -> pa.Table:
     """Return the columns of the manifest in the order of the pack, with the problems of packing."""
     problems = pa.chunked_array([shard.problems for shard in shards], pa.string())
-    table = plan.table.take(pa.array(plan.order)).unify_dictionaries()
+    table = plan.whole.rows.take(pa.array(plan.order)).unify_dictionaries()
     return with_column(table, "problem", problems.combine_chunks())
 
 
@@ -278,7 +278,7 @@ def _finish(
         shards=tuple(shard.file for shard in shards),
         packed=plan.identity["packed"],
         order=plan.identity["order"],
-        table=write_arrow(path, table, plan.options),
+        table=write_arrow(path, table, plan.whole.options),
         ids=ids_digest(plain_ids(in_one(table["id"]))),
         dfgen=plan.metadata,
         created_by=f"dfgen {__version__}",

@@ -93,7 +93,7 @@ class LocalPack:
 
     def check_space(self, plan: PackPlan, left: list[int]) -> None:
         """Refuse to begin where the disk has not the space."""
-        needed = int(plan.nbytes[left].sum()) + plan.table.nbytes
+        needed = int(plan.nbytes[left].sum()) + plan.whole.rows.nbytes
         advice = "choose another place, or a smaller image_size or max_side"
         if left:
             _refuse_small(self.folder, needed, self.folder, advice)

@@ -29,12 +29,11 @@ from dfgen.manifest.written_table import as_written
 from dfgen.packs.pack_index import in_pack, is_pack
 from dfgen.packs.writing.pack_arguments import PackArguments
 from dfgen.packs.writing.packers import Packer
-from dfgen.packs.writing.shard_files import ShardTask
+from dfgen.packs.writing.shard_files import COLUMN, ShardTask
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.embedded import are_files
-from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
@@ -110,9 +109,6 @@ def _codes(values: Any) -> Integers:
 
 
 _SIZES = ("width", "height", "orientation")
-COLUMN = "path"
-"""The column that is packed."""
-
 _OF_SHARDS = tuple(f"{COLUMN}_{what}" for what in ("pixels", "shape", "bytes"))
 
 
@@ -122,34 +118,24 @@ class PackPlan:
 
     Args:
         folder: the absolute path of the pack, or its URL.
-        table: the columns of the manifest, as they are stored, in its own order.
-        metadata: its `dfgen` key.
-        contents: the absolute path of each row.
-        known: what it knows of the files; None: nothing.
-        sizes: of the upright images, where the packer needs them.
-        packer: what the files become.
-        limits: what one file may ask for.
-        options: open what is far away.
+        metadata: the `dfgen` key of the manifest.
+        whole: all rows of it, in its own order, as one task.
         order: the row of the table at each place of the pack.
         starts: the first place of each shard, and the number of rows.
         nbytes: about how many each shard will have, without columns.
-        identity: what tells it from another pack: `rows`, `shards`, `packed`, `order`, and digests
-            of the `manifest`, all its columns, and of `starts`.
     """
 
     folder: str
-    table: pa.Table
     metadata: Metadata
-    contents: Any
-    known: KnownFiles | None
-    sizes: Sizes | None
-    packer: Packer
-    limits: Limits
-    options: StorageOptions
+    whole: ShardTask
     order: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
     nbytes: npt.NDArray[np.int64]
-    identity: dict[str, Any]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells the pack from another; see `_identity`."""
+        return self.whole.identity
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -164,23 +150,7 @@ class PackPlan:
 
     def task(self, shard: int) -> ShardTask:
         """Return all that is needed to make a shard, and no more."""
-        rows = self.rows(shard)
-        known = self.known and KnownFiles(
-            None if self.known.sizes is None else self.known.sizes[rows],
-            None if self.known.times is None else self.known.times[rows],
-        )
-        return ShardTask(
-            self.path(shard),
-            self.table.take(pa.array(rows)),
-            COLUMN,
-            self.contents.take(pa.array(rows)),
-            known,
-            None if self.sizes is None else self.sizes[rows],
-            self.packer,
-            self.limits,
-            self.options,
-            self.identity,
-        )
+        return self.whole.part(self.path(shard), self.rows(shard))
 
 
 def make_plan(
@@ -217,10 +187,8 @@ def make_plan(
     table = with_column(table, "problem", _problems(table, bad))
     identity = _identity(table, metadata, arguments, starts)
     sums = np.add.reduceat(nbytes[order], starts[:-1])
-    return PackPlan(
-        folder, table, metadata, bound.values, known, sizes, packer, limits, options, order,
-        starts, sums, identity,
-    )  # fmt: skip
+    whole = ShardTask(folder, table, bound.values, known, sizes, packer, limits, options, identity)
+    return PackPlan(folder, metadata, whole, order, starts, sums)
 
 
 def _stored(
@@ -334,6 +302,7 @@ def _starts(nbytes: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
 def _identity(
     table: pa.Table, metadata: Metadata, arguments: PackArguments, starts: npt.NDArray[np.int64]
 ) -> dict[str, Any]:
+    """Return counts, arguments, and digests of all columns of the manifest and of the starts."""
     labels = repr(sorted(metadata["labels"].items())).encode()
     digest = columns_digest(table, sorted(table.column_names))
     return {

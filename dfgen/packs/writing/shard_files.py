@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from dfgen.packs.writing.arrow_writing import WrittenThrough, parts_around, put_
 from dfgen.packs.writing.packers import Packer
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.spec import unwatched
+from dfgen.samples.features.spec import Indices, unwatched
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
@@ -31,6 +31,9 @@ from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.remote.ranges import far_file
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at, store_of
+
+COLUMN = "path"
+"""The column that is packed."""
 
 
 class PackedShard(NamedTuple):
@@ -89,17 +92,22 @@ RunChunks = Callable[[Callable[[range], Any], Iterable[range]], Iterable[Any]]
 
 @dataclass(frozen=True)
 class ShardTask:
-    """All that a worker needs to make one shard: the fields of `PackPlan`, of its rows alone.
+    """All that a worker needs to make one shard; it knows the rows of that shard alone.
 
     Args:
         path: of the file.
         rows: the columns of the manifest as they are stored, `problem` among them.
-        column: the one that is packed.
+        contents: the absolute path of each row.
+        known: what the manifest knows of the files; None: nothing.
+        sizes: of the upright images, where the packer needs them.
+        packer: what the files become.
+        limits: what one file may ask for.
+        options: open the files, and the path, where they are remote.
+        identity: of the pack, which its files carry.
     """
 
     path: str
     rows: pa.Table
-    column: str
     contents: Any
     known: KnownFiles | None
     sizes: Sizes | None
@@ -110,9 +118,25 @@ class ShardTask:
 
     def reader(self) -> SampleReader:
         """Return a reader, which names the rows by their ids and paths in messages."""
-        bound = BoundFeature(self.column, Image(self.column), self.contents)
+        bound = BoundFeature(COLUMN, Image(COLUMN), self.contents)
         store = store_of([self.contents], self.limits, self.options)
         return SampleReader(self.rows["id"], (bound,), None, store)
+
+    def part(self, path: str, rows: Indices) -> "ShardTask":
+        """Return the task of a shard of some of its rows."""
+        known, places = self.known, pa.array(rows)
+        return replace(
+            self,
+            path=path,
+            rows=self.rows.take(places),
+            contents=self.contents.take(places),
+            known=known
+            and KnownFiles(
+                None if known.sizes is None else known.sizes[rows],
+                None if known.times is None else known.times[rows],
+            ),
+            sizes=None if self.sizes is None else self.sizes[rows],
+        )
 
 
 def pack_shard(
@@ -196,7 +220,7 @@ def _table(task: ShardTask, into: Any, problems: dict[int, Any]) -> pa.Table:
     """Return the rows of a shard, with what they became."""
     found = _told(problems, len(task.rows))
     rows = with_column(task.rows, "problem", found)
-    for name, array in task.packer.columns(task.column, into, np.asarray(found.is_null())).items():
+    for name, array in task.packer.columns(COLUMN, into, np.asarray(found.is_null())).items():
         rows = rows.append_column(name, array)
     told = json.dumps({**task.identity, "kind": "shard"}, ensure_ascii=False)
     name = os.path.basename(task.path)
