@@ -137,14 +137,14 @@ def packs_of_columns(table: Any, opening: Opening) -> Packs | None:
     if not any(is_shard(named[code]) for code in used):
         return None
     indexes: dict[str, PackIndex] = {}
-    known: dict[str, ShardFile] = {}
+    shard_files: dict[str, ShardFile] = {}
     files: list[ShardFile] = []
     numbers = np.full(len(named) + 1, NOTHING, np.int32)  # the last one: of rows in no pack
     for code in used:
         numbers[code] = len(files)
-        files.append(_file(named[code], indexes, known, opening.options))
-    found = numbers[codes]
-    rows = PackRows(None, found, _places(places, found, files), _mean_bytes(files))
+        files.append(_file(named[code], indexes, shard_files, opening.options))
+    numbered = numbers[codes]
+    rows = PackRows(None, numbered, _places(places, numbered, files), _mean_bytes(files))
     packs = Packs(rows, tuple(files), _packed(indexes))
     _check_same_rows(table, rows, files, indexes, opening.options)
     return _checked(packs, opening)
@@ -162,7 +162,7 @@ def _files(index: PackIndex) -> tuple[ShardFile, ...]:
 def _file(
     path: str,
     indexes: dict[str, PackIndex],
-    known: dict[str, ShardFile],
+    shard_files: dict[str, ShardFile],
     options: StorageOptions | None,
 ) -> ShardFile:
     """Return a shard by its path; note its pack by its folder, and all shards of that."""
@@ -170,13 +170,13 @@ def _file(
     folder = os.path.dirname(whole)
     if folder not in indexes:
         indexes[folder] = read_index(folder, options)
-        known.update((file.path, file) for file in _files(indexes[folder]))
-    if whole not in known:
+        shard_files.update((file.path, file) for file in _files(indexes[folder]))
+    if whole not in shard_files:
         raise ManifestError(
             f"column 'shard' names {path}, which is no file of the pack in {folder}: was it packed "
             f"again since? Read it again, {_READ_AGAIN.format(folder)}"
         )
-    return known[whole]
+    return shard_files[whole]
 
 
 def _places(
@@ -205,17 +205,17 @@ def _packed(indexes: Mapping[str, PackIndex]) -> dict[str, dict[str, Any]]:
     (first, one), *others = indexes.items()
     for folder, other in others:
         for column, arguments in one.packed.items():
-            found = other.packed.get(column, {})
+            theirs = other.packed.get(column, {})
             differing = [
                 name
                 for name in arguments
-                if name != "image_size" and found.get(name) != arguments[name]
+                if name != "image_size" and theirs.get(name) != arguments[name]
             ]
             if differing:
                 name = differing[0]
                 raise ManifestError(
                     f"rows lie in two packs of which one has {name}={arguments[name]!r}, {first}, "
-                    f"and the other {name}={found.get(name)!r}, {folder}: pack them alike, or "
+                    f"and the other {name}={theirs.get(name)!r}, {folder}: pack them alike, or "
                     "train on one of them"
                 )
     return one.packed

@@ -68,8 +68,8 @@ class RowsOfOwnSizes(NamedTuple):
     def at(self, place: int) -> Values:
         """Return the pixels, or the bytes of the file, of one row."""
         start, stop = self.ends[place : place + 2].tolist()
-        found = self.data[start:stop]
-        return found if self.shapes is None else found.reshape(self.shapes[place])
+        data = self.data[start:stop]
+        return data if self.shapes is None else data.reshape(self.shapes[place])
 
 
 Opened = PixelsOfOneSize | RowsOfOwnSizes
@@ -190,9 +190,9 @@ def _small_buffers(batch: pa.RecordBatch, column: str) -> Iterator[Any]:
 
 def _check_same(file: ShardFile, metadata: Mapping[bytes, bytes] | None) -> None:
     """Refuse a shard of another pack: one that was packed after this one was opened."""
-    found = _plan_of((metadata or {}).get(b"dfgen", b"{}"))
+    plan = _plan_of((metadata or {}).get(b"dfgen", b"{}"))
     if _is_rewritten(*file.written) or any(
-        found.get(name, value) != value for name, value in file.plan.items()
+        plan.get(name, value) != value for name, value in file.plan.items()
     ):
         raise ManifestError(
             f"{file}, is now of another pack, which was written in its place since this one was "
@@ -233,25 +233,25 @@ def _fault(file: ShardFile, error: Exception) -> Exception:
 def _held(batch: pa.RecordBatch, column: str) -> Opened:
     """Return what a record batch holds of a packed column."""
     names = batch.schema.names
-    found = [name for name in (f"{column}_pixels", f"{column}_bytes") if name in names]
-    if len(found) != 1:
+    packed = [name for name in (f"{column}_pixels", f"{column}_bytes") if name in names]
+    if len(packed) != 1:
         raise ValueError(f"it has no column {column}_pixels, and no {column}_bytes")
-    values = batch.column(names.index(found[0]))
+    values = batch.column(names.index(packed[0]))
     good = None if not values.null_count else np.asarray(values.is_valid())
     if isinstance(values.type, pa.FixedShapeTensorType):
         return PixelsOfOneSize(good, _of_one_size(values))
     if values.type != pa.large_binary():
-        raise ValueError(f"its column {found[0]} holds {values.type}")
+        raise ValueError(f"its column {packed[0]} holds {values.type}")
     values.validate(full=True)
     _, ends, data = values.buffers()
     ends = np.frombuffer(ends, np.int64)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, "u1")
-    if found[0].endswith("_bytes"):
+    if packed[0].endswith("_bytes"):
         return RowsOfOwnSizes(good, data, ends)
     shapes = _shapes(batch.column(names.index(f"{column}_shape")))
     differs = np.diff(ends) != shapes.prod(axis=1, dtype=np.int64)
     if (differs if good is None else differs & good).any():
-        raise ValueError(f"its {column}_shape tells others than its {found[0]} hold")
+        raise ValueError(f"its {column}_shape tells others than its {packed[0]} hold")
     return RowsOfOwnSizes(good, data, ends, shapes)
 
 

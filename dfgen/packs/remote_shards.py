@@ -59,14 +59,14 @@ class RemoteShards(PackShards):
 
         A shard is left out if a read failed that may succeed when it is tried again.
         """
-        found = {}
+        held = {}
         for shard in wanted:
             try:
-                found[shard] = self._fetched(shard, places[shards == shard])
+                held[shard] = self._fetched(shard, places[shards == shard])
             except ReadError as error:
                 if not may_pass(error):
                     raise
-        return found
+        return held
 
     def ahead(self, shards: Indices, places: Indices) -> None:
         """Fetch rows; those who ask for rows of these shards meanwhile wait for it."""

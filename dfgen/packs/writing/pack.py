@@ -140,16 +140,16 @@ def pack(
 
 def _lines(done: Packed) -> list[str]:
     """Return what should be told of a pack."""
-    found = []
+    lines = []
     if len(done.problems):
         row_id, _, problem = done.problems.astype(object).iloc[0]
-        found.append(
+        lines.append(
             f"{len(done.problems):,} of {done.index.rows:,} rows have no file in the pack, but "
             f"null: the first is id={row_id!r}: {problem}"
         )
     if done.mixing is not None and done.mixing.packed < _POOR * done.mixing.shuffled:
-        found.append(f"{done.mixing}: leave out keep_order=True")
-    return found
+        lines.append(f"{done.mixing}: leave out keep_order=True")
+    return lines
 
 
 def run_pack(
@@ -195,10 +195,10 @@ def _shards(
     plan: PackPlan, place: PackFolder, workers: int, executor: Executor | None
 ) -> list[PackedShard]:
     """Return all shards; those that a run before this one has written are read, not made."""
-    found = place.begin(plan)
-    left = [number for number in range(len(plan)) if number not in found]
+    shards = place.begin(plan)
+    left = [number for number in range(len(plan)) if number not in shards]
     place.check_space(plan, left)
-    there = sum(shard.file.rows for shard in found.values())
+    there = sum(shard.file.rows for shard in shards.values())
     with tqdm(
         total=len(plan.order), initial=there, desc="Packing", unit=" rows", disable=None
     ) as bar:
@@ -209,11 +209,11 @@ def _shards(
 
         with _workers(workers, executor, done) as (submit, ahead):
             for number, shard in _in_order(plan, left, submit, ahead):
-                found[number] = shard
+                shards[number] = shard
                 place.note(number, shard)
                 if executor is not None:
                     done(shard.file.rows)
-    return [found[number] for number in range(len(plan))]
+    return [shards[number] for number in range(len(plan))]
 
 
 Submit = Callable[[ShardTask], "Future[PackedShard]"]

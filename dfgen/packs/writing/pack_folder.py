@@ -165,13 +165,13 @@ class RemotePack:
     def _sizes(self) -> dict[str, int]:
         """Return name and length of all that is there."""
         try:
-            found = [*store_at(self.folder, options=self.options).list(self.folder)]
+            files = [*store_at(self.folder, options=self.options).list(self.folder)]
         except MissingFileError:  # some stores have folders
-            found = []
+            files = []
         except ReadError as error:
             why = str(error).removeprefix("the file cannot be read: ")
             raise WriteError(f"{self.folder} cannot be packed into: {why}") from None
-        return {path[len(self.folder) + 1 :]: head.size for path, head in found}
+        return {path[len(self.folder) + 1 :]: head.size for path, head in files}
 
 
 PackFolder = LocalPack | RemotePack

@@ -269,8 +269,8 @@ def _sized(
     """Return the sizes of images, where they are needed, and what the files become."""
     if not arguments.needs_sizes:
         return None, arguments.packer(None), bad
-    found, problems = image_sizes(columns, (bound,), {}, store.limits, store.options)
-    sizes, bad = found.get(COLUMN), problems | bad
+    sizes_of, problems = image_sizes(columns, (bound,), {}, store.limits, store.options)
+    sizes, bad = sizes_of.get(COLUMN), problems | bad
     if sizes is None or not sizes.any():
         first = next(iter(bad.items()), (0, "its header tells no size"))
         raise ManifestError(f"no row has an image that can be packed: row {first[0]}: {first[1]}")

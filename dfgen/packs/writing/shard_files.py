@@ -69,19 +69,19 @@ def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard
     return PackedShard(PackFile(os.path.basename(path), rows, size, checksum_of(path)), problems)
 
 
-def check_same(folder: str, found: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
+def check_same(folder: str, theirs: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
     """Refuse a folder in which another pack was begun, by what its files carry."""
-    differing = [name for name, value in identity.items() if found.get(name) != value]
+    differing = [name for name, value in identity.items() if theirs.get(name) != value]
     if differing:
-        said = "; ".join(
-            f"{name} was {json.dumps(found.get(name))}, and is {json.dumps(identity[name])}"
+        differences = "; ".join(
+            f"{name} was {json.dumps(theirs.get(name))}, and is {json.dumps(identity[name])}"
             for name in differing
             if name not in ("manifest", "starts")
         )
-        said = said or "its manifest has other rows, labels or facts of files"
+        differences = differences or "its manifest has other rows, labels or facts of files"
         raise ManifestError(
-            f"{folder} holds another pack, whole or in part: {said}. Pack into another folder, or "
-            "delete this one"
+            f"{folder} holds another pack, whole or in part: {differences}. Pack into another "
+            "folder, or delete this one"
         )
 
 
@@ -175,7 +175,7 @@ def pack_shard(
         file = _write(task, list(chain.from_iterable(blocks())), problems)
     else:
         file = _write_along(task, whole, blocks(), problems)
-    return PackedShard(file, _told(problems, count))
+    return PackedShard(file, _as_column(problems, count))
 
 
 def _read(
@@ -212,19 +212,19 @@ def _pack(task: ShardTask, reader: SampleReader, into: Any, place: int, row: int
     task.packer.pack(task.contents[row].as_py(), store, into, place, size)
 
 
-def _told(problems: dict[int, Any], count: int) -> pa.Array:
+def _as_column(problems: dict[int, Any], count: int) -> pa.Array:
     return pa.array([problems.get(row) for row in range(count)], pa.string())
 
 
 def _table(task: ShardTask, into: Any, problems: dict[int, Any]) -> pa.Table:
     """Return the rows of a shard, with what they became."""
-    found = _told(problems, len(task.rows))
-    rows = with_column(task.rows, "problem", found)
-    for name, array in task.packer.columns(COLUMN, into, np.asarray(found.is_null())).items():
+    noted = _as_column(problems, len(task.rows))
+    rows = with_column(task.rows, "problem", noted)
+    for name, array in task.packer.columns(COLUMN, into, np.asarray(noted.is_null())).items():
         rows = rows.append_column(name, array)
-    told = json.dumps({**task.identity, "kind": "shard"}, ensure_ascii=False)
+    key = json.dumps({**task.identity, "kind": "shard"}, ensure_ascii=False)
     name = os.path.basename(task.path)
-    rows = rows.replace_schema_metadata({KEY: told.encode(), SHARD_NAME: name.encode()})
+    rows = rows.replace_schema_metadata({KEY: key.encode(), SHARD_NAME: name.encode()})
     return rows.combine_chunks()
 
 
@@ -248,15 +248,15 @@ def _write_along(
         sink.write(head)
         for block in blocks:
             sink.write(block.data.cast("B"))
-        found, tail = parts_around(whole, _table(task, whole, problems))
-        if found != head:
+        changed, tail = parts_around(whole, _table(task, whole, problems))
+        if changed != head:
             file.seek(0)
             source = file.name if isinstance(file.name, str) else file  # one without a name is read
             pixels = np.fromfile(source, np.uint8, whole.nbytes, offset=len(head))
             file.seek(0)
             file.truncate()
             sink = Summed(WrittenThrough(file))
-            sink.write(found)
+            sink.write(changed)
             sink.write(pixels)
         sink.write(tail)
         return sink

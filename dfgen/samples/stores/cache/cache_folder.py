@@ -97,7 +97,7 @@ def cached_settings(folder: str) -> list[CachedSetting]:
     Raises:
         ArgumentError: it is no cache of dfgen's.
     """
-    return [_told(folder, name) for name in _settings(folder)]
+    return [_setting(folder, name) for name in _settings(folder)]
 
 
 def clear_folder(folder: str) -> int:
@@ -111,7 +111,7 @@ def clear_folder(folder: str) -> int:
     """
     freed = 0
     for name in [*_settings(folder)]:
-        freed += _told(folder, name).bytes
+        freed += _setting(folder, name).bytes
         for file in _NAMES:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, name, file))
@@ -137,7 +137,7 @@ def _settings(folder: str) -> Iterator[str]:
             yield name
 
 
-def _told(folder: str, name: str) -> CachedSetting:
+def _setting(folder: str, name: str) -> CachedSetting:
     index, pixels, about = (os.path.join(folder, name, file) for file in _NAMES)
     try:
         with open(about, encoding="utf-8") as file:

@@ -329,12 +329,12 @@ def _check(array: Values, key: SlotKey, facts: SlotFacts) -> int:
 
 def _bytes_in(folder: str) -> int:
     """Return the bytes of the pixels in all folders of one, their holes included."""
-    found = 0
+    nbytes = 0
     with os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                found += os.stat(os.path.join(entry.path, "pixels")).st_size
-    return found
+                nbytes += os.stat(os.path.join(entry.path, "pixels")).st_size
+    return nbytes
 
 
 def _open_slots(index: str, pixels: str, size: int) -> tuple[int, int, bool]:
