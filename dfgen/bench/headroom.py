@@ -11,7 +11,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.training import keras
 from dfgen.training.callbacks.monitor import InputMonitor
-from dfgen.training.data_adapter import Passes
+from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.progress import Progress
 from dfgen.training.sequence import Sequence
 
@@ -79,7 +79,7 @@ def headroom(
     Each round makes its own Sequence: one that stays would work ahead of its turn.
     """
     with make_sequence() as sequence:
-        perfect = replay(sequence, sequence._loader.depth)
+        perfect = replay(sequence, view_of(sequence).loader.depth)
     rate, _ = _fit(model, perfect, steps=2)
     steps = max(1, round(_SECONDS * rate / perfect.batch_size))
     fed, replayed = [], []
@@ -98,11 +98,12 @@ def replay(sequence: Sequence, batches: int) -> Passes:
 
     It goes the way of every other batch, through the same hand-over, and waits for nothing.
     """
-    loader = sequence._loader
+    view = view_of(sequence)
+    loader = view.loader
     kept = [loader.batch(0, step) for step in range(min(batches, len(loader)))]
     full = [batch for batch in kept if len(batch.rows) == loader.batch_size]
     replay = _Replay(loader, full or kept)
-    return Passes(replay, Progress(replay), sequence._layout, False, endless=True)
+    return Passes(replay, Progress(replay), view.layout, False, endless=True)
 
 
 def arrive(passes: Passes) -> Iterator[int]:

@@ -12,9 +12,10 @@ from dfgen.bench.peers import check_against, peers
 from dfgen.bench.rates import PASSES, alternate
 from dfgen.bench.report import Report
 from dfgen.bench.stages import sequence, stages, together
-from dfgen.loading.remedies import remedies, stored_remedies
+from dfgen.explain.remedies import remedies, stored_remedies
 from dfgen.samples.features.image import Image
 from dfgen.system import usable_cpus, whole
+from dfgen.training.data_adapter import view_of
 
 
 def bench(
@@ -51,7 +52,7 @@ def bench(
         if model and trained:
             fed = headroom(model, trained, lambda: sequence(job), PASSES, bar.update)
     with sequence(job) as made:
-        reader = made._loader.reader
+        reader = view_of(made).loader.reader
         ways = remedies(reader)
         ways += stored_remedies(reader, rows=sample.usable, pack=partial(pack_line, manifest))
     advice = advise(

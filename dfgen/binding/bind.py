@@ -15,7 +15,6 @@ from dfgen.binding.class_names import present_rows, with_stand_ins
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.image_sizes import bucketed, deep_rows, image_sizes, refusal_of_deep
-from dfgen.binding.label_warnings import warn_of_infinite
 from dfgen.binding.leak_warning import warn_of_leaks
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.packed_rows import (
@@ -37,6 +36,7 @@ from dfgen.binding.row_weights import row_weights
 from dfgen.binding.rows_of_arrays import layouts_of, stored_rows
 from dfgen.binding.stale_files import known_files
 from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.row_order import Draws
@@ -48,7 +48,6 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.items import in_lists
 from dfgen.samples.features.spec import each
-from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.known_files import KnownFiles
@@ -177,7 +176,7 @@ def bind(
         >>> bound = bind(df, y="kind", options=Options(image_size=(64, 64)))  # doctest: +SKIP
         >>> loader = Loader(bound.reader, weights=bound.weights, batch_size=64)
     """
-    one_of("on_error", on_error, ("raise", "skip"), ELSEWHERE["on_error"])
+    one_of("on_error", on_error, ("raise", "skip"))
     if root is not None and not isinstance(root, str | os.PathLike):
         raise ArgumentError(f"root must be the path of a folder, got {root!r}")
     check_transform("transform", transform, "sample")

@@ -17,7 +17,6 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
 from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.depth import too_deep
 from dfgen.samples.reader import BoundRows
 from dfgen.samples.stores.remote.store_options import StorageOptions
@@ -121,7 +120,7 @@ def bucketed(
     image_sizes: Iterable[Sizes], bucket_by: str | None, batch_size: int
 ) -> tuple[Buckets | None, str | None]:
     """Return the Buckets by the shape of the first such image, and what tells them from others."""
-    one_of("bucket_by", bucket_by, (None, "shape"), ELSEWHERE["bucket_by"])
+    one_of("bucket_by", bucket_by, (None, "shape"))
     if bucket_by is None:
         return None, None
     sizes = next(iter(image_sizes), None)

@@ -8,8 +8,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.unknown_column import not_a_column
 from dfgen.errors import ManifestError, column_list
+from dfgen.explain.unknown_column import not_a_column
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import PARTS
 from dfgen.manifest.tables import Table

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.errors import ArgumentError, ReadTimeoutError
+from dfgen.errors import ArgumentError, DfgenError, ReadTimeoutError
 from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker
 from dfgen.loading.batch_transforms import BatchTransform, tried
@@ -124,8 +124,8 @@ class Loader:
             usable_cpus() if workers is None else whole("workers", workers, advice=_WORKERS)
         )
         self._chooses = workers is None and not use_multiprocessing
-        self._limits = limits or Limits()
-        self.problems = Problems(reader, problems or {}, self._limits.problems)
+        self.limits = limits or Limits()
+        self.problems = Problems(reader, problems or {}, self.limits.problems)
         self._known = set(self.problems)
         self._skip = on_error == "skip"
         if rows and not len(self.given):
@@ -133,7 +133,7 @@ class Loader:
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
-        if not self.workers and self._limits.read_timeout not in (None, Limits.read_timeout):
+        if not self.workers and self.limits.read_timeout not in (None, Limits.read_timeout):
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
         self.max_queue_size = whole("max_queue_size", max_queue_size, least=1, advice=_QUEUE)
         self.use_multiprocessing = flag("use_multiprocessing", use_multiprocessing)
@@ -160,13 +160,13 @@ class Loader:
             transform = tried(function, reader, largest, min(size, len(reader)))
             self.specs, both = transform.specs, nbytes + transform.row_bytes  # while it runs
         self._batch_bytes = both * size
-        depth = self._limits.depth(self._batch_bytes, self.max_queue_size)
+        depth = self.limits.depth(self._batch_bytes, self.max_queue_size)
         self.depth = depth if self.workers else 1
         sizes = chunk_sizes(size, self.depth, self.workers, nbytes, self.use_multiprocessing)
         maker = ChunkMaker(reader, seed, self._skip)
         mode = self.use_multiprocessing, largest, sizes[1], self._chooses
         pool = Pool(maker, self.workers, *mode)
-        bound, ahead = self._limits.read_ahead_bytes, None
+        bound, ahead = self.limits.read_ahead_bytes, None
         if bound and reader.store.far:
             ahead = ReadAhead(reader.store, bound)
         return BatchMaker(pool, maker, order, self.plan, weights, transform, sizes, ahead)
@@ -331,7 +331,7 @@ class Loader:
         """Return how many batches are made ahead where so many are taken at once: twice as many."""
         if at_once == 1 or not self.workers:
             return self.depth
-        return max(self.depth, self._limits.depth(self._batch_bytes, 2 * at_once))
+        return max(self.depth, self.limits.depth(self._batch_bytes, 2 * at_once))
 
     def look_while_waiting(self, look: Callable[[], Any]) -> None:
         """Have a method, held weakly, called every second that a batch is waited for."""
@@ -355,7 +355,14 @@ class Loader:
             pending = self._made(pending)
         finally:
             self.is_waited_for = False
-        batch, faults = pending.result()
+        try:
+            batch, faults = pending.result()
+        except DfgenError as error:
+            if error.files:
+                from dfgen.explain.missing_paths import with_near
+
+                with_near(error)
+            raise
         if self.reader.cached:
             self._tell_of_cache()
         self._known.update(row for row, fault in faults.items() if fault.stage == WORKER)
@@ -384,7 +391,7 @@ class Loader:
 
     def _made(self, pending: PendingBatch) -> PendingBatch:
         """Wait until a batch is made; return it, or the one without the rows that were late."""
-        while late := self._maker.pool.wait(pending, self._limits.read_timeout, self._look()):
+        while late := self._maker.pool.wait(pending, self.limits.read_timeout, self._look()):
             for row in filter(late.__contains__, pending.rows.tolist()):
                 self._note_late(row, pending.position[0])
             pending = self.start(*pending.position, pending.plan)
@@ -393,7 +400,7 @@ class Loader:
     def _note_late(self, row: int, epoch: int) -> None:
         late = (
             "to read and decode its file took longer than "
-            f"limits.read_timeout={self._limits.read_timeout} seconds"
+            f"limits.read_timeout={self.limits.read_timeout} seconds"
         )
         if not self._skip:
             advice = "raise the limit if it is to take so long"

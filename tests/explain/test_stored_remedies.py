@@ -19,11 +19,11 @@ from dfgen.bench.rates import Rates
 from dfgen.bench.run import pack_line
 from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, READ, RESIZE
 from dfgen.cli import app
+from dfgen.explain import remedies
+from dfgen.explain.remedies import Remedy, stored_remedies
+from dfgen.explain.speed import Waiting, gains
 from dfgen.limits import Limits
-from dfgen.loading import remedies
-from dfgen.loading.input_advice import Waiting, gains
 from dfgen.loading.metrics import STAGES
-from dfgen.loading.remedies import Remedy, stored_remedies
 from dfgen.packs.pack_rows import PackRows
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image

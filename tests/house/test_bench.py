@@ -22,7 +22,7 @@ from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, READ, RES
 from dfgen.cli import app
 from dfgen.demo import write_digits
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.loading.remedies import Remedy
+from dfgen.explain.remedies import Remedy
 
 RATE = st.floats(1, 1e7)
 

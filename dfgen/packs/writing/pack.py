@@ -21,9 +21,9 @@ from tqdm import tqdm
 from dfgen import __version__
 from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError, brief, legible
+from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
 from dfgen.loading.state import ids_digest
-from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.tables import Table
@@ -127,7 +127,7 @@ def pack(
     Example:
         >>> dfgen.pack("pets.parquet", "packed", image_size=(256, 256))  # doctest: +SKIP
     """
-    refuse_foreign(pack, unknown)
+    refuse_unknown(pack, unknown)
     arguments = PackArguments(
         format, image_size, color_mode, resize, interpolation, antialias, max_side, quality,
         shard_size, keep_order, seed,
