@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from dfgen.manifest.checksum import checksum_of
-from dfgen.manifest.pack_index import INDEX, PACK_FORMAT, TABLE
+from dfgen.packs.pack_index import INDEX, PACK_FORMAT, TABLE, checksum_of
 
 _HOLE = 1 << 16  # bytes that are not written where all are zeros
 

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import PIL.Image
 
-from dfgen.manifest.pack_index import open_arrow, read_index
-from dfgen.packing.pack_arguments import PackArguments
-from dfgen.packing.pack_run import Packed, run_pack
+from dfgen.packs.pack_index import open_arrow, read_index
+from dfgen.packs.writing.pack import Packed, run_pack
+from dfgen.packs.writing.pack_arguments import PackArguments
 
 
 def write_images(folder, rows, size=(6, 8), suffix=".png", first=0):

@@ -40,6 +40,7 @@ from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.order.row_order import Drawing
 from dfgen.manifest.tables import Table
+from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.albumentations import Pipeline, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
@@ -47,7 +48,6 @@ from dfgen.samples.features.items import in_lists
 from dfgen.samples.features.spec import each
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.samples.sources.packed_pixels import PackedSource
 from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of

@@ -12,25 +12,25 @@ import pyarrow as pa
 
 from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.binding.image_sizes import known_sizes
-from dfgen.binding.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
 from dfgen.errors import DfgenError, ManifestError, warn
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
-from dfgen.manifest.pack_index import PackIndex, is_far, read_index
-from dfgen.manifest.pack_table import looks_like_pack, mapped_table, metadata_of
+from dfgen.manifest.metadata_check import metadata_of_pack
 from dfgen.manifest.path_roots import absolute_place, ends_of
+from dfgen.packs.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
+from dfgen.packs.pack_index import PackIndex, is_remote, looks_like_pack, mapped_table, read_index
+from dfgen.packs.pack_rows import PackedFiles, PackRows
+from dfgen.packs.pack_shards import NOTHING
+from dfgen.packs.packed_pixels import PackedPixels, SmallerFiles
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Present
 from dfgen.samples.pixels.geometry import Size, shrunk
 from dfgen.samples.pixels.upright import size_of_image
-from dfgen.samples.sources.packed_pixels import PackedPixels, SmallerFiles
 from dfgen.samples.stores.embedded import FILE, paths_of
-from dfgen.samples.stores.packs.mapped_column import HeldColumn, MappedColumn
-from dfgen.samples.stores.packs.pack_rows import PackedFiles, PackRows
-from dfgen.samples.stores.packs.pack_shards import NOTHING
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.store import Store
+from dfgen.table.mapped_column import HeldColumn, MappedColumn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class PackedColumns(Columns):
     ) -> MappedColumn:
         """Return a column of a whole pack as it is stored."""
         path = index.path(index.table)
-        return HeldColumn(self[name], ends) if is_far(path) else MappedColumn(path, name, ends)
+        return HeldColumn(self[name], ends) if is_remote(path) else MappedColumn(path, name, ends)
 
     def ids_digest(self) -> str | None:
         """Return the digest that the pack has of these ids."""
@@ -110,7 +110,10 @@ def open_columns(
     opening = Opening(options, limits, window)
     if isinstance(manifest, str | os.PathLike) and looks_like_pack(os.fspath(manifest), options):
         index = read_index(os.fspath(manifest), options)
-        metadata, start = metadata_of(index), os.fspath(root) if root else None
+        metadata, start = (
+            metadata_of_pack(index.dfgen, index.folder),
+            os.fspath(root) if root else None,
+        )
         packs, table = packs_of_folder(index, opening), mapped_table(index, options=options)
         table = table.replace_schema_metadata()
         known: dict[str, Any] = {"labels": metadata["labels"], "leaks": metadata.get("leaks")}

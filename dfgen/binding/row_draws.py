@@ -20,8 +20,8 @@ from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.proportions import MOST_PLACES, proportions_of
 from dfgen.loading.order.row_order import Draws
 from dfgen.loading.order.windows import Windows, fitting, windows_of
+from dfgen.packs.pack_rows import PackRows
 from dfgen.samples.reader import BoundRows
-from dfgen.samples.stores.packs.pack_rows import PackRows
 from dfgen.system import whole
 from dfgen.table.arrow_types import is_text, value_type
 

@@ -87,8 +87,8 @@ def pack_command(
     as_json: Json = False,
 ) -> None:
     """Write a manifest and its files as a few large files, which are read in big pieces."""
-    from dfgen.packing.pack_arguments import PackArguments
-    from dfgen.packing.pack_run import run_pack
+    from dfgen.packs.writing.pack import run_pack
+    from dfgen.packs.writing.pack_arguments import PackArguments
 
     size: Any = image_size
     if size not in (None, "own"):

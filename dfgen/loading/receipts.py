@@ -14,7 +14,7 @@ from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.state import Place, receipt
-from dfgen.samples.stores.packs.mapped_column import MappedColumn
+from dfgen.table.mapped_column import MappedColumn
 
 _ASKED = 8192  # positions asked of the order at once: one by one they cost ten times as much
 _REMEMBERED = 64  # places: more than any backend fetches ahead

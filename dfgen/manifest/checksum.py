@@ -104,15 +104,6 @@ def has_checksum(file: pa.NativeFile, path: str) -> bool:
     return True
 
 
-def checksum_of(path: str) -> str:
-    """Return the CRC-32 of all bytes of a file, 8 hexadecimal digits, as `Summed` has it."""
-    value = 0
-    with open(path, "rb", 0) as file:
-        while block := file.read(_BLOCK):
-            value = crc32(block, value)
-    return f"{value:08x}"
-
-
 def _length_of_footer(end: bytes) -> int:
     return int.from_bytes(end[:4], "little")
 

@@ -12,6 +12,7 @@ from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import check_recipe
 from dfgen.manifest.schema import KEY, MANIFEST_FORMAT, Metadata, quote
+from dfgen.packs.pack_index import INDEX, in_pack
 
 KINDS = ("category", "text", "boolean", "number", "list", "other")
 """The kinds of label columns."""
@@ -98,6 +99,17 @@ def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Me
             "manifests/README.md lists what it holds"
         )
     check_metadata(metadata, f'{path}, the "dfgen" key of its schema metadata')
+    return metadata
+
+
+def metadata_of_pack(content: Mapping[str, Any], folder: str) -> Metadata:
+    """Return the metadata that a pack keeps of its manifest, checked."""
+    path = in_pack(folder, INDEX)
+    missing = sorted(Metadata.__required_keys__ - content.keys())
+    if missing:
+        raise ManifestError(f"{path} is damaged: its dfgen lacks {', '.join(missing)}. Pack again")
+    metadata: Metadata = {**content}  # type: ignore[typeddict-item]
+    check_metadata(metadata, f"{path}, its dfgen")
     return metadata
 
 

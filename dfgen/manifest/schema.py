@@ -32,6 +32,7 @@ from dfgen.errors import ManifestError, column_list, did_you_mean
 from dfgen.errors import count as count
 from dfgen.errors import first as first
 from dfgen.errors import quote as quote
+from dfgen.packs.pack_index import PLACES
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.stores.embedded import are_files
 from dfgen.samples.stores.store import Head
@@ -80,8 +81,6 @@ MANIFEST_FORMAT = 1
 KEY = b"dfgen"
 PARTS = ("split", "fold")
 """Columns that say which part of the rows is for what."""
-PLACES = ("shard", "row")
-"""Columns of rows that lie in packs: the path of a file of a pack, and the row in it."""
 
 _NEEDED = {
     "id": 'Every row needs a name of its own: df["id"] = range(len(df)), or rename the column that '

@@ -30,7 +30,6 @@ from dfgen.manifest.building.scan import (
 )
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.io import Path, read_manifest, write_manifest
-from dfgen.manifest.pack_index import check_pack, is_pack
 from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.row_matching import match
@@ -47,6 +46,8 @@ from dfgen.manifest.schema import (
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.splitting.split_rules import Splitting
 from dfgen.manifest.tables import Table, arrow_table, data_frame
+from dfgen.packs.pack_check import PackFinding, check_pack
+from dfgen.packs.pack_index import is_pack
 from dfgen.samples.stores.embedded import paths_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import without_store
@@ -238,13 +239,25 @@ def check(
     """Do what `verify` says, and return with the findings what could not be looked for."""
     if is_pack(manifest, options):
         given = {"root": root is not None, "decode": decode, "write": write, "add": add is not None}
-        return check_pack(manifest, [name for name in given if given[name]], workers, options), ()
+        return _check_pack(manifest, [*filter(given.get, given)], workers, options), ()
     write = write or add is not None
     held = write and isinstance(manifest, str | os.PathLike) and os.path.isfile(manifest)
     # from reading it to writing it
     with only_writer(os.path.abspath(manifest)) if held else nullcontext():
         how = {"workers": workers, "limits": limits_given(limits), "options": options}
         return _check(manifest, root, decode, write, add, how)
+
+
+def _check_pack(
+    folder: Any, given: list[str], workers: int | None, options: StorageOptions | None
+) -> pd.DataFrame:
+    if given:
+        raise ArgumentError(
+            f"{given[0]}= (--{given[0]}) is for loose files, and {os.fspath(folder)} is a pack, "
+            "whose bytes are compared with their checksums: leave it out"
+        )
+    findings = check_pack(folder, workers, options)
+    return pd.DataFrame(findings, columns=PackFinding._fields, dtype=object)
 
 
 def _check(

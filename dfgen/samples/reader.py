@@ -36,9 +36,9 @@ from dfgen.samples.sources.cached_pixels import CachedPixels
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.embedded import content_shown
 from dfgen.samples.stores.local_files import Files
-from dfgen.samples.stores.packs.mapped_column import MappedColumn
 from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
+from dfgen.table.mapped_column import MappedColumn
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,13 @@ from dfgen.explain.remedies import Remedy, stored_remedies
 from dfgen.explain.speed import Waiting, gains
 from dfgen.limits import Limits
 from dfgen.loading.metrics import STAGES
+from dfgen.packs.pack_rows import PackRows
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import CachedPixels
 from dfgen.samples.sources.file_source import FileSource
 from dfgen.samples.stores.cache.cache_folder import open_memory
-from dfgen.samples.stores.packs.pack_rows import PackRows
 from dfgen.samples.stores.schemes import store_of
 
 CACHE = Remedy(

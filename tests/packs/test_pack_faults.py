@@ -13,10 +13,10 @@ from test_pack_reading import NO_Y, batches, by_id, refused
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
-from dfgen.manifest.pack_index import INDEX, TABLE
+from dfgen.packs.pack_index import INDEX, TABLE
+from dfgen.packs.pack_shards import PackShards
+from dfgen.packs.packed_pixels import BAD_WHEN_PACKED
 from dfgen.samples.features.image import Image
-from dfgen.samples.sources.packed_pixels import BAD_WHEN_PACKED
-from dfgen.samples.stores.packs.pack_shards import PackShards
 
 ROWS, SIZE = 40, (6, 8)
 

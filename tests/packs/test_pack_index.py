@@ -5,7 +5,7 @@ import json
 import pytest
 
 import dfgen
-from dfgen.manifest.pack_index import PackFile, PackIndex, is_pack, read_index
+from dfgen.packs.pack_index import PackFile, PackIndex, is_pack, read_index
 
 SHARDS = tuple(PackFile(f"shard-{k:05}.arrow", 3 - k, 100, "0" * 8) for k in range(3))
 

@@ -14,11 +14,11 @@ import pytest
 from packed import packed, photograph, write_images
 
 import dfgen
-from dfgen.binding import named_packs
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
 from dfgen.loading.state import ids_digest
+from dfgen.packs import named_packs
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask

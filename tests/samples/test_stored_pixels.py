@@ -10,6 +10,7 @@ from PIL import Image as Pillow
 
 from dfgen.errors import DecodeError
 from dfgen.loading.loader import Loader
+from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
@@ -17,7 +18,6 @@ from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.geometry import STILL, Draw, after, move, place
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.file_source import FileSource
-from dfgen.samples.sources.packed_pixels import PackedSource
 
 ROWS, SIZE = 12, (8, 10)
 

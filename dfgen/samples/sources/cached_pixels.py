@@ -26,8 +26,7 @@ from dfgen.samples.features.spec import Indices, Present, Values, Watch, each
 from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.samples.stores.cache.slot_file import SlotFile
-from dfgen.samples.stores.cache.slot_pages import NOWHERE, SlotKey
+from dfgen.samples.stores.cache.slot_file import NOWHERE, SlotFile, SlotKey
 from dfgen.samples.stores.known_files import UNKNOWN
 from dfgen.samples.stores.store import Store
 from dfgen.table.arrow_types import is_text

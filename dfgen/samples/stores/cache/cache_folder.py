@@ -18,8 +18,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.stores.cache.slot_file import SlotFile
-from dfgen.samples.stores.cache.slot_pages import close_files, remove_older
+from dfgen.samples.stores.cache.slot_file import SlotFile, close_files, remove_older
 from dfgen.system import write_whole
 
 _FORMAT = 1
@@ -98,7 +97,7 @@ def cached_settings(folder: str) -> list[CachedSetting]:
     Raises:
         ArgumentError: it is no cache of dfgen's.
     """
-    return [_told(folder, name) for name in _settings(folder)]
+    return [_setting(folder, name) for name in _settings(folder)]
 
 
 def clear_folder(folder: str) -> int:
@@ -112,7 +111,7 @@ def clear_folder(folder: str) -> int:
     """
     freed = 0
     for name in [*_settings(folder)]:
-        freed += _told(folder, name).bytes
+        freed += _setting(folder, name).bytes
         for file in _NAMES:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, name, file))
@@ -138,7 +137,7 @@ def _settings(folder: str) -> Iterator[str]:
             yield name
 
 
-def _told(folder: str, name: str) -> CachedSetting:
+def _setting(folder: str, name: str) -> CachedSetting:
     index, pixels, about = (os.path.join(folder, name, file) for file in _NAMES)
     try:
         with open(about, encoding="utf-8") as file:

@@ -18,6 +18,7 @@ Stalls in DNN Training", VLDB 2021, section 4.1).
 
 import contextlib
 import errno
+import mmap
 import os
 import struct
 import tempfile
@@ -27,30 +28,77 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from xxhash import xxh3_64
 
 from dfgen.locks import is_at, lock
 from dfgen.samples.features.spec import Indices, Present, Spec, Values
-from dfgen.samples.stores.cache.slot_pages import (
-    HEADER_BYTES,
-    NOWHERE,
-    SlotKey,
-    SlotKeys,
-    SlotsByKey,
-    close_files,
-    lengthen,
-    mapped_array,
-    open_slots,
-    write_at,
-)
 
 _SLOT = np.dtype([("key", "<u8", 2), ("facts", "<u4", 2), ("check", "<u8")])
 _RECORD = struct.Struct("<QQIIQ")
 _CLAIMED, _CLAIMED_BYTES = 256, 1 << 22  # slots that are taken at a time, at most
 _LOOKED_AT = 4096  # slots, the last ones, that may be in the making elsewhere
+_MERGED = 1 << 16  # keys in a dict, of over 100 bytes each, before they go to those in arrays
+_HEADER_BYTES = 64  # of an index, before its records
+_MAGIC = b"dfgen: an index of cached pixels, format 2"
+_OLDER = b"dfgen: an index of cached pixels, format 1"  # its checksums did not see order
+_HEADER = struct.Struct("<56sQ")
+_REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+SlotKey = tuple[int, int]
+SlotKeys = npt.NDArray[np.uint64]
+"""An array of shape (keys, 2)."""
+
+NOWHERE = -1
+"""Instead of the slot of a key that has none."""
 
 SlotFacts = tuple[int, int]
-"""Two numbers that are told with an array."""
+"""Two numbers that are kept with an array."""
+
+
+class SlotsByKey:
+    """Keys and their slots: most in sorted arrays, the latest in a dict. The latest one counts."""
+
+    def __init__(self) -> None:
+        self._keys: SlotKeys = np.empty((0, 2), np.uint64)
+        self._places: Indices = np.empty(0, np.int64)
+        self._latest: dict[SlotKey, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys) + len(self._latest)
+
+    def add(self, keys: SlotKeys, slots: Indices) -> None:
+        """Add some keys."""
+        if len(keys) + len(self._latest) < _MERGED:
+            for (first, second), slot in zip(keys.tolist(), slots.tolist(), strict=True):
+                self._latest[first, second] = slot
+            return
+        latest = np.array([*self._latest], np.uint64).reshape(-1, 2)
+        keys = np.concatenate([self._keys, latest, keys])
+        slots = np.concatenate([self._places, [*self._latest.values()], slots]).astype(np.int64)
+        order = np.lexsort((keys[:, 1], keys[:, 0]))
+        keys = keys[order]
+        last = np.append((keys[1:] != keys[:-1]).any(axis=1), True)
+        self._keys, self._places = np.ascontiguousarray(keys[last]), slots[order][last]
+        self._latest = {}
+
+    def put(self, key: SlotKey, slot: int) -> None:
+        """Add one key."""
+        self._latest[key] = slot
+
+    def slots(self, keys: SlotKeys) -> Indices:
+        """Return the slots of some keys, NOWHERE where there is none."""
+        found = np.full(len(keys), NOWHERE, np.int64)
+        if len(self._keys):
+            firsts = self._keys[:, 0]
+            at = np.minimum(np.searchsorted(firsts, keys[:, 0]), len(firsts) - 1)
+            same = (self._keys[at] == keys).all(axis=1)
+            found[same] = self._places[at[same]]
+        if self._latest:
+            for place, (first, second) in enumerate(keys.tolist()):
+                slot = self._latest.get((first, second))
+                found[place] = found[place] if slot is None else slot
+        return found
 
 
 class SlotFile:
@@ -82,7 +130,7 @@ class SlotFile:
         self._arguments = (index, pixels, spec, most, spare, beside)
         self.spec, self._shape = spec, spec.shape
         self._size: int = prod(spec.shape) * spec.dtype.itemsize
-        self._index, self._pixels, self.writable = open_slots(index, pixels, self._size)
+        self._index, self._pixels, self.writable = _open_slots(index, pixels, self._size)
         weakref.finalize(self, close_files, self._index, self._pixels)
         self.failed: int | None = None
         """The errno of what ended the writing, None while nothing has."""
@@ -116,9 +164,9 @@ class SlotFile:
     def refresh(self) -> None:
         """Find what was written since."""
         with self._lock:
-            count = max(0, os.fstat(self._index).st_size - HEADER_BYTES) // _SLOT.itemsize
+            count = max(0, os.fstat(self._index).st_size - _HEADER_BYTES) // _SLOT.itemsize
             if count > len(self._records):
-                self._records = mapped_array(self._index, count, _SLOT, HEADER_BYTES)
+                self._records = _mapped_array(self._index, count, _SLOT, _HEADER_BYTES)
                 more = np.zeros(count - len(self._trusted), np.bool_)
                 self._trusted = np.concatenate([self._trusted, more])
             latest = self._pending[self._pending >= count - _LOOKED_AT]
@@ -173,9 +221,9 @@ class SlotFile:
             slot = self._free_slot()
             if slot == NOWHERE:
                 return NOWHERE
-            write_at(self._pixels, array.data.cast("B"), slot * self._size)
+            _write_at(self._pixels, array.data.cast("B"), slot * self._size)
             record = _RECORD.pack(*key, *facts, _check(array, key, facts))
-            write_at(self._index, memoryview(record), HEADER_BYTES + slot * _SLOT.itemsize)
+            _write_at(self._index, memoryview(record), _HEADER_BYTES + slot * _SLOT.itemsize)
         except OSError as error:
             self.failed = error.errno or errno.EIO
             return NOWHERE
@@ -209,14 +257,14 @@ class SlotFile:
                 raise OSError(errno.ENOLCK, "the file system has no locks")
             if not held:
                 return []
-            begin = (os.fstat(file).st_size - HEADER_BYTES) // _SLOT.itemsize
+            begin = (os.fstat(file).st_size - _HEADER_BYTES) // _SLOT.itemsize
             count = self._allowed(begin)
             if count == 0:
                 return []
             end = begin + count
             if os.fstat(self._pixels).st_size < end * self._size:
                 os.ftruncate(self._pixels, end * self._size)
-            lengthen(file, HEADER_BYTES + begin * _SLOT.itemsize, count * _SLOT.itemsize)
+            _lengthen(file, _HEADER_BYTES + begin * _SLOT.itemsize, count * _SLOT.itemsize)
             return list(range(begin, end))
         finally:
             os.close(file)
@@ -241,7 +289,7 @@ class SlotFile:
             with self._lock:
                 count = os.fstat(self._pixels).st_size // self._size
                 if count > len(self._slots):
-                    flat = mapped_array(self._pixels, count * self._size, np.dtype(np.uint8), 0)
+                    flat = _mapped_array(self._pixels, count * self._size, np.dtype(np.uint8), 0)
                     self._slots = flat.view(self.spec.dtype).reshape(count, *self._shape)
         return slot < len(self._slots)
 
@@ -257,7 +305,7 @@ class SlotFile:
         if self.writable:
             with contextlib.suppress(OSError):
                 blank = memoryview(bytes(_SLOT.itemsize))
-                write_at(self._index, blank, HEADER_BYTES + slot * _SLOT.itemsize)
+                _write_at(self._index, blank, _HEADER_BYTES + slot * _SLOT.itemsize)
         return False
 
 
@@ -281,9 +329,66 @@ def _check(array: Values, key: SlotKey, facts: SlotFacts) -> int:
 
 def _bytes_in(folder: str) -> int:
     """Return the bytes of the pixels in all folders of one, their holes included."""
-    found = 0
+    nbytes = 0
     with os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                found += os.stat(os.path.join(entry.path, "pixels")).st_size
-    return found
+                nbytes += os.stat(os.path.join(entry.path, "pixels")).st_size
+    return nbytes
+
+
+def _open_slots(index: str, pixels: str, size: int) -> tuple[int, int, bool]:
+    """Open both files, made if they can be; return them, and whether they may be written to."""
+    header = _HEADER.pack(_MAGIC, size)
+    flags = os.O_RDWR | os.O_CREAT
+    try:
+        first = os.open(index, flags, 0o666)
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+        flags, first = os.O_RDONLY, os.open(index, os.O_RDONLY)
+    try:
+        if os.fstat(first).st_size < len(header) and flags != os.O_RDONLY:
+            _write_at(first, memoryview(header), 0)
+        if os.pread(first, _HEADER_BYTES, 0) != header:
+            raise OSError(errno.EINVAL, f"{index} is no index of slots of {size:,} bytes")
+        second = os.open(pixels, flags, 0o666)
+    except OSError:
+        os.close(first)
+        raise
+    return first, second, flags != os.O_RDONLY
+
+
+def remove_older(index: str, pixels: str) -> None:
+    """Remove both files if an earlier version of dfgen made them; who has them open goes on."""
+    with contextlib.suppress(OSError), open(index, "rb") as file:
+        for path in (pixels, index) if file.read(len(_OLDER)) == _OLDER else ():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def close_files(*files: int) -> None:
+    """Close files by their descriptors."""
+    for file in files:
+        os.close(file)
+
+
+def _write_at(file: int, data: memoryview, place: int) -> None:
+    """Write all of some bytes at a place."""
+    while data:
+        written = os.pwrite(file, data, place)
+        data, place = data[written:], place + written
+
+
+def _lengthen(file: int, start: int, nbytes: int) -> None:
+    """Have a file end so many bytes after `start`, with room on the disk for them."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, start, nbytes)
+    else:
+        os.ftruncate(file, start + nbytes)
+
+
+def _mapped_array(file: int, count: int, dtype: np.dtype[Any], offset: int) -> Values:
+    """Return the numbers in a file from `offset` on, shared with whoever writes them."""
+    memory = mmap.mmap(file, offset + count * dtype.itemsize, access=mmap.ACCESS_READ)
+    return np.frombuffer(memory, dtype, count, offset)

@@ -1,6 +1,6 @@
 """Packs in a bucket that are broken off by SIGKILL before and after each object that is written.
 
-python tests/broken_far_packs.py FOLDER OPTIONS EVERY prints how many points there are.
+python tests/broken_remote_packs.py FOLDER OPTIONS EVERY prints how many points there are.
 
 Each pack is made by a child that forks from a process that has imported all and no threads.
 """

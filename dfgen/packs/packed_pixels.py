@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError
+from dfgen.packs.pack_rows import PackRows
+from dfgen.packs.pack_shards import NOTHING, PackShards
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, Watch
 from dfgen.samples.pixels.geometry import Geometry, Size, after, place, shrunk
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.samples.stores.packs.pack_rows import PackRows
-from dfgen.samples.stores.packs.pack_shards import NOTHING, PackShards
 from dfgen.samples.stores.store import Store
 
 BAD_WHEN_PACKED = (
@@ -60,14 +60,14 @@ class PackedSource(RowSource):
 
 @dataclass(frozen=True, eq=False)
 class PackedPixels:
-    """The pixels of rows in packs; rows that lie in none are read from their files.
+    """The pixels of rows in packs.
 
     Args:
         shards: hold them.
         rows: where each row lies.
         spec: (height, width, channels), None for those that differ.
-        sizes: (height, width) of the upright image of each row, 0 where not known; None: they are
-            of no interest, or pixels are those of whole images.
+        sizes: (height, width) of the upright image of each row, 0 if unknown; None: nothing lies on
+            the images, or the pixels are those of whole images.
         resize: how the images were resized, as of `Image`.
     """
 
@@ -122,7 +122,7 @@ class PackedPixels:
 
     @property
     def far(self) -> bool:
-        """Whether some of the shards are."""
+        """Whether some of the shards are remote."""
         return self.shards.far
 
     def ahead(self, rows: Indices) -> None:
@@ -136,7 +136,7 @@ class SmallerFiles:
 
     Args:
         rows: where each row lies.
-        sizes: (height, width) of the upright image of each row, 0 where not known.
+        sizes: (height, width) of the upright image of each row, 0 if unknown.
         most: pixels of the longer side.
     """
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.packs.pack_shards import NOTHING, PackShards
 from dfgen.samples.features.spec import Indices, Present
 from dfgen.samples.stores.embedded import FILE
-from dfgen.samples.stores.packs.pack_shards import NOTHING, PackShards
 
 
 @dataclass(frozen=True, eq=False)
 class PackRows:
-    """The place of every row.
+    """The shard of every row, and its place there.
 
     Args:
         starts: of all rows of one pack in their order: the first row of each shard, and the number
@@ -62,13 +62,7 @@ class PackRows:
 
 
 class PackedFiles:
-    """A column of structs of `bytes` and `path`, read row by row.
-
-    Args:
-        paths: of the files when they were packed, and of those that were not.
-        rows: where each lies.
-        shards: hold the bytes.
-    """
+    """A column of structs of `bytes` and `path`, read row by row; `bytes` of packed rows alone."""
 
     null_count = 0
     type = FILE
@@ -79,8 +73,8 @@ class PackedFiles:
     def __len__(self) -> int:
         return len(self._paths)
 
-    def __getitem__(self, row: int) -> "_Content":
-        return _Content(self, row)
+    def __getitem__(self, row: int) -> "_PackedFile":
+        return _PackedFile(self, row)
 
     def content(self, row: int) -> dict[str, Any]:
         """Return bytes and path of one row; no bytes where it lies in no pack."""
@@ -91,7 +85,7 @@ class PackedFiles:
 
     @property
     def far(self) -> bool:
-        """Whether some of the shards are."""
+        """Whether some of the shards are remote."""
         return self._shards.far
 
     def ahead(self, rows: Indices) -> None:
@@ -99,7 +93,7 @@ class PackedFiles:
         self._shards.ahead(*self._rows.of(rows))
 
 
-class _Content:
+class _PackedFile:
     """One of them, as a scalar of Arrow."""
 
     def __init__(self, files: PackedFiles, row: int) -> None:

@@ -1,4 +1,4 @@
-"""Shards of packs in a store far away: what is asked for of them is fetched into memory."""
+"""Shards of packs in a remote store: rows are fetched into memory when they are asked for."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from dfgen.errors import ManifestError, ReadError, may_pass
-from dfgen.samples.features.spec import Indices, Values
-from dfgen.samples.stores.packs.pack_shards import (
+from dfgen.packs.pack_shards import (
     NOTHING,
     Opened,
     PackShards,
@@ -20,6 +19,7 @@ from dfgen.samples.stores.packs.pack_shards import (
     held,
     telling,
 )
+from dfgen.samples.features.spec import Indices, Values
 from dfgen.samples.stores.remote.ranges import PIECE, as_file, fetch
 from dfgen.samples.stores.store import Head, Store
 
@@ -28,18 +28,12 @@ _ENDS = 1 << 16  # bytes of a file, at its begin and its end, that tell how rows
 _GAP = 1 << 16  # bytes that are fetched without need sooner than by two requests
 
 
-class FarShards(PackShards):
+class RemoteShards(PackShards):
     """One column of the shards of packs, some of which are remote.
 
     Whole shards of windows are fetched ahead, by `ahead`; rows that nobody has foretold are fetched
-    when they are asked for, and those after them where they are asked for one after another. What
-    was fetched stays as long as it is within `most` bytes, and then what was of use last.
-
-    Args:
-        files: the shards.
-        column: that was packed.
-        store: reads them.
-        most: bytes held in memory, about.
+    when they are asked for, and those after them where they are asked for one after another. About
+    `most` bytes stay in memory: those that were used last.
     """
 
     far = True
@@ -47,10 +41,10 @@ class FarShards(PackShards):
     def __init__(self, files: Iterable[ShardFile], column: str, store: Store, most: int) -> None:
         super().__init__(files, column)
         self.store, self.most = store, most
-        self._far: dict[int, FarShard] = {}
+        self._far: dict[int, RemoteShard] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FarShards, (self.files, self.column, self.store, self.most)
+        return RemoteShards, (self.files, self.column, self.store, self.most)
 
     def __getitem__(self, shard: int) -> Opened:
         """Return what a shard holds, of which no row may have been fetched."""
@@ -63,16 +57,16 @@ class FarShards(PackShards):
     def holding(self, wanted: Iterable[int], shards: Indices, places: Indices) -> dict[int, Any]:
         """Return what the `wanted` shards hold, with the rows at some places of `shards` fetched.
 
-        A shard is left out where a read failed that may succeed when it is tried again.
+        A shard is left out if a read failed that may succeed when it is tried again.
         """
-        found = {}
+        held = {}
         for shard in wanted:
             try:
-                found[shard] = self._fetched(shard, places[shards == shard])
+                held[shard] = self._fetched(shard, places[shards == shard])
             except ReadError as error:
                 if not may_pass(error):
                     raise
-        return found
+        return held
 
     def ahead(self, shards: Indices, places: Indices) -> None:
         """Fetch rows; those who ask for rows of these shards meanwhile wait for it."""
@@ -86,11 +80,11 @@ class FarShards(PackShards):
             self._trim(shard)
         return far.opened
 
-    def _shard(self, number: int) -> "FarShard":
+    def _shard(self, number: int) -> "RemoteShard":
         with self._lock:
             far = self._far.pop(number, None)
             if far is None:
-                far = FarShard(self.files[number], self.column, self.store)
+                far = RemoteShard(self.files[number], self.column, self.store)
             self._far[number] = far  # the last one of use
         return far
 
@@ -105,15 +99,10 @@ class FarShards(PackShards):
                     taken -= self._far.pop(number).taken
 
 
-class FarShard:
+class RemoteShard:
     """One of them: memory as long as the file, which the system gives where it is written to.
 
     Arrow maps that memory just as it would map the file.
-
-    Args:
-        file: which.
-        column: that was packed.
-        store: reads it.
     """
 
     def __init__(self, file: ShardFile, column: str, store: Store) -> None:
@@ -124,13 +113,7 @@ class FarShard:
 
     @property
     def opened(self) -> Opened:
-        """Its content, where it has been fetched.
-
-        Raises:
-            MissingFileError: there is no such file.
-            ManifestError: it is no such shard, or damaged.
-            ReadError: it cannot be read.
-        """
+        """Its content, of which only some rows have been fetched."""
         if self._opened is None:
             with self._lock:
                 if self._opened is None:
@@ -144,7 +127,7 @@ class FarShard:
             self._fetch(places, self.opened)
 
     def fetch(self, places: Indices) -> bool:
-        """Fetch those of some rows that are not there; return whether there were any."""
+        """Fetch those of some rows that are not in memory; return whether there were any."""
         opened = self.opened
         if self._there[places].all():
             return False
@@ -169,7 +152,7 @@ class FarShard:
         return True
 
     def _open(self) -> Opened:
-        """Fetch what tells how the rows lie in the file."""
+        """Fetch the parts that tell how the rows lie in the file."""
         self._head = self._store.head(self._file.path)
         if self._head.size != self._file.nbytes:
             raise ManifestError(self._file.of_length(self._head.size))
@@ -212,13 +195,7 @@ class FarShard:
 
 
 def check_all_there(files: Iterable[ShardFile], store: Store) -> None:
-    """Refuse shards far away of which one is not there, or not as long as it was written.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: it has more or fewer bytes.
-        ReadError: it cannot be looked at.
-    """
+    """Refuse remote shards of which one is missing, or not as long as it was written."""
 
     def check(file: ShardFile) -> None:
         with telling(file):

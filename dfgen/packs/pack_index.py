@@ -14,55 +14,41 @@ Row r of the pack stands in the shard s with starts[s] <= r < starts[s + 1], at 
 without a good file has null there, and its `problem` says why.
 """
 
+import contextlib
 import json
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
-from tqdm import tqdm
 
-from dfgen.errors import (
-    ArgumentError,
-    DfgenError,
-    ManifestError,
-    MissingFileError,
-    ReadError,
-    brief,
-    reason,
-)
-from dfgen.manifest.checksum import checksum_of
-from dfgen.manifest.schema import Metadata
-from dfgen.samples.stores.remote.ranges import checksum_far, whole_file
+from dfgen.errors import DfgenError, ManifestError, MissingFileError, ReadError, brief, reason
+from dfgen.samples.stores.remote.ranges import whole_file
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
-from dfgen.system import usable_cpus
 
 PACK_FORMAT = 1
 INDEX, TABLE = "_manifest.json", "manifest.arrow"
+PLACES = ("shard", "row")
+"""Columns of rows that lie in packs: the path of a file of a pack, and the row in it."""
+
 _NEEDED: dict[str, Any] = {
     "rows": int, "shards": list, "packed": dict, "table": dict, "ids": str, "dfgen": dict,
     "order": (str, dict), "created_by": str, "plan": dict,
 }  # fmt: skip
+_SUMMED = 1 << 26  # bytes of a table whose checksum is compared before training
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class PackFile:
-    """One file of a pack.
-
-    Args:
-        file: its name in the folder.
-        rows: of the table in it.
-        bytes: of the file.
-        checksum: the CRC-32 of the file, 8 hexadecimal digits.
-    """
+    """One file of a pack: its name, the rows in it, and the CRC-32 of it, 8 hexadecimal digits."""
 
     file: str
     rows: int
@@ -87,7 +73,7 @@ class PackIndex:
         ids: `dfgen.loading.state.ids_digest` of the ids, in order.
         dfgen: the `dfgen` key of the manifest; its root is relative to the folder.
         created_by: the version of dfgen.
-        plan: what tells this pack from another: see `dfgen.packing.pack_plan`.
+        plan: what tells this pack from another: `PackPlan.identity`.
     """
 
     folder: str
@@ -97,7 +83,7 @@ class PackIndex:
     order: str | dict[str, Any]
     table: PackFile
     ids: str
-    dfgen: Metadata
+    dfgen: Mapping[str, Any]
     created_by: str
     plan: dict[str, Any]
 
@@ -126,17 +112,17 @@ def folder_of(pack: str | os.PathLike[str]) -> str:
         's3://bucket/packed'
     """
     folder = os.fspath(pack)
-    return folder.rstrip("/") if is_far(folder) else os.path.abspath(folder)
+    return folder.rstrip("/") if is_remote(folder) else os.path.abspath(folder)
 
 
-def is_far(path: str) -> bool:
+def is_remote(path: str) -> bool:
     """Whether a path is the URL of a store."""
     return has_store(scheme_of(path))
 
 
 def in_pack(folder: str, name: str) -> str:
     """Return the path of a file of a pack."""
-    return f"{folder}/{name}" if is_far(folder) else os.path.join(folder, name)
+    return f"{folder}/{name}" if is_remote(folder) else os.path.join(folder, name)
 
 
 def is_pack(path: object, options: StorageOptions | None = None) -> bool:
@@ -146,13 +132,18 @@ def is_pack(path: object, options: StorageOptions | None = None) -> bool:
         >>> is_pack("pets.parquet")
         False
     """
-    return isinstance(path, str | os.PathLike) and has_file(os.fspath(path), INDEX, options)
+    return isinstance(path, str | os.PathLike) and _has_file(os.fspath(path), INDEX, options)
 
 
-def has_file(pack: str, name: str, options: StorageOptions | None) -> bool:
+def looks_like_pack(path: str, options: StorageOptions | None = None) -> bool:
+    """Whether a path is that of a pack, or of one that was broken off."""
+    return is_pack(path, options) or _has_file(path, "shard-00000.arrow", options)
+
+
+def _has_file(pack: str, name: str, options: StorageOptions | None) -> bool:
     """Whether a folder, or what is below a URL, has a file; what is named as a file has none."""
     path = in_pack(folder_of(pack), name)
-    if not is_far(path):
+    if not is_remote(path):
         return os.path.isfile(path)
     if pack.endswith(".parquet"):  # a manifest: a request less
         return False
@@ -176,20 +167,16 @@ def is_shard(path: str) -> bool:
 
 
 def read_index(folder: str | os.PathLike[str], options: StorageOptions | None = None) -> PackIndex:
-    """Read what `_manifest.json` of a pack says.
-
-    Args:
-        folder: of the pack, or its URL.
-        options: open it where it is far away.
+    """Read what `_manifest.json` of a pack says; `options` open a remote one.
 
     Raises:
         MissingFileError: there is none.
         ManifestError: it is none of a pack, of an unknown version, or incomplete.
-        ReadError: it is far away, and cannot be read.
+        ReadError: it is remote, and cannot be read.
     """
     path = in_pack(folder_of(folder), INDEX)
     try:
-        if is_far(path):
+        if is_remote(path):
             content = json.loads(store_at(path, options=options).read(path))
         else:
             with open(path, "rb") as file:
@@ -229,29 +216,27 @@ def _index(folder: str, content: dict[str, Any]) -> PackIndex:
             f"{os.path.join(folder, INDEX)} is damaged: {reason(error)}. Take another copy of it, "
             "or pack again"
         ) from None
-    given = {name: content[name] for name in _NEEDED}
-    return PackIndex(folder, **(given | {"shards": shards, "table": table}))
+    fields = {name: content[name] for name in _NEEDED}
+    return PackIndex(folder, **(fields | {"shards": shards, "table": table}))
 
 
 def open_arrow(
     path: str, options: StorageOptions | None = None, nbytes: int | None = None
 ) -> pa.ipc.RecordBatchFileReader:
-    """Open an Arrow file by a memory map: nothing is read that is not asked for.
-
-    One that is far away is read into memory as a whole, by a few large requests.
+    """Open an Arrow file by a memory map; a remote one is read whole, by a few large requests.
 
     Args:
         path: of the file.
-        options: open it where it is far away.
-        nbytes: that it has; None: that is asked for.
+        options: open it where it is remote.
+        nbytes: that it has; None: the store is asked.
 
     Raises:
         MissingFileError: there is no such file.
-        ManifestError: it is none, or was cut short.
-        ReadError: it is far away, and cannot be read.
+        ManifestError: it is no Arrow file, or was cut short.
+        ReadError: it is remote, and cannot be read.
     """
     try:
-        if not is_far(path):
+        if not is_remote(path):
             return pa.ipc.open_file(pa.memory_map(path))
         store = store_at(path, options=options)
         nbytes = store.head(path).size if nbytes is None else nbytes
@@ -269,85 +254,72 @@ def open_arrow(
         ) from None
 
 
-def check_pack(
-    folder: Any,
-    given: list[str],
-    workers: int | None = None,
-    options: StorageOptions | None = None,
-) -> pd.DataFrame:
-    """Compare all files of a pack with their checksums, and list rows that have none.
+def mapped_table(
+    index: PackIndex, summed: bool = False, options: StorageOptions | None = None
+) -> pa.Table:
+    """Return the columns of all rows of a pack, mapped into memory; read, where it is remote.
 
-    Args:
-        folder: of the pack.
-        given: names of arguments that are for loose files.
-        workers: threads that read; None: as many as this process may use CPUs.
-        options: open it where it is far away.
-
-    Returns:
-        One row a finding: `change` ("missing" or "broken"), `id`, `path`, `detail`. Of a file of
-        the pack, `path` is that, `id` is missing, and `detail` says which rows are in it.
+    The checksum of a small file is compared, with `summed` that of any: of 10^8 rows it takes long.
 
     Raises:
-        ArgumentError: an argument was given that is for loose files.
-        ManifestError: `_manifest.json` is damaged.
-        ReadError: it is far away, and a file of it cannot be read.
+        MissingFileError: the file is missing.
+        ManifestError: it is damaged, or that of another pack.
     """
-    if given:
-        raise ArgumentError(
-            f"{given[0]}= (--{given[0]}) is for loose files, and {os.fspath(folder)} is a pack, "
-            "whose bytes are compared with their checksums: leave it out"
-        )
+    file, path = index.table, index.path(index.table)
+    with contextlib.suppress(FileNotFoundError):  # `open_arrow` tells
+        if not _is_same(path, file, summed or file.bytes <= _SUMMED, options):
+            raise ManifestError(
+                f"{path} is not the one that was written with {in_pack(index.folder, INDEX)}: it "
+                "is damaged, or of another pack. Take another copy of the folder, or pack again"
+            )
+    with open_arrow(path, options, file.bytes) as reader:
+        table = reader.read_all()
+    if len(table) != index.rows:
+        raise ManifestError(f"{path} has {len(table):,} rows, expected {index.rows:,}: pack again")
+    return table
+
+
+def _is_same(path: str, file: PackFile, summed: bool, options: StorageOptions | None) -> bool:
+    """Whether a file has the length that it was written with, and, if `summed`, the checksum."""
+    if is_remote(path):
+        return store_at(path, options=options).head(path).size == file.bytes
+    same = os.path.getsize(path) == file.bytes
+    return same and not (summed and checksum_of(path) != file.checksum)
+
+
+def checksum_of(path: str) -> str:
+    """Return the CRC-32 of all bytes of a local file, 8 hexadecimal digits."""
+    value = 0
+    with open(path, "rb", 0) as file:
+        while block := file.read(_BLOCK):
+            value = crc32(block, value)
+    return f"{value:08x}"
+
+
+def read_pack(
+    folder: str, options: StorageOptions | None = None
+) -> tuple[pa.Table, Mapping[str, Any]]:
+    """Return the columns of a pack, as stored, with `shard` and `row`, and the key of its manifest.
+
+    Raises:
+        MissingFileError: it was broken off, or a file is missing.
+        ManifestError: it is damaged.
+    """
     index = read_index(folder, options)
-    files = [*index.shards, index.table]
-    with (
-        ThreadPoolExecutor(workers or usable_cpus()) as pool,
-        tqdm(total=sum(f.bytes for f in files), desc="Reading", unit="B", unit_scale=True,
-             disable=None) as bar,
-    ):  # fmt: skip
-        faults = []
-        found_faults = pool.map(lambda f: _fault(index.path(f), f, options), files)
-        for file, fault in zip(files, found_faults, strict=True):
-            faults.append(fault)
-            bar.update(file.bytes)
-    found = [_found(index, place, fault) for place, fault in enumerate(faults) if fault]
-    rows = pd.DataFrame(found, columns=["change", "id", "path", "detail"], dtype=object)
-    return rows if faults[-1] else pd.concat([rows, _bad_rows(index, options)], ignore_index=True)
-
-
-def _fault(path: str, file: PackFile, options: StorageOptions | None) -> tuple[str, str] | None:
-    """Return what is wrong with a file."""
-    try:
-        store = store_at(path, options=options)
-        size = store.head(path).size
-        if size != file.bytes:
-            return "broken", f"it has {size:,} bytes, and was written with {file.bytes:,}"
-        found = checksum_far(store, path, size) if is_far(path) else checksum_of(path)
-        if found != file.checksum:
-            return "broken", "its bytes are not those that were written, by their checksum"
-    except FileNotFoundError:
-        return "missing", "the file does not exist"
-    except ReadError as error:
-        raise type(error)(f"{path}: {error}") from None
-    except OSError as error:
-        return "broken", f"it cannot be read: {reason(error)}"
-    return None
-
-
-def _found(index: PackIndex, place: int, fault: tuple[str, str]) -> tuple[Any, ...]:
-    change, why = fault
-    if place == len(index.shards):
-        return change, None, index.path(index.table), f"{why}: the columns of all rows are in it"
-    first, stop = (int(row) for row in index.starts[place : place + 2])
-    detail = f"{why}: rows {first:,} to {stop - 1:,} of the pack are in it"
-    return change, None, index.path(index.shards[place]), detail
-
-
-def _bad_rows(index: PackIndex, options: StorageOptions | None) -> pd.DataFrame:
-    """Return the rows that had no good file when they were packed."""
-    with open_arrow(index.path(index.table), options) as file:
-        columns = file.read_all().select(["id", "path", "problem"])
-        bad = columns.filter(pc.is_valid(columns["problem"]))
-        found = {"change": pa.repeat("broken", len(bad)), "id": bad["id"], "path": bad["path"],
-                 "detail": bad["problem"]}  # fmt: skip
-        frame: pd.DataFrame = pa.table(found).to_pandas().astype(object)
-    return frame
+    table = mapped_table(index, summed=True, options=options).replace_schema_metadata()
+    taken = [name for name in PLACES if name in table.column_names]
+    if taken:
+        raise ManifestError(
+            f"{folder} was packed of a manifest that has a column {taken[0]!r}, which tells where "
+            "a row lies in a pack: rename it in the manifest and pack again, or give the folder "
+            "itself to dfgen.Sequence"
+        )
+    rows = np.diff(index.starts)
+    shards = pa.DictionaryArray.from_arrays(
+        np.repeat(np.arange(len(rows), dtype=np.int32), rows),
+        pa.array([index.path(shard) for shard in index.shards], pa.string()),
+    )
+    places = np.arange(index.rows) - np.repeat(index.starts[:-1], rows)
+    for name, column in zip(PLACES, (shards, pa.array(places)), strict=True):
+        table = table.append_column(name, column)
+    return table, index.dfgen

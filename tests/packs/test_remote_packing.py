@@ -22,7 +22,7 @@ from dfgen.manifest.verify import verify
 
 ROWS = 40
 ONCE = {"max_retries": 0}
-SCRIPT = str(Path(__file__).parents[1] / "broken_far_packs.py")
+SCRIPT = str(Path(__file__).parents[1] / "broken_remote_packs.py")
 
 
 @pytest.fixture(scope="module")

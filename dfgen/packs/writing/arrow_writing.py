@@ -3,7 +3,7 @@
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import IO, Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.ipc
 
 from dfgen.errors import DfgenError, WriteError
 from dfgen.manifest.checksum import Summed
-from dfgen.manifest.pack_index import PackFile, is_far
+from dfgen.packs.pack_index import PackFile, is_remote
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
@@ -21,7 +21,7 @@ _PIECE = 1 << 25  # bytes that are written at once
 
 
 def parts_around(whole: Pixels, rows: pa.Table) -> tuple[bytes, bytes]:
-    """Return what of an Arrow IPC file stands before the pixels of all rows, and after them."""
+    """Return the bytes of an Arrow IPC file before the pixels of all rows, and after them."""
     parts = [bytearray()]
 
     class Sink(io.RawIOBase):
@@ -43,35 +43,23 @@ def parts_around(whole: Pixels, rows: pa.Table) -> tuple[bytes, bytes]:
 
 def write_arrow(
     path: str,
-    schema: pa.Schema,
-    batches: Iterable[pa.RecordBatch],
+    table: pa.Table,
     options: StorageOptions,
     forget: bool = False,
 ) -> PackFile:
-    """Write an Arrow IPC file, whole or not at all, and return what it is.
-
-    Args:
-        path: of the file.
-        schema: of the batches.
-        batches: its rows.
-        options: open the path where it is far away.
-        forget: whether the system need not keep it in memory.
+    """Write an Arrow IPC file, whole or not at all; `forget`: the system need not keep it.
 
     Raises:
         WriteError: it cannot be written; what was there stays.
     """
-    told: dict[str, Any] = {}
 
-    def write(file: Any) -> None:
-        sink, rows = Summed(WrittenThrough(file) if forget else file), 0
-        with pa.ipc.new_file(sink, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-                rows += len(batch)
-        told.update(rows=rows, bytes=file.tell(), checksum=sink.checksum)
+    def write(file: Any) -> Summed:
+        sink = Summed(WrittenThrough(file) if forget else file)
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink
 
-    put_arrow(path, write, options)
-    return PackFile(os.path.basename(path), **told)
+    return put_arrow(path, len(table), write, options)
 
 
 class WrittenThrough:
@@ -98,16 +86,24 @@ class WrittenThrough:
                 os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def put_arrow(path: str, write: Callable[[Any], object], options: StorageOptions) -> None:
-    """Have a file written, whole or not at all; far away one without a name is uploaded."""
-    if not is_far(path):
-        write_whole(path, write)
-        return
+def put_arrow(
+    path: str, rows: int, write: Callable[[Any], Summed], options: StorageOptions
+) -> PackFile:
+    """Have a file of so many rows written, whole or not at all; for a store a temporary one."""
+    written: dict[str, Any] = {}
+
+    def noted(file: Any) -> None:
+        written.update(checksum=write(file).checksum, bytes=file.tell())
+
+    if not is_remote(path):
+        write_whole(path, noted)
+        return PackFile(os.path.basename(path), rows, **written)
     try:
         with tempfile.TemporaryFile() as file:
-            write(file)
+            noted(file)
             file.seek(0)
             put_whole(path, file, options)
+        return PackFile(os.path.basename(path), rows, **written)
     except WriteError:
         raise
     except OSError as error:
@@ -119,11 +115,7 @@ def put_arrow(path: str, write: Callable[[Any], object], options: StorageOptions
 
 
 def put_whole(path: str, data: bytes | IO[bytes], options: StorageOptions) -> None:
-    """Make an object of a store far away, whole or not at all.
-
-    Raises:
-        WriteError: it cannot be written.
-    """
+    """Make an object of a store, whole or not at all, or raise a WriteError."""
     try:
         store_at(path, options=options).write(path, data)
     except DfgenError as error:

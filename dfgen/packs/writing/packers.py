@@ -31,13 +31,7 @@ class Packer:
     """Whether it must know the size of every image before."""
 
     def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
-        """Return how many bytes each row takes, about, shape (rows,).
-
-        Args:
-            sizes: (height, width) of the upright image of each row, where it `needs_sizes`.
-            files: the bytes of each file, of `WholeFiles`; None: not known.
-            rows: how many.
-        """
+        """Return about how many bytes each row takes, by the sizes of images or of files."""
         raise NotImplementedError
 
     def stand_in(self, rows: int) -> npt.NDArray[np.uint8] | None:
@@ -48,27 +42,17 @@ class Packer:
         return None
 
     def begin(self, rows: int, spare: list[Any]) -> Any:
-        """Return what `pack` fills for some rows: a list with a place for what each becomes.
-
-        Args:
-            rows: how many.
-            spare: memory of rows that are written; what is taken is taken out of it.
-        """
+        """Return what `pack` fills for some rows, maybe out of the `spare` memory of others."""
         return [None] * rows
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
-        """Read one file, and put what it becomes into `into`.
+        """Read one file, and put what it becomes into `into[place]`.
 
-        Args:
-            content: its path, or what the store takes in its place.
-            store: reads it.
-            into: what `begin` has returned.
-            place: the row in it.
-            size: (height, width) of the upright image, where it `needs_sizes`.
+        `size` is (height, width) of the upright image, where it `needs_sizes`.
 
         Raises:
-            DecodeError: the file is broken.
-            MissingFileError: it is not there.
+            DecodeError: the file is damaged.
+            MissingFileError: it is missing.
         """
         raise NotImplementedError
 

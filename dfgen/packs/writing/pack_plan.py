@@ -22,19 +22,18 @@ from dfgen.loading.order.windows import Windows, fitting
 from dfgen.manifest.building.scan import stat_files
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.manifest.io import read_table
-from dfgen.manifest.pack_index import in_pack, is_pack
 from dfgen.manifest.path_roots import absolute_place, joined
 from dfgen.manifest.schema import Metadata, label_columns, with_column
 from dfgen.manifest.tables import Table, arrow_table
 from dfgen.manifest.written_table import as_written
-from dfgen.packing.pack_arguments import PackArguments
-from dfgen.packing.packers import Packer
-from dfgen.packing.shard_files import ShardTask
+from dfgen.packs.pack_index import in_pack, is_pack
+from dfgen.packs.writing.pack_arguments import PackArguments
+from dfgen.packs.writing.packers import Packer
+from dfgen.packs.writing.shard_files import COLUMN, ShardTask
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.embedded import are_files
-from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
@@ -44,19 +43,12 @@ BATCH = 32
 
 
 class Mixing(NamedTuple):
-    """Classes in a batch, expected.
-
-    Args:
-        column: whose classes.
-        classes: how many there are.
-        packed: in a batch of 32 of the pack.
-        shuffled: in one of a full shuffle.
-    """
+    """How many of the classes of a column a batch is expected to have."""
 
     column: str
-    classes: int
-    packed: float
-    shuffled: float
+    classes: int  # in all
+    packed: float  # in a batch of 32 of the pack
+    shuffled: float  # in one of a full shuffle
 
     def __str__(self) -> str:
         return (
@@ -68,15 +60,12 @@ class Mixing(NamedTuple):
 def mixing(table: pa.Table, starts: Integers, nbytes: Integers) -> Mixing | None:
     """Return how well classes mix in the windows of a Sequence; None where no column has classes.
 
-    Args:
-        table: the columns of the manifest in the order of the pack.
-        starts: the first row of each shard, and the number of rows.
-        nbytes: of each shard.
+    `table` is in the order of the pack; `starts` and `nbytes` are those of its shards.
     """
-    known = [name for name in label_columns(table.column_names) if _has_classes(table[name].type)]
-    if not known:
+    labels = [name for name in label_columns(table.column_names) if _has_classes(table[name].type)]
+    if not labels:
         return None
-    codes = _codes(in_one(table[known[0]]))
+    codes = _codes(in_one(table[labels[0]]))
     classes = int(codes.max(initial=0)) + 1
     counts = np.zeros((len(starts) - 1, classes), np.int64)
     np.add.at(counts, (np.repeat(np.arange(len(starts) - 1), np.diff(starts)), codes), 1)
@@ -86,18 +75,14 @@ def mixing(table: pa.Table, starts: Integers, nbytes: Integers) -> Mixing | None
     drawn = np.array([counts[some].sum(axis=0) for some in blocks])
     packed = float(np.average(expected_classes(drawn, BATCH), weights=drawn.sum(axis=1)))
     shuffled = float(expected_classes(counts.sum(axis=0)[None], BATCH)[0])
-    return Mixing(known[0], classes, packed, shuffled)
+    return Mixing(labels[0], classes, packed, shuffled)
 
 
 def expected_classes(counts: Integers, batch: int) -> npt.NDArray[np.float64]:
     """Return how many classes a batch has on average that is drawn without replacement.
 
     That is the sum over classes of 1 - C(N - n, batch) / C(N, batch), the hypergeometric chance
-    that one of its n among N rows is drawn.
-
-    Args:
-        counts: rows of each class, shape (sets, classes).
-        batch: rows that are drawn of each set; all, where it has no more.
+    that one of its n among N rows is drawn. `counts`: rows of each class, shape (sets, classes).
 
     Example:
         >>> expected_classes(np.array([[1, 1], [2, 0]]), 1).tolist()
@@ -124,9 +109,6 @@ def _codes(values: Any) -> Integers:
 
 
 _SIZES = ("width", "height", "orientation")
-COLUMN = "path"
-"""The column that is packed."""
-
 _OF_SHARDS = tuple(f"{COLUMN}_{what}" for what in ("pixels", "shape", "bytes"))
 
 
@@ -136,34 +118,24 @@ class PackPlan:
 
     Args:
         folder: the absolute path of the pack, or its URL.
-        table: the columns of the manifest, as they are stored, in its own order.
-        metadata: its `dfgen` key.
-        contents: the absolute path of each row.
-        known: what it knows of the files; None: nothing.
-        sizes: of the upright images, where the packer needs them.
-        packer: what the files become.
-        limits: what one file may ask for.
-        options: open what is far away.
+        metadata: the `dfgen` key of the manifest.
+        whole: all rows of it, in its own order, as one task.
         order: the row of the table at each place of the pack.
         starts: the first place of each shard, and the number of rows.
         nbytes: about how many each shard will have, without columns.
-        identity: what tells it from another pack: `rows`, `shards`, `packed`, `order`, and digests
-            of the `manifest`, all its columns, and of `starts`.
     """
 
     folder: str
-    table: pa.Table
     metadata: Metadata
-    contents: Any
-    known: KnownFiles | None
-    sizes: Sizes | None
-    packer: Packer
-    limits: Limits
-    options: StorageOptions
+    whole: ShardTask
     order: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
     nbytes: npt.NDArray[np.int64]
-    identity: dict[str, Any]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells the pack from another; see `_identity`."""
+        return self.whole.identity
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -178,23 +150,7 @@ class PackPlan:
 
     def task(self, shard: int) -> ShardTask:
         """Return all that is needed to make a shard, and no more."""
-        rows = self.rows(shard)
-        known = self.known and KnownFiles(
-            None if self.known.sizes is None else self.known.sizes[rows],
-            None if self.known.times is None else self.known.times[rows],
-        )
-        return ShardTask(
-            self.path(shard),
-            self.table.take(pa.array(rows)),
-            COLUMN,
-            self.contents.take(pa.array(rows)),
-            known,
-            None if self.sizes is None else self.sizes[rows],
-            self.packer,
-            self.limits,
-            self.options,
-            self.identity,
-        )
+        return self.whole.part(self.path(shard), self.rows(shard))
 
 
 def make_plan(
@@ -231,10 +187,8 @@ def make_plan(
     table = with_column(table, "problem", _problems(table, bad))
     identity = _identity(table, metadata, arguments, starts)
     sums = np.add.reduceat(nbytes[order], starts[:-1])
-    return PackPlan(
-        folder, table, metadata, bound.values, known, sizes, packer, limits, options, order,
-        starts, sums, identity,
-    )  # fmt: skip
+    whole = ShardTask(folder, table, bound.values, known, sizes, packer, limits, options, identity)
+    return PackPlan(folder, metadata, whole, order, starts, sums)
 
 
 def _stored(
@@ -315,8 +269,8 @@ def _sized(
     """Return the sizes of images, where they are needed, and what the files become."""
     if not arguments.needs_sizes:
         return None, arguments.packer(None), bad
-    found, problems = image_sizes(columns, (bound,), {}, store.limits, store.options)
-    sizes, bad = found.get(COLUMN), problems | bad
+    sizes_of, problems = image_sizes(columns, (bound,), {}, store.limits, store.options)
+    sizes, bad = sizes_of.get(COLUMN), problems | bad
     if sizes is None or not sizes.any():
         first = next(iter(bad.items()), (0, "its header tells no size"))
         raise ManifestError(f"no row has an image that can be packed: row {first[0]}: {first[1]}")
@@ -348,6 +302,7 @@ def _starts(nbytes: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
 def _identity(
     table: pa.Table, metadata: Metadata, arguments: PackArguments, starts: npt.NDArray[np.int64]
 ) -> dict[str, Any]:
+    """Return counts, arguments, and digests of all columns of the manifest and of the starts."""
     labels = repr(sorted(metadata["labels"].items())).encode()
     digest = columns_digest(table, sorted(table.column_names))
     return {

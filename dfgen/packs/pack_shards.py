@@ -28,29 +28,20 @@ SHARD_NAME = b"file"
 
 
 class ShardFile(NamedTuple):
-    """A shard, as `_manifest.json` of its pack has it.
-
-    Args:
-        path: of the file.
-        start: its first row, of all rows of the pack.
-        rows: how many it has.
-        nbytes: of the file.
-        plan: what tells its pack from another, as of `PackIndex`.
-        written: the file that is written last of a pack, and its version; (): it is far away.
-    """
+    """A shard, as `_manifest.json` of its pack has it."""
 
     path: str
-    start: int
+    start: int  # its first row, of all rows of the pack
     rows: int
     nbytes: int
-    plan: Mapping[str, Any]
-    written: tuple[str, ArchiveVersion] | tuple[()] = ()
+    plan: Mapping[str, Any]  # what tells its pack from another, as of `PackIndex`
+    written: tuple[str, ArchiveVersion] | tuple[()] = ()  # `_manifest.json`, and its version
 
     def __str__(self) -> str:
         return f"{self.path}, which has the rows {self.start:,} to {self.start + self.rows - 1:,}"
 
     def of_length(self, nbytes: int) -> str:
-        """Return what to say of it where it has another length."""
+        """Return the message that it has another length."""
         return f"{self}, has {nbytes:,} bytes, and {self.nbytes:,} were written: {AGAIN}"
 
 
@@ -77,8 +68,8 @@ class RowsOfOwnSizes(NamedTuple):
     def at(self, place: int) -> Values:
         """Return the pixels, or the bytes of the file, of one row."""
         start, stop = self.ends[place : place + 2].tolist()
-        found = self.data[start:stop]
-        return found if self.shapes is None else found.reshape(self.shapes[place])
+        data = self.data[start:stop]
+        return data if self.shapes is None else data.reshape(self.shapes[place])
 
 
 Opened = PixelsOfOneSize | RowsOfOwnSizes
@@ -89,10 +80,6 @@ class PackShards:
     """One column of the shards of packs.
 
     It travels to worker processes without what is mapped; a mapped file is not kept open.
-
-    Args:
-        files: the shards.
-        column: that was packed, of the manifest.
     """
 
     far = False
@@ -109,20 +96,14 @@ class PackShards:
         return len(self.files)
 
     def __getitem__(self, shard: int) -> Any:
-        """Return what a shard holds, mapped when it is first asked for.
-
-        Raises:
-            ManifestError: it is damaged.
-            MissingFileError: it is not there.
-        """
-        found = self._opened.get(shard)
-        if found is not None:
-            return found
-        opened = opened_shard(self.files[shard], self.column)
-        with self._lock:
-            while len(self._opened) >= _MOST_MAPPED:
-                del self._opened[next(iter(self._opened))]
-            self._opened[shard] = opened
+        """Return what a shard holds, mapped when it is first asked for; see `opened_shard`."""
+        opened = self._opened.get(shard)
+        if opened is None:
+            opened = opened_shard(self.files[shard], self.column)
+            with self._lock:
+                while len(self._opened) >= _MOST_MAPPED:
+                    del self._opened[next(iter(self._opened))]
+                self._opened[shard] = opened
         return opened
 
     def of(self, shard: int, place: int) -> Any:
@@ -142,12 +123,7 @@ class PackShards:
 
 
 def check_there(file: ShardFile) -> None:
-    """Refuse a shard that is not there, or not as long as it was written.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: it has more or fewer bytes.
-    """
+    """Refuse a shard that is missing, or not as long as it was written."""
     try:
         nbytes = os.stat(file.path).st_size
     except OSError as error:
@@ -171,7 +147,7 @@ def opened_shard(file: ShardFile, column: str) -> Opened:
 
 @contextmanager
 def telling(file: ShardFile) -> Iterator[None]:
-    """Raise whatever reading a shard raises as an error that names it and its rows."""
+    """Name a shard and its rows in the errors of reading it."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -184,16 +160,10 @@ def held(
     whole: pa.Buffer,
     fetch: Callable[[Iterable[Any]], object] | None = None,
 ) -> Opened:
-    """Return what a shard holds of a column, by its bytes.
+    """Return what a shard holds of a column, by the bytes of its file.
 
-    Args:
-        file: which shard.
-        column: that was packed.
-        whole: the bytes of the file.
-        fetch: makes sure that some buffers of it are there; None: all are.
-
-    Raises:
-        ManifestError, ValueError: it is no such shard.
+    `fetch` makes sure that some buffers of it are there; None: all are. A file that is no such
+    shard raises ManifestError or ValueError.
     """
     with pa.ipc.open_file(whole) as reader:
         if reader.num_record_batches != 1:
@@ -220,9 +190,9 @@ def _small_buffers(batch: pa.RecordBatch, column: str) -> Iterator[Any]:
 
 def _check_same(file: ShardFile, metadata: Mapping[bytes, bytes] | None) -> None:
     """Refuse a shard of another pack: one that was packed after this one was opened."""
-    found = _plan_of((metadata or {}).get(b"dfgen", b"{}"))
+    plan = _plan_of((metadata or {}).get(b"dfgen", b"{}"))
     if _is_rewritten(*file.written) or any(
-        found.get(name, value) != value for name, value in file.plan.items()
+        plan.get(name, value) != value for name, value in file.plan.items()
     ):
         raise ManifestError(
             f"{file}, is now of another pack, which was written in its place since this one was "
@@ -263,25 +233,25 @@ def _fault(file: ShardFile, error: Exception) -> Exception:
 def _held(batch: pa.RecordBatch, column: str) -> Opened:
     """Return what a record batch holds of a packed column."""
     names = batch.schema.names
-    found = [name for name in (f"{column}_pixels", f"{column}_bytes") if name in names]
-    if len(found) != 1:
+    packed = [name for name in (f"{column}_pixels", f"{column}_bytes") if name in names]
+    if len(packed) != 1:
         raise ValueError(f"it has no column {column}_pixels, and no {column}_bytes")
-    values = batch.column(names.index(found[0]))
+    values = batch.column(names.index(packed[0]))
     good = None if not values.null_count else np.asarray(values.is_valid())
     if isinstance(values.type, pa.FixedShapeTensorType):
         return PixelsOfOneSize(good, _of_one_size(values))
     if values.type != pa.large_binary():
-        raise ValueError(f"its column {found[0]} holds {values.type}")
+        raise ValueError(f"its column {packed[0]} holds {values.type}")
     values.validate(full=True)
     _, ends, data = values.buffers()
     ends = np.frombuffer(ends, np.int64)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, "u1")
-    if found[0].endswith("_bytes"):
+    if packed[0].endswith("_bytes"):
         return RowsOfOwnSizes(good, data, ends)
     shapes = _shapes(batch.column(names.index(f"{column}_shape")))
     differs = np.diff(ends) != shapes.prod(axis=1, dtype=np.int64)
     if (differs if good is None else differs & good).any():
-        raise ValueError(f"its {column}_shape tells others than its {found[0]} hold")
+        raise ValueError(f"its {column}_shape tells others than its {packed[0]} hold")
     return RowsOfOwnSizes(good, data, ends, shapes)
 
 

@@ -1,4 +1,4 @@
-"""NearPack, FarPack: where a pack is written, and how far a run before this one has come."""
+"""LocalPack, RemotePack: where a pack is written, and what a run before this one has written."""
 
 import contextlib
 import json
@@ -8,21 +8,21 @@ import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from dfgen.errors import MissingFileError, ReadError, WriteError, listed, reason
 from dfgen.locks import LOCK_SUFFIX, FileLock
-from dfgen.manifest.pack_index import INDEX, TABLE, PackFile, folder_of, in_pack, is_far
-from dfgen.packing.arrow_writing import put_whole
-from dfgen.packing.pack_plan import PackPlan
-from dfgen.packing.shard_files import PackedShard, check_same, problems_far, read_shard
+from dfgen.packs.pack_index import INDEX, TABLE, PackFile, folder_of, in_pack, is_remote
+from dfgen.packs.writing.arrow_writing import put_whole
+from dfgen.packs.writing.pack_plan import PackPlan
+from dfgen.packs.writing.shard_files import PackedShard, check_same, problems_remote, read_shard
 from dfgen.samples.stores.archives.archive_paths import ARCHIVES
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import scheme_of, store_at
 from dfgen.system import write_whole
 
 BEGUN = "_packing.json"
-"""The object in a store that says which pack is written there, and what of it is there."""
+"""The object in a store that says which pack is written there, and which shards are there."""
 
 _LOCK = f".pack{LOCK_SUFFIX}"
 _OURS = re.compile(
@@ -32,48 +32,6 @@ _OURS = re.compile(
 _AT_A_TIME = 3  # shards: two that are written, and one to spare
 _HEADS = 32
 _READ_ONLY = ("http", "https", *ARCHIVES)
-
-
-class PackFolder(Protocol):
-    """The folder that a pack is written to."""
-
-    @property
-    def folder(self) -> str:
-        """Its absolute path, or its URL."""
-
-    def check(self) -> None:
-        """Refuse a place that holds anything else than a pack, or what one left."""
-
-    def alone(self) -> contextlib.AbstractContextManager[object]:
-        """Return a context in which no other process packs into it."""
-
-    def begin(self, plan: PackPlan) -> dict[int, PackedShard]:
-        """Return the shards that are there already, of the same pack."""
-
-    def check_space(self, plan: PackPlan, left: list[int]) -> None:
-        """Refuse to begin where there is not the space for the shards that are left."""
-
-    def note(self, number: int, shard: PackedShard) -> None:
-        """Note that a shard is there."""
-
-    def finish(self, index: bytes) -> None:
-        """Write `_manifest.json`."""
-
-
-def pack_folder(out: str, options: StorageOptions) -> PackFolder:
-    """Return where a pack is written.
-
-    Raises:
-        WriteError: nothing can be written there.
-    """
-    scheme, folder = scheme_of(out), folder_of(out)
-    if scheme in _READ_ONLY or (scheme and not is_far(folder)):
-        why = "is written in" if is_far(folder) else "has a store"
-        raise WriteError(
-            f"{out} cannot be packed into: nothing {why} {scheme}://. Name a folder, or the URL of "
-            "one in a bucket, as s3://bucket/packed"
-        )
-    return FarPack(folder, options) if is_far(folder) else NearPack(folder)
 
 
 def _refuse_strangers(folder: str, names: list[str]) -> None:
@@ -95,10 +53,10 @@ def _refuse_small(place: str, needed: int, folder: str, advice: str) -> None:
 
 
 @dataclass(frozen=True)
-class NearPack:
+class LocalPack:
     """A folder of this machine."""
 
-    folder: str
+    folder: str  # its absolute path
 
     def check(self) -> None:
         """Refuse a folder that holds anything else than a pack, or what one left."""
@@ -135,7 +93,7 @@ class NearPack:
 
     def check_space(self, plan: PackPlan, left: list[int]) -> None:
         """Refuse to begin where the disk has not the space."""
-        needed = int(plan.nbytes[left].sum()) + plan.table.nbytes
+        needed = int(plan.nbytes[left].sum()) + plan.whole.rows.nbytes
         advice = "choose another place, or a smaller image_size or max_side"
         if left:
             _refuse_small(self.folder, needed, self.folder, advice)
@@ -149,13 +107,13 @@ class NearPack:
 
 
 @dataclass(frozen=True)
-class FarPack:
-    """A prefix of a store far away, where there are no locks: BEGUN says whose it is.
+class RemotePack:
+    """A prefix of a remote store, which has no locks: BEGUN says whose it is.
 
     It is written before the first shard, and again after each, with length and checksum.
     """
 
-    folder: str
+    folder: str  # its URL
     options: StorageOptions
     _begun: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -180,7 +138,7 @@ class FarPack:
         there = {n: file for n, file in files.items() if sizes.get(file.file) == file.bytes}
         with ThreadPoolExecutor(_HEADS) as pool:
             paths = map(plan.path, there)
-            problems = pool.map(lambda path: problems_far(path, self.options), paths)
+            problems = pool.map(lambda path: problems_remote(path, self.options), paths)
             shards = zip(there.items(), problems, strict=True)
             return {number: PackedShard(file, told) for (number, file), told in shards}
 
@@ -207,10 +165,25 @@ class FarPack:
     def _sizes(self) -> dict[str, int]:
         """Return name and length of all that is there."""
         try:
-            found = [*store_at(self.folder, options=self.options).list(self.folder)]
+            files = [*store_at(self.folder, options=self.options).list(self.folder)]
         except MissingFileError:  # some stores have folders
-            found = []
+            files = []
         except ReadError as error:
             why = str(error).removeprefix("the file cannot be read: ")
             raise WriteError(f"{self.folder} cannot be packed into: {why}") from None
-        return {path[len(self.folder) + 1 :]: head.size for path, head in found}
+        return {path[len(self.folder) + 1 :]: head.size for path, head in files}
+
+
+PackFolder = LocalPack | RemotePack
+
+
+def pack_folder(out: str, options: StorageOptions) -> PackFolder:
+    """Return where a pack is written, or raise a WriteError: nothing can be written there."""
+    scheme, folder = scheme_of(out), folder_of(out)
+    if scheme in _READ_ONLY or (scheme and not is_remote(folder)):
+        why = "is written in" if is_remote(folder) else "has a store"
+        raise WriteError(
+            f"{out} cannot be packed into: nothing {why} {scheme}://. Name a folder, or the URL of "
+            "one in a bucket, as s3://bucket/packed"
+        )
+    return RemotePack(folder, options) if is_remote(folder) else LocalPack(folder)

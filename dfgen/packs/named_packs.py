@@ -9,27 +9,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dfgen.binding.pack_row_check import READ_AGAIN, check_same_rows
 from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
-from dfgen.loading.order.windows import fitting
-from dfgen.manifest.pack_index import (
+from dfgen.packs.pack_index import (
     INDEX,
+    PLACES,
     PackIndex,
     folder_of,
     in_pack,
-    is_far,
+    is_remote,
     is_shard,
+    mapped_table,
     read_index,
 )
-from dfgen.manifest.schema import PLACES
-from dfgen.samples.features.spec import Spec
-from dfgen.samples.pixels.geometry import CHANNELS
-from dfgen.samples.stores.archives.archive_index import version_of
-from dfgen.samples.stores.packs.far_shards import FarShards, check_all_there
-from dfgen.samples.stores.packs.pack_rows import PackRows
-from dfgen.samples.stores.packs.pack_shards import (
+from dfgen.packs.pack_rows import PackRows
+from dfgen.packs.pack_shards import (
     NOTHING,
     PackShards,
     PixelsOfOneSize,
@@ -37,26 +33,25 @@ from dfgen.samples.stores.packs.pack_shards import (
     check_there,
     opened_shard,
 )
+from dfgen.packs.remote_shards import RemoteShards, check_all_there
+from dfgen.samples.features.spec import Spec
+from dfgen.samples.pixels.geometry import CHANNELS
+from dfgen.samples.stores.archives.archive_index import version_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
 from dfgen.table.arrow_types import in_one, is_text, value_type
 
+_READ_AGAIN = "df = dfgen.read_manifest({!r})"
 _LOOKED_INTO = 1_000  # shards whose structure is looked at before training, 0.2 ms each
 
 
 class Opening(NamedTuple):
-    """The options that remote packs are opened with.
-
-    Args:
-        options: of the user.
-        limits: what one file may ask for.
-        window: bytes of a window: two of these are held in memory.
-    """
+    """The options that remote packs are opened with."""
 
     options: StorageOptions | None = None
-    limits: Limits = DEFAULT
-    window: int = 0
+    limits: Limits = DEFAULT  # what one file may ask for
+    window: int = 0  # bytes of a window: two of these are held in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +63,8 @@ class Packs:
         files: the shards that they lie in.
         packed: column -> the arguments that it was packed by.
         index: of the pack that was given by its folder, all of whose rows these are.
-        store: reads those that are far away; None: none is.
-        held: bytes of these that are held in memory, about.
+        store: reads remote shards; None: all are local.
+        held: bytes of remote shards that are held in memory, about.
     """
 
     rows: PackRows
@@ -83,7 +78,7 @@ class Packs:
         """Return what the shards hold of a column."""
         if self.store is None:
             return PackShards(self.files, column)
-        return FarShards(self.files, column, self.store, self.held)
+        return RemoteShards(self.files, column, self.store, self.held)
 
     def is_pixels(self, column: str) -> bool:
         """Whether a column was packed as pixels."""
@@ -113,10 +108,6 @@ class Packs:
 def packs_of_folder(index: PackIndex, opening: Opening) -> Packs:
     """Return the pack of which all rows are taken, in their order.
 
-    Args:
-        index: of the pack.
-        opening: opens its shards where they are far away.
-
     Raises:
         MissingFileError: a shard is missing.
         ManifestError: one is damaged.
@@ -128,10 +119,6 @@ def packs_of_folder(index: PackIndex, opening: Opening) -> Packs:
 
 def packs_of_columns(table: Any, opening: Opening) -> Packs | None:
     """Return the packs that the columns `shard` and `row` of a frame name; None: it has not both.
-
-    Args:
-        table: what has `names`, and the columns by their names.
-        opening: opens packs that are far away.
 
     Raises:
         MissingFileError: a pack or a shard is missing.
@@ -150,22 +137,22 @@ def packs_of_columns(table: Any, opening: Opening) -> Packs | None:
     if not any(is_shard(named[code]) for code in used):
         return None
     indexes: dict[str, PackIndex] = {}
-    known: dict[str, ShardFile] = {}
+    shard_files: dict[str, ShardFile] = {}
     files: list[ShardFile] = []
     numbers = np.full(len(named) + 1, NOTHING, np.int32)  # the last one: of rows in no pack
     for code in used:
         numbers[code] = len(files)
-        files.append(_file(named[code], indexes, known, opening.options))
-    found = numbers[codes]
-    rows = PackRows(None, found, _places(places, found, files), _mean_bytes(files))
+        files.append(_file(named[code], indexes, shard_files, opening.options))
+    numbered = numbers[codes]
+    rows = PackRows(None, numbered, _places(places, numbered, files), _mean_bytes(files))
     packs = Packs(rows, tuple(files), _packed(indexes))
-    check_same_rows(table, rows, files, indexes, opening.options)
+    _check_same_rows(table, rows, files, indexes, opening.options)
     return _checked(packs, opening)
 
 
 def _files(index: PackIndex) -> tuple[ShardFile, ...]:
     starts, last = index.starts.tolist(), in_pack(index.folder, INDEX)
-    written = () if is_far(last) else (last, version_of(os.stat(last)))
+    written = () if is_remote(last) else (last, version_of(os.stat(last)))
     return tuple(
         ShardFile(index.path(shard), start, shard.rows, shard.bytes, index.plan, written)
         for shard, start in zip(index.shards, starts, strict=False)
@@ -175,7 +162,7 @@ def _files(index: PackIndex) -> tuple[ShardFile, ...]:
 def _file(
     path: str,
     indexes: dict[str, PackIndex],
-    known: dict[str, ShardFile],
+    shard_files: dict[str, ShardFile],
     options: StorageOptions | None,
 ) -> ShardFile:
     """Return a shard by its path; note its pack by its folder, and all shards of that."""
@@ -183,13 +170,13 @@ def _file(
     folder = os.path.dirname(whole)
     if folder not in indexes:
         indexes[folder] = read_index(folder, options)
-        known.update((file.path, file) for file in _files(indexes[folder]))
-    if whole not in known:
+        shard_files.update((file.path, file) for file in _files(indexes[folder]))
+    if whole not in shard_files:
         raise ManifestError(
             f"column 'shard' names {path}, which is no file of the pack in {folder}: was it packed "
-            f"again since? Read it again, {READ_AGAIN.format(folder)}"
+            f"again since? Read it again, {_READ_AGAIN.format(folder)}"
         )
-    return known[whole]
+    return shard_files[whole]
 
 
 def _places(
@@ -207,7 +194,7 @@ def _places(
         raise ManifestError(
             f"column 'row' has {numbers[first]:g} in row {first} of the frame, but {file.path} has "
             f"the rows 0 to {file.rows - 1:,}: was it packed again since? Read it again, "
-            f"{READ_AGAIN.format(os.path.dirname(file.path))}",
+            f"{_READ_AGAIN.format(os.path.dirname(file.path))}",
             row=first,
         )
     return np.where(packed, whole, 0).astype(np.int64)
@@ -218,17 +205,17 @@ def _packed(indexes: Mapping[str, PackIndex]) -> dict[str, dict[str, Any]]:
     (first, one), *others = indexes.items()
     for folder, other in others:
         for column, arguments in one.packed.items():
-            found = other.packed.get(column, {})
+            theirs = other.packed.get(column, {})
             differing = [
                 name
                 for name in arguments
-                if name != "image_size" and found.get(name) != arguments[name]
+                if name != "image_size" and theirs.get(name) != arguments[name]
             ]
             if differing:
                 name = differing[0]
                 raise ManifestError(
                     f"rows lie in two packs of which one has {name}={arguments[name]!r}, {first}, "
-                    f"and the other {name}={found.get(name)!r}, {folder}: pack them alike, or "
+                    f"and the other {name}={theirs.get(name)!r}, {folder}: pack them alike, or "
                     "train on one of them"
                 )
     return one.packed
@@ -239,20 +226,20 @@ def _checked(packs: Packs, opening: Opening) -> Packs:
 
     One file of each remote pack is looked into; reading the others tells.
     """
-    near = [file for file in packs.files if not is_far(file.path)]
-    for file in near:
+    local = [file for file in packs.files if not is_remote(file.path)]
+    for file in local:
         check_there(file)
     for column in packs.packed:
-        for file in near[:_LOOKED_INTO]:
+        for file in local[:_LOOKED_INTO]:
             opened_shard(file, column)
-    if len(near) == len(packs.files):
+    if len(local) == len(packs.files):
         return packs
     paths = [pa.array([file.path for file in packs.files])]
     store = store_of(paths, opening.limits, opening.options)
     shard = packs.rows.shard_bytes
-    held = 2 * shard * (fitting(opening.window, shard) + 1)
-    packs = replace(packs, store=store, held=held)
-    check_all_there([file for file in packs.files if is_far(file.path)], store)
+    held = max(opening.window, 2 * shard) + shard  # a window has 2 shards or more
+    packs = replace(packs, store=store, held=2 * held)
+    check_all_there([file for file in packs.files if is_remote(file.path)], store)
     for column in packs.packed:
         packs.spec(column)
     return packs
@@ -260,3 +247,56 @@ def _checked(packs: Packs, opening: Opening) -> Packs:
 
 def _mean_bytes(files: Sequence[ShardFile]) -> int:
     return sum(file.nbytes for file in files) // len(files)
+
+
+def _check_same_rows(
+    table: Any,
+    places: PackRows,
+    files: Sequence[ShardFile],
+    indexes: Mapping[str, PackIndex],
+    options: StorageOptions | None,
+) -> None:
+    """Refuse rows that are others in the pack: by their ids, where these are new by their paths."""
+    for folder, index in indexes.items():
+        here = [n for n, file in enumerate(files) if os.path.dirname(file.path) == folder]
+        starts = np.zeros(len(files) + 1, np.int64)
+        starts[here] = [files[number].start for number in here]
+        shards = places.shards
+        rows = np.flatnonzero(np.isin(shards, here))  # type: ignore[arg-type]
+        at = pa.array(starts[shards[rows]] + places.places[rows])  # type: ignore[index]
+        stored, same = mapped_table(index, options=options), np.zeros(len(rows), np.bool_)
+        for name, alike in (("id", _are_same), ("path", _end_alike)):
+            left = np.flatnonzero(~same)
+            if len(left) and name in table.names and name in stored.column_names:
+                mine = in_one(table[name]).take(pa.array(rows[left]))
+                theirs = in_one(stored[name]).take(at.take(pa.array(left)))
+                same[left] = alike(mine, theirs)
+        if not same.all() and {"id", "path"} & {*table.names}:
+            _refuse_row(table, int(rows[same.argmin()]), places, files, folder)
+
+
+def _are_same(mine: Any, theirs: Any) -> npt.NDArray[np.bool_]:
+    if is_text(mine.type) != is_text(theirs.type):
+        return np.zeros(len(mine), np.bool_)
+    mine = mine.cast(theirs.type, safe=False)
+    return np.asarray(pc.fill_null(pc.equal(mine, theirs), False))
+
+
+def _end_alike(mine: Any, theirs: Any) -> npt.NDArray[np.bool_]:
+    if not is_text(mine.type):
+        return np.zeros(len(mine), np.bool_)
+    pairs = zip(mine.to_pylist(), theirs.to_pylist(), strict=True)
+    return np.array([str(one).endswith(str(end)) for one, end in pairs], np.bool_)
+
+
+def _refuse_row(
+    table: Any, row: int, places: PackRows, files: Sequence[ShardFile], folder: str
+) -> None:
+    shard, place = places.of_one(row)
+    named = [f"{name} {table[name][row]}" for name in ("id", "path") if name in table.names]
+    raise ManifestError(
+        f"row {row} of the frame ({', '.join(named)}) is another one in the pack, row {place} of "
+        f"{files[shard].path}: was it packed again since, or were the columns shard and row "
+        f"changed? Read it again, {_READ_AGAIN.format(folder)}",
+        row=row,
+    )

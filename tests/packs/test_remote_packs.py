@@ -12,10 +12,10 @@ from dfgen.binding.bind import bind
 from dfgen.errors import AccessError, ManifestError, MissingFileError
 from dfgen.loading.loader import Loader
 from dfgen.manifest.io import read_manifest
-from dfgen.manifest.pack_index import open_arrow, read_index
 from dfgen.manifest.verify import verify
-from dfgen.samples.stores.packs.far_shards import FarShards
-from dfgen.samples.stores.packs.pack_shards import ShardFile
+from dfgen.packs.pack_index import open_arrow, read_index
+from dfgen.packs.pack_shards import ShardFile
+from dfgen.packs.remote_shards import RemoteShards
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
 
@@ -251,20 +251,18 @@ def test_what_passes_is_tried_again_and_batches_stay_the_same(copied, folder, se
         loader.close()
 
 
-def shards_of(name, server, held=10**9):
-    paths = [f"s3://bucket/{name}/shard-{n:05}.arrow" for n in range(4)]
-    index = read_index(f"s3://bucket/{name}", StorageOptions(server.options))
+def shards_of(pack, server, held=10**9):
+    options = StorageOptions(server.options)
+    index = read_index(pack, options)
     files = [
-        ShardFile(path, start, shard.rows, shard.bytes, index.plan)
-        for path, start, shard in zip(paths, index.starts.tolist(), index.shards, strict=False)
+        ShardFile(index.path(shard), start, shard.rows, shard.bytes, index.plan)
+        for start, shard in zip(index.starts.tolist(), index.shards, strict=False)
     ]
-    return FarShards(
-        files, "path", store_at(paths[0], options=StorageOptions(server.options)), held
-    )
+    return RemoteShards(files, "path", store_at(files[0].path, options=options), held)
 
 
 def test_a_shard_that_is_written_anew_while_it_is_read_is_refused(copied, server):
-    shards, key = shards_of(copied, server), f"{copied}/shard-00001.arrow"
+    shards, key = shards_of(f"s3://bucket/{copied}", server), f"{copied}/shard-00001.arrow"
     data = bytearray(server.get("bucket", key))
     assert shards.of(1, 0).at(0).shape == (*SIZE, 3)
     server.put("bucket", key, bytes(data))
@@ -282,7 +280,7 @@ def test_a_shard_that_is_written_anew_while_it_is_read_is_refused(copied, server
 def test_memory_holds_what_it_may_and_rows_in_order_are_read_in_large_pieces(
     copied, server, monkeypatch
 ):
-    shards = shards_of(copied, server, held=1)
+    shards = shards_of(f"s3://bucket/{copied}", server, held=1)
     for shard in range(4):
         shards.ahead(np.full(10, shard), np.arange(10))
         assert [*shards._far] == [shard]
@@ -291,7 +289,7 @@ def test_memory_holds_what_it_may_and_rows_in_order_are_read_in_large_pieces(
     shards.ahead(np.full(10, 0), np.arange(10))
     assert max(stop - start for start, stop in ranges(server)) <= 300
     monkeypatch.undo()
-    shards = shards_of(copied, server)
+    shards = shards_of(f"s3://bucket/{copied}", server)
     shards.of(0, 0)
     server.clear_counts()
     assert [int(shards.of(0, place).at(place)[0, 0, 0]) for place in range(10)] == [
@@ -310,16 +308,8 @@ def web(tmp_path):
         yield web
 
 
-def far_shards(web):
-    index, files = read_index(f"{web.url}/pack"), []
-    for start, shard in zip(index.starts.tolist(), index.shards, strict=False):
-        path = index.path(shard)
-        files.append(ShardFile(path, start, shard.rows, shard.bytes, index.plan))
-    return FarShards(files, "path", store_at(files[0].path), 10**9)
-
-
 def test_each_byte_that_is_fetched_counts_into_what_memory_may_hold(web):
-    shards = far_shards(web)
+    shards = shards_of(f"{web.url}/pack", web)
     shards.of(0, 9)
     for place in (5, 2):  # not one after another: a request each
         before = shards._far[0].taken
@@ -328,7 +318,7 @@ def test_each_byte_that_is_fetched_counts_into_what_memory_may_hold(web):
 
 
 def test_rows_whose_read_failed_are_fetched_again_and_never_blank(web):
-    shards, pixels = far_shards(web), table_pixels(web.near, 1)
+    shards, pixels = shards_of(f"{web.url}/pack", web), table_pixels(web.near, 1)
     np.testing.assert_array_equal(shards.of(1, 0).at(0), pixels[0])
     web.faults.status = 404
     for _ in range(2):

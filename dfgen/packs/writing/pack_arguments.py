@@ -5,7 +5,7 @@ from typing import Any
 
 from dfgen.errors import ArgumentError
 from dfgen.limits import bytes_given
-from dfgen.packing.packers import FixedPixels, OwnPixels, Packer, SmallerJpegs, WholeFiles
+from dfgen.packs.writing.packers import FixedPixels, OwnPixels, Packer, SmallerJpegs, WholeFiles
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_arguments import checked_size
 from dfgen.samples.pixels.geometry import CHANNELS, RESIZE
@@ -57,11 +57,11 @@ class PackArguments:
     def _check_use(self) -> None:
         """Refuse what the format has no use for."""
         for field in fields(self)[1:8]:
-            given = getattr(self, field.name)
-            if given != field.default and field.name not in FORMATS_OF[self.format]:
+            value = getattr(self, field.name)
+            if value != field.default and field.name not in FORMATS_OF[self.format]:
                 takers = [f'format="{name}"' for name, of in FORMATS_OF.items() if field.name in of]
                 raise ArgumentError(
-                    f"{field.name}={given!r} is for {' or '.join(takers)}, and format="
+                    f"{field.name}={value!r} is for {' or '.join(takers)}, and format="
                     f'"{self.format}": leave one of them out'
                 )
         if self.format == "jpeg" and self.color_mode == "rgba":

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -15,22 +15,25 @@ import pyarrow.ipc
 from dfgen.errors import DecodeError, ManifestError, MissingFileError
 from dfgen.limits import Limits
 from dfgen.loading.workers.retries import read_again
-from dfgen.manifest.checksum import Summed, checksum_of
-from dfgen.manifest.pack_index import PackFile, open_arrow
+from dfgen.manifest.checksum import Summed
 from dfgen.manifest.schema import KEY, with_column
-from dfgen.packing.arrow_writing import WrittenThrough, parts_around, put_arrow, write_arrow
-from dfgen.packing.packers import Packer
+from dfgen.packs.pack_index import PackFile, checksum_of, open_arrow
+from dfgen.packs.pack_shards import SHARD_NAME, exchanged
+from dfgen.packs.writing.arrow_writing import WrittenThrough, parts_around, put_arrow, write_arrow
+from dfgen.packs.writing.packers import Packer
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.spec import unwatched
+from dfgen.samples.features.spec import Indices, unwatched
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.known_files import KnownFiles
-from dfgen.samples.stores.packs.pack_shards import SHARD_NAME, exchanged
 from dfgen.samples.stores.remote.ranges import far_file
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at, store_of
+
+COLUMN = "path"
+"""The column that is packed."""
 
 
 class PackedShard(NamedTuple):
@@ -40,8 +43,8 @@ class PackedShard(NamedTuple):
     problems: pa.Array  # of each row, null where there is none
 
 
-def problems_far(path: str, options: StorageOptions) -> pa.Array:
-    """Return what is wrong with each row of a shard that is far away, and read little more."""
+def problems_remote(path: str, options: StorageOptions) -> pa.Array:
+    """Return what is wrong with each row of a remote shard, and read little more."""
     store = store_at(path, options=options)
     source = pa.PythonFile(far_file(store.head(path).size, partial(store.range, path)), "r")
     with pa.ipc.open_file(source) as reader:
@@ -51,11 +54,7 @@ def problems_far(path: str, options: StorageOptions) -> pa.Array:
 
 
 def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard:
-    """Return a shard that was written before, of the same pack.
-
-    Raises:
-        ManifestError: it is damaged, or of another pack.
-    """
+    """Return a shard that was written before, or raise a ManifestError: damaged, another pack."""
     with open_arrow(path) as file:
         found = json.loads((file.schema.metadata or {}).get(KEY, b"{}"))
         check_same(os.path.dirname(path), found, identity)
@@ -70,19 +69,19 @@ def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard
     return PackedShard(PackFile(os.path.basename(path), rows, size, checksum_of(path)), problems)
 
 
-def check_same(folder: str, found: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
+def check_same(folder: str, theirs: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
     """Refuse a folder in which another pack was begun, by what its files carry."""
-    differing = [name for name, value in identity.items() if found.get(name) != value]
+    differing = [name for name, value in identity.items() if theirs.get(name) != value]
     if differing:
-        said = "; ".join(
-            f"{name} was {json.dumps(found.get(name))}, and is {json.dumps(identity[name])}"
+        differences = "; ".join(
+            f"{name} was {json.dumps(theirs.get(name))}, and is {json.dumps(identity[name])}"
             for name in differing
             if name not in ("manifest", "starts")
         )
-        said = said or "its manifest has other rows, labels or facts of files"
+        differences = differences or "its manifest has other rows, labels or facts of files"
         raise ManifestError(
-            f"{folder} holds another pack, whole or in part: {said}. Pack into another folder, or "
-            "delete this one"
+            f"{folder} holds another pack, whole or in part: {differences}. Pack into another "
+            "folder, or delete this one"
         )
 
 
@@ -98,19 +97,17 @@ class ShardTask:
     Args:
         path: of the file.
         rows: the columns of the manifest as they are stored, `problem` among them.
-        column: the one that is packed.
-        contents: what its rows are read from: absolute paths.
+        contents: the absolute path of each row.
         known: what the manifest knows of the files; None: nothing.
         sizes: of the upright images, where the packer needs them.
         packer: what the files become.
         limits: what one file may ask for.
-        options: open the files, and the path, where they are far away.
+        options: open the files, and the path, where they are remote.
         identity: of the pack, which its files carry.
     """
 
     path: str
     rows: pa.Table
-    column: str
     contents: Any
     known: KnownFiles | None
     sizes: Sizes | None
@@ -120,10 +117,26 @@ class ShardTask:
     identity: dict[str, Any]
 
     def reader(self) -> SampleReader:
-        """Return what knows the rows by their ids and paths, for messages."""
-        bound = BoundFeature(self.column, Image(self.column), self.contents)
+        """Return a reader, which names the rows by their ids and paths in messages."""
+        bound = BoundFeature(COLUMN, Image(COLUMN), self.contents)
         store = store_of([self.contents], self.limits, self.options)
         return SampleReader(self.rows["id"], (bound,), None, store)
+
+    def part(self, path: str, rows: Indices) -> "ShardTask":
+        """Return the task of a shard of some of its rows."""
+        known, places = self.known, pa.array(rows)
+        return replace(
+            self,
+            path=path,
+            rows=self.rows.take(places),
+            contents=self.contents.take(places),
+            known=known
+            and KnownFiles(
+                None if known.sizes is None else known.sizes[rows],
+                None if known.times is None else known.times[rows],
+            ),
+            sizes=None if self.sizes is None else self.sizes[rows],
+        )
 
 
 def pack_shard(
@@ -137,7 +150,7 @@ def pack_shard(
     Args:
         task: of the shard.
         run: calls a function for each chunk of rows, as `map` does, perhaps in threads.
-        done: is told how many rows more are read.
+        done: is called with the number of rows that were read.
         spare: keeps memory for the next shard; None: it is given back.
 
     Raises:
@@ -162,7 +175,7 @@ def pack_shard(
         file = _write(task, list(chain.from_iterable(blocks())), problems)
     else:
         file = _write_along(task, whole, blocks(), problems)
-    return PackedShard(file, _told(problems, count))
+    return PackedShard(file, _as_column(problems, count))
 
 
 def _read(
@@ -199,25 +212,25 @@ def _pack(task: ShardTask, reader: SampleReader, into: Any, place: int, row: int
     task.packer.pack(task.contents[row].as_py(), store, into, place, size)
 
 
-def _told(problems: dict[int, Any], count: int) -> pa.Array:
+def _as_column(problems: dict[int, Any], count: int) -> pa.Array:
     return pa.array([problems.get(row) for row in range(count)], pa.string())
 
 
 def _table(task: ShardTask, into: Any, problems: dict[int, Any]) -> pa.Table:
     """Return the rows of a shard, with what they became."""
-    found = _told(problems, len(task.rows))
-    rows = with_column(task.rows, "problem", found)
-    for name, array in task.packer.columns(task.column, into, np.asarray(found.is_null())).items():
+    noted = _as_column(problems, len(task.rows))
+    rows = with_column(task.rows, "problem", noted)
+    for name, array in task.packer.columns(COLUMN, into, np.asarray(noted.is_null())).items():
         rows = rows.append_column(name, array)
-    told = json.dumps({**task.identity, "kind": "shard"}, ensure_ascii=False)
+    key = json.dumps({**task.identity, "kind": "shard"}, ensure_ascii=False)
     name = os.path.basename(task.path)
-    rows = rows.replace_schema_metadata({KEY: told.encode(), SHARD_NAME: name.encode()})
+    rows = rows.replace_schema_metadata({KEY: key.encode(), SHARD_NAME: name.encode()})
     return rows.combine_chunks()
 
 
 def _write(task: ShardTask, into: list[Any], problems: dict[int, Any]) -> PackFile:
     rows = _table(task, into, problems)
-    return write_arrow(task.path, rows.schema, rows.to_batches(), task.options, forget=True)
+    return write_arrow(task.path, rows, task.options, forget=True)
 
 
 def _write_along(
@@ -228,26 +241,24 @@ def _write_along(
     All that stands before them is known, but for problems: where one is found, it is put together
     anew from what was written.
     """
-    told: dict[str, Any] = {}
 
-    def write(file: Any) -> None:
+    def write(file: Any) -> Summed:
         head, _ = parts_around(whole, _table(task, whole, problems))
         sink = Summed(WrittenThrough(file))
         sink.write(head)
         for block in blocks:
             sink.write(block.data.cast("B"))
-        found, tail = parts_around(whole, _table(task, whole, problems))
-        if found != head:
+        changed, tail = parts_around(whole, _table(task, whole, problems))
+        if changed != head:
             file.seek(0)
             source = file.name if isinstance(file.name, str) else file  # one without a name is read
             pixels = np.fromfile(source, np.uint8, whole.nbytes, offset=len(head))
             file.seek(0)
             file.truncate()
             sink = Summed(WrittenThrough(file))
-            sink.write(found)
+            sink.write(changed)
             sink.write(pixels)
         sink.write(tail)
-        told.update(rows=len(whole), bytes=file.tell(), checksum=sink.checksum)
+        return sink
 
-    put_arrow(task.path, write, task.options)
-    return PackFile(os.path.basename(task.path), **told)
+    return put_arrow(task.path, len(whole), write, task.options)

@@ -1,0 +1,97 @@
+"""The findings of `dfgen.verify` in a pack: files whose bytes changed, and rows without a file."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import pyarrow.compute as pc
+from tqdm import tqdm
+
+from dfgen.errors import ReadError, reason
+from dfgen.packs.pack_index import (
+    PackFile,
+    PackIndex,
+    checksum_of,
+    is_remote,
+    open_arrow,
+    read_index,
+)
+from dfgen.samples.stores.remote.ranges import checksum_far
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import store_at
+from dfgen.system import usable_cpus
+
+
+class PackFinding(NamedTuple):
+    """One of them: of a file of the pack, `id` is None, and `detail` says which rows it holds."""
+
+    change: str  # "missing" or "broken"
+    id: Any
+    path: str
+    detail: str
+
+
+def check_pack(
+    folder: str | os.PathLike[str],
+    workers: int | None = None,
+    options: StorageOptions | None = None,
+) -> list[PackFinding]:
+    """Compare all files of a pack with their checksums, and list rows that have none.
+
+    Raises:
+        ManifestError: `_manifest.json` is damaged.
+        ReadError: it is remote, and a file of it cannot be read.
+    """
+    index = read_index(folder, options)
+    files = [*index.shards, index.table]
+    with (
+        ThreadPoolExecutor(workers or usable_cpus()) as pool,
+        tqdm(total=sum(f.bytes for f in files), desc="Reading", unit="B", unit_scale=True,
+             disable=None) as bar,
+    ):  # fmt: skip
+        faults = []
+        for file, fault in zip(
+            files, pool.map(lambda one: _fault(index.path(one), one, options), files), strict=True
+        ):
+            faults.append(fault)
+            bar.update(file.bytes)
+    findings = [_of_file(index, place, fault) for place, fault in enumerate(faults) if fault]
+    return findings if faults[-1] else findings + _bad_rows(index, options)
+
+
+def _fault(path: str, file: PackFile, options: StorageOptions | None) -> tuple[str, str] | None:
+    """Return what is wrong with a file."""
+    try:
+        store = store_at(path, options=options)
+        size = store.head(path).size
+        if size != file.bytes:
+            return "broken", f"it has {size:,} bytes, and was written with {file.bytes:,}"
+        checksum = checksum_far(store, path, size) if is_remote(path) else checksum_of(path)
+        if checksum != file.checksum:
+            return "broken", "its bytes are not those that were written, by their checksum"
+    except FileNotFoundError:
+        return "missing", "the file does not exist"
+    except ReadError as error:
+        raise type(error)(f"{path}: {error}") from None
+    except OSError as error:
+        return "broken", f"it cannot be read: {reason(error)}"
+    return None
+
+
+def _of_file(index: PackIndex, place: int, fault: tuple[str, str]) -> PackFinding:
+    change, why = fault
+    if place == len(index.shards):
+        detail = f"{why}: the columns of all rows are in it"
+        return PackFinding(change, None, index.path(index.table), detail)
+    first, stop = index.starts[place : place + 2].tolist()
+    detail = f"{why}: rows {first:,} to {stop - 1:,} of the pack are in it"
+    return PackFinding(change, None, index.path(index.shards[place]), detail)
+
+
+def _bad_rows(index: PackIndex, options: StorageOptions | None) -> list[PackFinding]:
+    """Return the rows that had no good file when they were packed."""
+    with open_arrow(index.path(index.table), options) as file:
+        columns = file.read_all().select(["id", "path", "problem"])
+        bad = columns.filter(pc.is_valid(columns["problem"])).to_pydict()
+    rows = zip(bad["id"], bad["path"], bad["problem"], strict=True)
+    return [PackFinding("broken", *row) for row in rows]

@@ -1,0 +1,1 @@
+"""Makes packs: plan, shards by many workers, the columns of the manifest, and the index last."""

@@ -1,1 +1,0 @@
-"""Rows of packs: Arrow files mapped into memory."""
