@@ -9,7 +9,7 @@ import numpy as np
 
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
-from dfgen.samples.features.spec import Spec
+from dfgen.spec import Spec
 from dfgen.training.data_adapter import Passes
 from dfgen.training.layout import Layout
 from dfgen.training.progress import Progress

@@ -30,9 +30,9 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.features.spec import empty
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.local_files import Files
+from dfgen.spec import empty
 
 ALARM = 60
 """Seconds that a case may take, however busy the machine."""

@@ -45,7 +45,6 @@ from dfgen.samples.albumentations import Pipeline, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.items import in_lists
-from dfgen.samples.features.spec import each
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.known_files import KnownFiles
@@ -53,6 +52,7 @@ from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.samples.user_functions import check_transform
+from dfgen.spec import each
 from dfgen.system import one_of
 
 

@@ -12,7 +12,7 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, listed, warn
 from dfgen.explain.labels import check_classes
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.spec import Indices, Present
+from dfgen.spec import Indices, Present
 from dfgen.table.arrow_types import are_numbers, is_list
 
 

@@ -24,12 +24,12 @@ from dfgen.packs.pack_shards import NOTHING
 from dfgen.packs.packed_pixels import PackedPixels, SmallerFiles
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.spec import Present
 from dfgen.samples.pixels.geometry import Size, shrunk
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.stores.embedded import FILE, paths_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Present
 from dfgen.table.mapped_column import HeldColumn, MappedColumn
 
 

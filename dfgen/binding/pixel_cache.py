@@ -8,13 +8,13 @@ from typing import Any
 from dfgen.errors import ArgumentError, brief, warn
 from dfgen.limits import Limits
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.sources.cached_pixels import CachedPixels, cache_steps, settings_of
 from dfgen.samples.sources.file_source import RowSource
 from dfgen.samples.stores.cache.cache_folder import open_folder, open_memory
 from dfgen.samples.stores.cache.slot_file import SlotFile
 from dfgen.samples.stores.schemes import scheme_of
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Spec
 from dfgen.system import free_memory
 
 Cache = str | os.PathLike[str] | None

@@ -17,7 +17,6 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.metrics import OF_FILES
 from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.spec import Spec, each, unwatched
 from dfgen.samples.pixels.smaller_jpeg import smaller_jpeg
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.reader import SampleReader
@@ -25,6 +24,7 @@ from dfgen.samples.sources.cached_pixels import cache_steps
 from dfgen.samples.sources.stored_rows import StoredRows
 from dfgen.samples.stores.cache.cache_folder import SPARE_PART
 from dfgen.samples.stores.schemes import store_of
+from dfgen.spec import Spec, each, unwatched
 from dfgen.system import free_memory
 
 OWN_WORK = "own work"

@@ -22,10 +22,10 @@ from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.one_row import is_several
-from dfgen.samples.features.spec import OwnDtype, unwatched
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.reader import RowStep, SampleReader
 from dfgen.samples.sources.file_source import FileSource
+from dfgen.spec import OwnDtype, unwatched
 from dfgen.system import usable_cpus, whole
 
 Picture = npt.NDArray[np.uint8]

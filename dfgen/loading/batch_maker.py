@@ -18,8 +18,8 @@ from dfgen.loading.read_ahead import Expected, ReadAhead
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import Threads, Worker
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
+from dfgen.spec import Spec
 
 _PASSES = 4  # that may go on at the same time without asking for their windows again
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.samples.features.spec import Spec
+from dfgen.spec import Spec
 
 ALIGNMENT = 64
 """Bytes. TensorFlow and JAX copy an array whose address is no multiple of this."""

@@ -28,9 +28,9 @@ from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
-from dfgen.samples.features.spec import Present
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import CACHE_FAILED
+from dfgen.spec import Present
 from dfgen.system import flag, usable_cpus, whole
 
 NO_DRAWING = Drawing()

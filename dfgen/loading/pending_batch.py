@@ -12,7 +12,7 @@ from dfgen.loading.order.plan import Plan, Weights, batch_weights
 from dfgen.loading.problems import Failure
 from dfgen.loading.workers.chunks import Chunk
 from dfgen.loading.workers.threads import Worker
-from dfgen.samples.features.spec import Present
+from dfgen.spec import Present
 
 Position = tuple[int, int]
 """(epoch, step)"""

@@ -13,8 +13,8 @@ from dfgen.migrate.flow_iterator import IMAGE, FlowIterator, bound_files
 from dfgen.migrate.flow_labels import bound_classes, bound_labels
 from dfgen.migrate.frame_rows import CLASS_MODES, FrameColumns, frame_rows
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.spec import Values
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
+from dfgen.spec import Values
 
 _CLASS_MODES = ("categorical", "binary", "sparse", "input", None)
 

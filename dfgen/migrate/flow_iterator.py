@@ -23,8 +23,8 @@ from dfgen.loading.pending_batch import Batch
 from dfgen.migrate.flow_arguments import SUFFIXES, FileOptions, FlowOptions
 from dfgen.migrate.flow_labels import bound_labels
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.spec import Indices, Values
 from dfgen.samples.reader import SampleReader
+from dfgen.spec import Indices, Values
 from dfgen.training.data_adapter import Passes
 from dfgen.training.keras_calls import Call
 from dfgen.training.layout import Layout, Weighs

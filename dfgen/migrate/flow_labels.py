@@ -9,7 +9,7 @@ import numpy as np
 
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.encoded import Encoded
-from dfgen.samples.features.spec import Indices, Values
+from dfgen.spec import Indices, Values
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,7 +19,7 @@ from dfgen.errors import (
     warn,
 )
 from dfgen.migrate.flow_arguments import SUFFIXES, FlowOptions, WrongTypeError
-from dfgen.samples.features.spec import Indices
+from dfgen.spec import Indices
 
 RowLabel = Any
 """The value of a row in the column of classes: a class, or a list of several."""

@@ -13,8 +13,8 @@ from dfgen.migrate.augmentation import Augmentation
 from dfgen.migrate.flow_arguments import FileOptions, FlowOptions
 from dfgen.migrate.keras_pixels import ChangedImage, Doubts, HeldImage, LoadedImage
 from dfgen.migrate.standardization import Standardization, refuse_whitening
-from dfgen.samples.features.spec import Values
 from dfgen.samples.pixels.geometry import CHANNELS
+from dfgen.spec import Values
 from dfgen.training.backends import keras_defaults
 
 ImageKind = TypeVar("ImageKind", bound=ChangedImage)

@@ -34,12 +34,12 @@ from dfgen.packs.pack_shards import (
     opened_shard,
 )
 from dfgen.packs.remote_shards import RemoteShards, check_all_there
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.geometry import CHANNELS
 from dfgen.samples.stores.archives.archive_index import version_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Spec
 from dfgen.table.arrow_types import in_one, is_text, value_type
 
 _READ_AGAIN = "df = dfgen.read_manifest({!r})"

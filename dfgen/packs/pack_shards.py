@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from dfgen.errors import ManifestError, MissingFileError, ReadError, is_outside, reason
-from dfgen.samples.features.spec import Indices, Present, Values
 from dfgen.samples.stores.archives.archive_index import ArchiveVersion, version_of
 from dfgen.samples.stores.mapped_pages import read_ahead
+from dfgen.spec import Indices, Present, Values
 
 _plan_of = lru_cache(64)(json.loads)  # all shards of a pack carry the same
 _MOST_MAPPED = 16_384  # shards: Linux gives a process 65,530 maps

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from dfgen.errors import DecodeError
 from dfgen.packs.pack_rows import PackRows
 from dfgen.packs.pack_shards import NOTHING, PackShards
-from dfgen.samples.features.spec import Indices, Present, Spec, Values, Watch
 from dfgen.samples.pixels.geometry import Geometry, Size, after, place, shrunk
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Indices, Present, Spec, Values, Watch
 
 BAD_WHEN_PACKED = (
     "its file could not be used when it was packed, so the pack has nothing of it: leave the row "

@@ -19,9 +19,9 @@ from dfgen.packs.pack_shards import (
     held,
     telling,
 )
-from dfgen.samples.features.spec import Indices, Values
 from dfgen.samples.stores.remote.ranges import PIECE, as_file, fetch
 from dfgen.samples.stores.store import Head, Store
+from dfgen.spec import Indices, Values
 
 _HEADS = 32  # requests at a time
 _ENDS = 1 << 16  # bytes of a file, at its begin and its end, that tell how rows lie in it

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
 from dfgen.samples.stores.embedded import content_parts
+from dfgen.spec import Indices, Present, Spec, Values, each
 from dfgen.table.arrow_types import flattened, is_list
 
 Sizes = npt.NDArray[np.int32]

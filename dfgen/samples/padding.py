@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.samples.features.spec import Spec, Values
+from dfgen.spec import Spec, Values
 
 RowLengths = npt.NDArray[np.int32]
 """How long the first axes of an array are in every row, shape (rows, axes)."""

@@ -20,7 +20,14 @@ from dfgen.errors import (
 )
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.spec import (
+from dfgen.samples.padding import Padding, padding_of
+from dfgen.samples.sources.cached_pixels import CachedPixels
+from dfgen.samples.sources.file_source import FileSource, RowSource
+from dfgen.samples.stores.embedded import content_shown
+from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.store import Store
+from dfgen.samples.transforms import Sample, Transform, transformed
+from dfgen.spec import (
     Indices,
     Present,
     Spec,
@@ -31,13 +38,6 @@ from dfgen.samples.features.spec import (
     filled,
     unwatched,
 )
-from dfgen.samples.padding import Padding, padding_of
-from dfgen.samples.sources.cached_pixels import CachedPixels
-from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.samples.stores.embedded import content_shown
-from dfgen.samples.stores.local_files import Files
-from dfgen.samples.stores.store import Store
-from dfgen.samples.transforms import Sample, Transform, transformed
 from dfgen.table.mapped_column import MappedColumn
 
 

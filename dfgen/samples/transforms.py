@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import TransformError, brief
-from dfgen.samples.features.spec import Spec, Values
 from dfgen.samples.user_functions import is_ctrl_c, raised, with_own_lines
+from dfgen.spec import Spec, Values
 
 Sample = dict[str, Values]
 Transform = Callable[[Sample, np.random.Generator], Sample]

@@ -11,7 +11,7 @@ from dfgen.binding.bind import Binding
 from dfgen.binding.nested import channels_first, leaves, tree_of
 from dfgen.loading.loader import Loader
 from dfgen.loading.pending_batch import Batch
-from dfgen.samples.features.spec import Spec
+from dfgen.spec import Spec
 
 Weighs = Callable[[str, int], Any]
 """Told the name of an array, and the axes after the first, returns its weights."""

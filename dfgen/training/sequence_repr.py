@@ -9,7 +9,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.problems import Problems
 from dfgen.loading.workers.chunks import row_bytes
-from dfgen.samples.features.spec import Spec
+from dfgen.spec import Spec
 from dfgen.training.progress import Progress
 
 

@@ -18,29 +18,22 @@ PACKAGE = Path(dfgen.__file__).parent
 HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
 
 # What each room may import of dfgen. Rooms not named here sit on top and may import all.
+LOW = {"errors", "spec", "locks", "system", "limits", "table"}
 LAYERS = {
     "errors": set(),
+    "spec": {"errors"},
     "locks": {"errors"},
     "system": {"errors", "locks"},
     "limits": {"errors", "system"},
     "table": {"errors"},
-    "samples": {"errors", "locks", "system", "limits", "table"},
-    "packs": {"errors", "locks", "system", "limits", "samples", "table"},  # workers read by it
-    "loading": {"errors", "locks", "system", "limits", "samples", "packs", "table"},
-    "explain": {"errors", "locks", "system", "limits", "samples", "packs", "loading", "table"},
-    "manifest": {"errors", "locks", "system", "limits", "samples", "packs", "explain", "table"},
-    "binding": {
-        *("errors", "locks", "system", "limits", "samples", "packs", "loading", "explain"),
-        *("manifest", "table"),
-    },
-    "packs.writing": {
-        *("errors", "locks", "system", "limits", "samples", "packs", "loading", "explain"),
-        *("manifest", "binding", "table"),
-    },
-    "training": {
-        *("errors", "locks", "system", "limits", "samples", "packs", "loading", "explain"),
-        *("manifest", "binding", "table"),
-    },
+    "samples": LOW,
+    "packs": LOW | {"samples"},  # workers read by it
+    "loading": LOW | {"samples", "packs"},
+    "explain": LOW | {"samples", "packs", "loading"},
+    "manifest": LOW | {"samples", "packs", "explain"},
+    "binding": LOW | {"samples", "packs", "loading", "explain", "manifest"},
+    "packs.writing": LOW | {"samples", "packs", "loading", "explain", "manifest", "binding"},
+    "training": LOW | {"samples", "packs", "loading", "explain", "manifest", "binding"},
 }
 # What words an error, imported once there is one: by checks of arguments, which features share, and
 # by who hands batches out. No worker loads it.
@@ -72,7 +65,7 @@ PARTS = {
     "samples/stores/remote": "samples/stores",
     "training/checks": "training",
 }
-NO_PANDAS = {"errors", "locks", "system", "limits", "table", "samples", "packs", "loading"}
+NO_PANDAS = {"errors", "spec", "locks", "system", "limits", "table", "samples", "packs", "loading"}
 
 MODULES = {
     ".".join(["dfgen", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(

@@ -24,8 +24,8 @@ from dfgen.loading.workers.threads import Threads, ThreadWorker
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.number import Number
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
+from dfgen.spec import Spec
 from dfgen.system import usable_cpus
 
 

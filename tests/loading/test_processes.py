@@ -14,7 +14,7 @@ from PIL import Image as Pillow
 import dfgen
 from dfgen.loading.workers import shared_memory as memories
 from dfgen.loading.workers.shared_memory import HEADER, room, shared_arrays, shared_memory
-from dfgen.samples.features.spec import Spec
+from dfgen.spec import Spec
 
 pytestmark = pytest.mark.timeout(120)
 

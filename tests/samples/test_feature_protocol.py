@@ -16,11 +16,11 @@ from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_stages import crop_and_flip, load
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.geometry import STILL, Draw
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.stores.arrays.npy import decode_array
 from dfgen.samples.stores.local_files import Files
+from dfgen.spec import Spec
 
 
 @dataclass(frozen=True)

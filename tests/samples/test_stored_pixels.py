@@ -14,10 +14,10 @@ from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.geometry import STILL, Draw, after, move, place
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.file_source import FileSource
+from dfgen.spec import Spec
 
 ROWS, SIZE = 12, (8, 10)
 

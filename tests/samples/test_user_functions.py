@@ -17,7 +17,7 @@ import sys
 import cv2, keras, numpy as np, pandas as pd
 import dfgen
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.spec import Spec
+from dfgen.spec import Spec
 
 paths = [f"{number}.png" for number in range(4)]
 for path in paths:

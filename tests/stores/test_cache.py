@@ -32,7 +32,6 @@ from dfgen.samples.features.array import Array
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.stores.archives.members import Archives
 from dfgen.samples.stores.cache.cache_folder import (
     cached_settings,
@@ -41,6 +40,7 @@ from dfgen.samples.stores.cache.cache_folder import (
     open_memory,
 )
 from dfgen.samples.stores.local_files import Files
+from dfgen.spec import Spec
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no pwrite, no forks")
 ROWS, SIZE = 24, (32, 40)

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfgen.locks import lock
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.stores.cache.slot_file import NOWHERE, SlotFile, SlotsByKey
+from dfgen.spec import Spec
 
 SPEC = Spec((4, 5, 3), np.dtype(np.uint8))
 

@@ -16,8 +16,8 @@ from dfgen.loading.order.permutation import Integers
 from dfgen.loading.problems import Failure
 from dfgen.loading.read_ahead import Expected, FromAhead
 from dfgen.loading.workers.retries import read_again
-from dfgen.samples.features.spec import Present, Spec, Watch
 from dfgen.samples.reader import SampleReader
+from dfgen.spec import Present, Spec, Watch
 
 _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end
 _CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one

@@ -17,7 +17,7 @@ from dfgen.loading.workers.worker_tuning import (
     may_be_processes,
     thread_counts,
 )
-from dfgen.samples.features.spec import Spec
+from dfgen.spec import Spec
 
 _Choice = tuple[int, bool]  # how many workers, and whether they are processes
 _LOOK = 1.0  # seconds, at most, between two looks for late workers of whoever waits for a batch

@@ -35,8 +35,8 @@ from dfgen.loading.workers.shared_memory import (
     shared_memory,
 )
 from dfgen.loading.workers.threads import Worker
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.user_functions import unwrapped
+from dfgen.spec import Spec
 from dfgen.system import python_command
 
 _DEATHS = 3  # on one row: then it is the row

@@ -10,9 +10,9 @@ import numpy as np
 
 from dfgen.errors import DfgenError, MissingFileError, ReadError, RefusedError, may_pass, reason
 from dfgen.loading.metrics import IDLE
-from dfgen.samples.features.spec import Watch
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.schemes import has_store, scheme_of
+from dfgen.spec import Watch
 
 WAITS = (0.1, 0.4, 1.2, 2.4)
 """Seconds before each further try: about those that a network drive takes to come back."""

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import WorkerError
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.stores.remote.store_options import travelling
+from dfgen.spec import Spec
 
 HEADER = 64
 """Bytes: whether a row is being read, which, and since when, each 8 bytes."""

@@ -16,8 +16,8 @@ from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.processes import ProcessWorker, StartError, pickled
 from dfgen.loading.workers.shared_memory import SharedPickle
 from dfgen.loading.workers.threads import ThreadWorker
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.reader import SampleReader
+from dfgen.spec import Spec
 
 _MOST = 1 << 28  # bytes of columns that are copied for processes
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.spec import Indices, Present
 from dfgen.samples.pixels.formats import parse_header, sniff
 from dfgen.samples.pixels.geometry import CHANNELS
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.smaller_jpeg import smaller_jpeg
 from dfgen.samples.stores.embedded import Content
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Indices, Present
 
 _OF_PIXEL = 0.35  # bytes of a JPEG for a pixel, about: of photographs of quality 92
 _HEADER = 600  # bytes of a JPEG without its pixels

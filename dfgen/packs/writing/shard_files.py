@@ -23,7 +23,6 @@ from dfgen.packs.writing.arrow_writing import WrittenThrough, parts_around, put_
 from dfgen.packs.writing.packers import Packer
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.spec import Indices, unwatched
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
@@ -31,6 +30,7 @@ from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.remote.ranges import far_file
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at, store_of
+from dfgen.spec import Indices, unwatched
 
 COLUMN = "path"
 """The column that is packed."""

@@ -15,8 +15,8 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.arguments import column_names
 from dfgen.samples.features.one_row import ColumnSource, OneRow, array_of_row, bind_rows
-from dfgen.samples.features.spec import Indices, Present, Spec, Values, Watch, alone, each
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Indices, Present, Spec, Values, Watch, alone, each
 from dfgen.table.arrow_types import in_one, is_text, nulls
 
 

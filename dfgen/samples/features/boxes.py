@@ -14,9 +14,9 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
-from dfgen.samples.features.spec import Present, Spec, Values, Watch
 from dfgen.samples.pixels.geometry import Geometry, move
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Present, Spec, Values, Watch
 from dfgen.system import one_of
 from dfgen.table.arrow_types import (
     Offsets,

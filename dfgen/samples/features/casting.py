@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import DecodeError, is_outside
-from dfgen.samples.features.spec import Values
 from dfgen.samples.user_functions import is_ctrl_c, raised, with_own_lines
+from dfgen.spec import Values
 
 
 def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:

@@ -17,7 +17,7 @@ from dfgen.samples.features.arguments import (
     probabilities,
 )
 from dfgen.samples.features.encoded import Encoded
-from dfgen.samples.features.spec import Indices, Present, Values
+from dfgen.spec import Indices, Present, Values
 from dfgen.system import one_of
 from dfgen.table.arrow_types import OR_IGNORE, is_list, value_type
 

@@ -10,9 +10,9 @@ from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import checked_shape, column_names, number_dtype
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill_by
-from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
+from dfgen.spec import Spec, Values, Watch
 
 
 @dataclass(frozen=True)

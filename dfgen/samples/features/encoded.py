@@ -9,7 +9,7 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.one_row import ColumnSource, OneRow
-from dfgen.samples.features.spec import Indices, Spec, Values
+from dfgen.spec import Indices, Spec, Values
 
 
 class Encoded(Feature):

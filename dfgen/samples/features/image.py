@@ -25,7 +25,6 @@ from dfgen.samples.features.one_row import (
     pixels_of_row,
     store_of_row,
 )
-from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.geometry import (
     AREA,
@@ -48,6 +47,7 @@ from dfgen.samples.pixels.scaling import Scale, checked_scale, layer_of, rescale
 from dfgen.samples.pixels.upright import decode_reduced, size_of_image
 from dfgen.samples.stores.embedded import Content
 from dfgen.samples.stores.store import Store
+from dfgen.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.system import flag, one_of, whole
 
 _SURPLUS = 2.0  # times as many pixels as are used: what is less is little

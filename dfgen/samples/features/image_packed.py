@@ -6,7 +6,7 @@ from typing import Any
 
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.image_pair import is_unsaid
-from dfgen.samples.features.spec import Spec
+from dfgen.spec import Spec
 
 
 def in_two_steps(image: Any, seen: Spec) -> tuple[Any, Any] | str:

@@ -3,7 +3,6 @@
 import numpy as np
 
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.spec import Values, Watch, unwatched
 from dfgen.samples.pixels.geometry import (
     STILL,
     Draw,
@@ -17,6 +16,7 @@ from dfgen.samples.pixels.resizing import reduction, resize
 from dfgen.samples.pixels.upright import decode_reduced
 from dfgen.samples.stores.embedded import Content
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Values, Watch, unwatched
 
 
 def load(

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError, ReadError, TransformError
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, alone, each
 from dfgen.samples.stores.embedded import content_shown
 from dfgen.samples.stores.store import Store
+from dfgen.spec import OwnDtype, Spec, Values, Watch, alone, each
 from dfgen.table.arrow_types import is_list, lengths_of
 
 _AS_ITS_ITEM = (

@@ -14,13 +14,13 @@ from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import check_dataset, pixels_of_row
-from dfgen.samples.features.spec import Spec, Values, Watch
 from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.upright import decode_values
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Spec, Values, Watch
 from dfgen.system import one_of
 
 _UNSEEN = 0  # the code of what lies outside of an image; no colour and no value has it

@@ -17,7 +17,7 @@ from dfgen.samples.features.arguments import (
 )
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.encoded import Encoded
-from dfgen.samples.features.spec import Indices, Present, Values
+from dfgen.spec import Indices, Present, Values
 from dfgen.table.arrow_types import (
     Offsets,
     flattened,

@@ -11,7 +11,7 @@ from dfgen.errors import ManifestError
 from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
 from dfgen.samples.features.casting import cast
 from dfgen.samples.features.encoded import Encoded
-from dfgen.samples.features.spec import Indices, Present, Values
+from dfgen.spec import Indices, Present, Values
 from dfgen.table.arrow_types import (
     OR_IGNORE,
     are_fractions,

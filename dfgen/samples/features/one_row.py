@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError, located
-from dfgen.samples.features.spec import Values, alone, each, empty, filled, unwatched
 from dfgen.samples.pixels.depth import as_stored, in_depth
 from dfgen.samples.pixels.geometry import CHANNELS, in_rgb_mode
 from dfgen.samples.stores.embedded import FILE, are_files, content_shown
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Values, alone, each, empty, filled, unwatched
 from dfgen.table.arrow_types import is_list
 
 

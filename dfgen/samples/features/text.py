@@ -11,7 +11,7 @@ import pyarrow as pa
 from dfgen.errors import ManifestError
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.encoded import Encoded
-from dfgen.samples.features.spec import Indices, Values
+from dfgen.spec import Indices, Values
 from dfgen.table.arrow_types import is_text, refuse_missing, value_type
 
 

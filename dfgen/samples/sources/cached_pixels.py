@@ -22,13 +22,13 @@ import pyarrow as pa
 from dfgen.errors import DfgenError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.spec import Indices, Present, Values, Watch, each
 from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.cache.slot_file import NOWHERE, SlotFile, SlotKey
 from dfgen.samples.stores.known_files import UNKNOWN
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Indices, Present, Values, Watch, each
 from dfgen.table.arrow_types import is_text
 
 _UNKNOWN, _ABSENT, _SOUGHT = 0, -1, -2  # instead of 1 + the slot of a row

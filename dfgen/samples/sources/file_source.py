@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.spec import Indices, Present, Values, Watch
 from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Indices, Present, Values, Watch
 
 
 class HeldRows(Protocol):

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from dfgen.errors import DecodeError
 from dfgen.samples.features.casting import fill
-from dfgen.samples.features.spec import Indices, Present, Spec, Values, Watch
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Indices, Present, Spec, Values, Watch
 
 _BETWEEN = 1 << 16  # bytes that are read sooner than left out
 

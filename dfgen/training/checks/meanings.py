@@ -18,8 +18,8 @@ import numpy as np
 from dfgen.errors import ArgumentError, listed, warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.scaling import rescale
+from dfgen.spec import Spec
 from dfgen.training.keras_calls import Call
 from dfgen.training.layout import SequenceView
 

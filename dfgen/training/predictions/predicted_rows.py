@@ -18,7 +18,7 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import Place
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.spec import Present
+from dfgen.spec import Present
 from dfgen.training.checks.model_outputs import SPARSE
 from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.device_division import keras_division

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, listed
 from dfgen.manifest.verify import NO_PREDICTION
-from dfgen.samples.features.spec import Present
 from dfgen.samples.pixels.png_encoder import png_of
+from dfgen.spec import Present
 from dfgen.table.arrow_types import lists_of, with_ends
 from dfgen.training.checks.model_outputs import BINARY, CATEGORICAL, SPARSE
 from dfgen.training.predictions.heads import ARRAY, CLASSES, LABELS, ModelHead

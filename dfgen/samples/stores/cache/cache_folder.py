@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.spec import Spec
 from dfgen.samples.stores.cache.slot_file import SlotFile, close_files, remove_older
+from dfgen.spec import Spec
 from dfgen.system import write_whole
 
 _FORMAT = 1

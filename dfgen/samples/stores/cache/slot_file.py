@@ -32,7 +32,7 @@ import numpy.typing as npt
 from xxhash import xxh3_64
 
 from dfgen.locks import is_at, lock
-from dfgen.samples.features.spec import Indices, Present, Spec, Values
+from dfgen.spec import Indices, Present, Spec, Values
 
 _SLOT = np.dtype([("key", "<u8", 2), ("facts", "<u4", 2), ("check", "<u8")])
 _RECORD = struct.Struct("<QQIIQ")

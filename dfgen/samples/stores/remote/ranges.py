@@ -10,8 +10,8 @@ from zlib import crc32
 import numpy as np
 
 from dfgen.errors import ReadError
-from dfgen.samples.features.spec import Values
 from dfgen.samples.stores.store import Store
+from dfgen.spec import Values
 
 PIECE = 1 << 23
 """Bytes of a request: it takes far longer than a server takes to answer."""

@@ -1,0 +1,29 @@
+"""CONTRIBUTING names files and folders that are there: whoever follows it opens the right one."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import dfgen
+
+PACKAGE = Path(dfgen.__file__).parent
+HOUSE = PACKAGE.parent
+PAGE = (HOUSE / "CONTRIBUTING.md").read_text("utf-8")
+TREE = re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)[1]
+NAMED = re.findall(r"`([\w./-]+(?:\.py|\.toml|\.md|/))`", PAGE)
+
+
+def is_there(name):
+    """Whether a name is a path in the repository or in dfgen/, or the name of one module of it."""
+    paths = [root / name for root in (HOUSE, PACKAGE)]
+    return any(path.exists() for path in paths) or len([*PACKAGE.rglob(name)]) == 1
+
+
+@pytest.mark.parametrize("name", sorted({*NAMED, *(line.split()[0] for line in TREE.splitlines())}))
+def test_each_file_and_folder_that_contributing_names_is_there(name):
+    assert is_there(name)
+
+
+def test_contributing_names_files_at_all():
+    assert len(NAMED) > 60 and len(TREE.splitlines()) > 12
