@@ -34,7 +34,7 @@ from dfgen.commands.options import (
     silence,
 )
 from dfgen.commands.pack_cache import cache, pack_command
-from dfgen.errors import DfgenError
+from dfgen.errors import ArgumentError, DfgenError
 
 
 def predict_command(
@@ -217,13 +217,7 @@ def bench_command(
     batch_size: Annotated[int, typer.Option(help="Images of a batch.")] = 32,
     workers: Annotated[int | None, typer.Option(help="Threads. Default: all CPUs.")] = None,
     antialias: Annotated[bool, typer.Option(help="Filter images before shrinking.")] = True,
-    against: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Measure a peer beside: tf.data, torch, keras, or all of them that are "
-            "installed. Repeatable."
-        ),
-    ] = None,
+    against: Annotated[str | None, typer.Option(hidden=True)] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -237,6 +231,11 @@ def bench_command(
     force: Force = False,
 ) -> None:
     """Measure how fast batches come from your files, and say what limits them."""
+    if against is not None:
+        raise ArgumentError(
+            f"--against {against}: dfgen bench measures dfgen alone. python benchmarks/run.py "
+            "--only peers, in the repository of dfgen, runs tf.data, torch and Keras beside it"
+        )
     height, width = height_and_width("--image-size", image_size)
     with silence():
         from dfgen.bench import report
@@ -250,7 +249,6 @@ def bench_command(
         batch_size=batch_size,
         workers=workers,
         antialias=antialias,
-        against=tuple(against or ()),
         model=model,
     )
     print(report.table(result))

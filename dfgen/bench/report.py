@@ -12,10 +12,10 @@ from statistics import median
 from typing import IO, Any, BinaryIO
 
 from dfgen import __version__
-from dfgen.bench.headroom import Headroom
+from dfgen.bench.advice import shown
 from dfgen.bench.job import ChosenRows, Job
-from dfgen.bench.rates import Rates, shown
-from dfgen.bench.stages import DECODE, HAND_OVER, NUMPY, READ, RESIZE
+from dfgen.bench.model_wait import ModelWait
+from dfgen.bench.stages import DECODE, HAND_OVER, NUMPY, READ, RESIZE, Rates
 from dfgen.errors import ArgumentError, WriteError
 from dfgen.system import refuse_others, write_whole
 from dfgen.training import keras
@@ -35,7 +35,7 @@ class Report:
     sample: ChosenRows
     cpus: int
     rates: Rates
-    model: Headroom | None
+    model: ModelWait | None
     advice: tuple[str, ...]
 
 
@@ -76,7 +76,6 @@ def _rows(report: Report) -> Iterator[str]:
     for name, rounds in rates.rounds.items():
         if name not in _STAGES:
             yield f"{_figures(name, rounds)}  {rates.ratio(name, NUMPY):>7.2f}"
-    yield from (f"  {name:<42}failed: {error}" for name, error in rates.failed.items())
 
 
 def _figures(name: str, rounds: tuple[float, ...]) -> str:
@@ -86,16 +85,13 @@ def _figures(name: str, rounds: tuple[float, ...]) -> str:
 
 
 def _model(report: Report) -> Iterator[str]:
-    if report.model is None:
+    if (model := report.model) is None:
         return
-    model = report.model
-    yield f"fit of {model.model}, {model.steps} steps a round"
-    yield _figures("fed by dfgen", model.fed)
-    yield _figures("fed by a perfect loader (replayed batches)", model.perfect)
-    yield f"  {'input_wait: share of the time':<42}{model.input_wait:>10.1%}"
     rows = report.sample.usable
-    yield f"  {f'seconds of an epoch of {rows:,} images':<42}{rows / median(model.fed):>10,.1f}"
-    yield f"  {'the same with a perfect loader':<42}{rows / median(model.perfect):>10,.1f}"
+    yield f"fit of {model.model}, {model.steps} steps a round"
+    yield _figures("fed by dfgen", model.rates)
+    yield f"  {'input_wait: share of the time':<42}{model.input_wait:>10.1%}"
+    yield f"  {f'seconds of an epoch of {rows:,} images':<42}{rows / median(model.rates):>10,.1f}"
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -108,11 +104,9 @@ def as_json(report: Report) -> dict[str, Any]:
     model = report.model and {
         "name": report.model.model,
         "steps": report.model.steps,
-        "fed": _summary(report.model.fed),
-        "perfect": _summary(report.model.perfect),
+        "fed": _summary(report.model.rates),
         "input_wait_share": report.model.input_wait,
-        "epoch_seconds": report.sample.usable / median(report.model.fed),
-        "perfect_epoch_seconds": report.sample.usable / median(report.model.perfect),
+        "epoch_seconds": sample.usable / median(report.model.rates),
     }
     return {
         "manifest": report.manifest,
@@ -133,7 +127,6 @@ def as_json(report: Report) -> dict[str, Any]:
         "images_per_pass": len(job.paths),
         "first_read_files_per_second": sample.first_read,
         "rates": rates,
-        "failed": dict(report.rates.failed),
         "model": model,
         "advice": list(report.advice),
     }
@@ -187,11 +180,9 @@ def _draw(report: Report, file: BinaryIO) -> None:
     from matplotlib.figure import Figure
 
     lines = dict(report.rates.rounds)
-    colours = ["C7" if name in _STAGES else "C0" if "dfgen" in name else "C1" for name in lines]
     if report.model is not None:
-        lines[f"{report.model.model}, fed by dfgen"] = report.model.fed
-        lines[f"{report.model.model}, fed by a perfect loader"] = report.model.perfect
-        colours += ["C2", "C2"]
+        lines[f"{report.model.model}, fed by dfgen"] = report.model.rates
+    colours = ["C7" if name in _STAGES else "C0" for name in lines]
     figure = Figure(figsize=(9, 1 + 0.4 * len(lines)), layout="constrained")
     axes = figure.add_subplot()
     for (name, rounds), colour in zip(lines.items(), colours, strict=True):
