@@ -179,7 +179,6 @@ def _steady_rate(passes: Passes) -> float:
 
 
 def _timed(work: Callable[[], int]) -> Callable[[], float]:
-    """Return a candidate that does some work and returns its images per second."""
 
     def rate() -> float:
         began = time.perf_counter()

@@ -45,7 +45,6 @@ class BuildCommand(typer.core.TyperCommand):
 
 
 def _made() -> Any:
-    """Return the command with an option for every argument of a recipe."""
     from dfgen.manifest.building.recipe import all_arguments
     from dfgen.manifest.sources import SOURCES
 
@@ -70,7 +69,6 @@ def _made() -> Any:
 
 
 def _parameter(name: str, argument: Any, sources: list[str]) -> inspect.Parameter:
-    """Return the option of an argument, or the argument of the command that `source` is."""
     kind = next((kind for kind in (bool, int) if kind in argument.accepts), str)
     several = argument.accepts in READERS and not argument.from_file
     text = argument.help
@@ -84,7 +82,6 @@ def _parameter(name: str, argument: Any, sources: list[str]) -> inspect.Paramete
 
 
 def _read(name: str, argument: Any, value: Any) -> Any:
-    """Return the value of an argument from what the command line has."""
     option = f"--{name.replace('_', '-')}"
     if argument.from_file:
         return lines_of(option, value)

@@ -101,7 +101,6 @@ def pack_command(
 
 
 def _show(done: Any, out: str, as_json: bool) -> None:
-    """Print what was packed, and the rows that were not."""
     index, problems = done.index, done.problems
     nbytes = sum(file.bytes for file in (*index.shards, index.table))
     if as_json:

@@ -150,7 +150,6 @@ def _parts(sequence: Any) -> tuple[Any, Any]:
 
 
 def _images(binding: Any) -> list[BoundFeature]:
-    """Return the images among inputs and targets."""
     found = [one for one in binding.reader.features if one.feature.has_geometry]
     if not found:
         kinds = ", ".join(one.feature.kind for one in binding.reader.features)
@@ -192,7 +191,6 @@ def _one_row(maker: ChunkMaker, reader: SampleReader, row: int, epoch: int) -> A
 def _tiles(
     binding: Any, bound: BoundFeature, arrays: Arrays, n: int, skipped: Mapping[int, str]
 ) -> list[Thumbnail]:
-    """Return the pictures of an image's array, with the boxes and masks that lie on it."""
     array = arrays[bound.name]
     low, high = _black_and_white(array)
     on_it = [one for one in binding.reader.features if one.like == bound.name]
@@ -256,7 +254,6 @@ def _caption(binding: Any, made: Any, place: int) -> tuple[str, ...]:
 
 
 def _range_of(bound: BoundFeature, array: npt.NDArray[Any]) -> str:
-    """Return what the numbers of an image's array are."""
     shape = " x ".join(map(str, array.shape[1:]))
     numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     held = "no finite number"
@@ -275,7 +272,6 @@ def _black_and_white(array: npt.NDArray[Any]) -> tuple[float, float]:
 
 
 def _faults(array: npt.NDArray[Any]) -> Iterator[str]:
-    """Yield what no batch of images should be."""
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         yield "pixels are NaN or infinite"
     elif len(array) > 1 and array.size and array.min() == array.max():

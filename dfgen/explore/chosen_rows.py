@@ -103,7 +103,6 @@ def _order(column: "pd.Series[Any]", value: Any) -> Any:
 
 
 def _drawn(rows: int, n: int, seed: int) -> Rows:
-    """Return some rows in their own order."""
     places = np.random.default_rng(seed).choice(rows, min(n, rows), replace=False, shuffle=False)
     return np.sort(places).astype(np.int64)
 

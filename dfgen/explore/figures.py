@@ -129,7 +129,6 @@ def _height(row: PictureRow) -> float:
 
 
 def _draw_row(figure: Any, row: PictureRow, top: float, size: tuple[float, float]) -> None:
-    """Draw a row of pictures from `top` inches downwards."""
     width, height = size
     if row.heading:
         figure.text(

@@ -117,7 +117,6 @@ def far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
 
 
 def _draw_sizes(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
-    """Draw a dot for each pair of width and height that occurs."""
     known = numbers["aspect"] > 0
     keys = numbers["width"][known].astype(np.int64) << 32 | numbers["height"][known].astype(
         np.int64
@@ -136,7 +135,6 @@ def _draw_sizes(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
 
 
 def _draw_spread(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
-    """Draw how many rows have which aspect, or which bytes."""
     values = numbers[name][numbers[name] > 0]
     low, high = values.min(), values.max()
     bins = np.geomspace(low, high, _BINS) if high > low else np.array([low * 0.9, low * 1.1])

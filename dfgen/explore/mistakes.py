@@ -296,7 +296,6 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
 
 
 def _head(frame: pd.DataFrame, head: str | None) -> str:
-    """Return what ends the columns of a head."""
     heads = heads_of(frame)
     if not heads:
         raise ManifestError(
@@ -313,7 +312,6 @@ def _head(frame: pd.DataFrame, head: str | None) -> str:
 
 
 def _class_names(frame: pd.DataFrame, end: str) -> list[Any]:
-    """Return the classes in the order of their numbers."""
     said = frame[f"y_pred{end}"]
     if isinstance(said.dtype, pd.CategoricalDtype):
         return said.cat.categories.tolist()
@@ -354,7 +352,6 @@ def _mislabels(
 
 
 def _label_column(frame: pd.DataFrame, end: str) -> str | None:
-    """Return the column of the manifest that y_true was made of."""
     true = frame[f"y_true{end}"]
     text = true.astype(object).map(str, na_action="ignore")
     for name in own_labels(frame):

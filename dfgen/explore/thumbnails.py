@@ -250,7 +250,6 @@ def _jobs(
 
 
 def _thumbnail(side: int, reader: SampleReader | None, row: int, note: str) -> Thumbnail:
-    """Read one row."""
     if reader is None:
         return Thumbnail(crossed(side), note)
     image, *others = reader.steps
@@ -307,7 +306,6 @@ _DRAWN = {"mask": _mask, "boxes": _boxes}
 
 
 def _trimmed(pixels: npt.NDArray[Any], placed: Geometry, found: dict[str, Any]) -> Thumbnail:
-    """Return a thumbnail without the margins beside the image."""
     top, left, height, width = placed.target
     part = slice(top, top + height), slice(left, left + width)
     shown, note = visible(pixels[part])

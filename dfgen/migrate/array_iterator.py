@@ -84,7 +84,6 @@ def _folders(directory: str | os.PathLike[str]) -> list[str]:
 def _images(
     directory: str | os.PathLike[str], folder: str, follow_links: bool
 ) -> tuple[list[str], list[str]]:
-    """Return the images below a folder of a directory that Keras takes, and those it does not."""
     files = list(_files(os.path.join(directory, folder), follow_links))
     taken = [os.path.join(folder, file) for file in files if file.lower().endswith(SUFFIXES)]
     return taken, [os.path.join(folder, file) for file in files if _is_other_image(file)]
@@ -100,7 +99,6 @@ def _files(folder: str, follow_links: bool) -> Iterator[str]:
 
 
 def _is_other_image(name: str) -> bool:
-    """Whether a file is an image by its name, but none that Keras takes."""
     lower = name.lower()
     format = FORMATS.get(formats_by_suffix().get(os.path.splitext(lower)[1], ""))
     return format is not None and format.decode is not None and not lower.endswith(SUFFIXES)
@@ -219,7 +217,6 @@ class NumpyArrayIterator(FlowIterator):
 
 
 def _check_lengths(x: Values, y: Values | None, weights: Values | None) -> None:
-    """Refuse targets or weights of another number of rows, in Keras's words."""
     for called, name, given in (
         ("`y` (labels)", "y", y),
         ("`sample_weight`", "sample_weight", weights),
@@ -241,7 +238,6 @@ def _check_classes(y: Values, options: FlowOptions) -> None:
 
 
 def _check_images(x: Values, data_format: str) -> None:
-    """Refuse what is no array of images; warn of channels that are none."""
     if x.ndim != 4:
         raise ArgumentError(
             "Input data in `NumpyArrayIterator` should have rank 4. You passed an array with shape "

@@ -276,12 +276,10 @@ class Augmentation:
 
 
 def _between(rng: np.random.Generator, least: float, largest: float) -> float:
-    """Return a number drawn between two; nothing is drawn if they are equal."""
     return least + (largest - least) * rng.random() if least != largest else largest
 
 
 def _drawn_shift(rng: np.random.Generator, given: Shift, length: int) -> float:
-    """Return pixels to shift by, as Keras draws them of a float, an int or a tuple."""
     if not given:
         return 0
     if isinstance(given, tuple):
@@ -326,7 +324,6 @@ def _or_zero(value: object) -> object:
 
 
 def _plain(value: Any) -> float:
-    """Return an int or a float, of NumPy's too."""
     return int(value) if isinstance(value, Integral) else float(value)
 
 
@@ -344,7 +341,6 @@ def _pair(name: str, value: object, expected: str) -> tuple[float, float]:
 
 
 def _shift(name: str, value: Any) -> Shift:
-    """Return a number, or a tuple of those to choose from."""
     if _is_number(value):
         return _plain(value)
     numbers = [*value] if isinstance(value, tuple | list | np.ndarray) else [None]

@@ -332,7 +332,6 @@ class FlowIterator(Passes):
         super()._check(replace(call, arguments={**given, "class_weight": None}))
 
     def _divided(self, call: Call) -> tuple[Plan, Layout]:
-        """Return how batches are divided, and nested with the weights of the classes."""
         plan, layout = super()._divided(call)
         weights = self._class_weights.get(call.iterator)
         if weights is not None and isinstance(layout, FlowLayout):
@@ -373,7 +372,6 @@ def _layout(options: FlowOptions, y: Any, weighs: bool) -> FlowLayout:
 
 
 def _as_keras(batch: tuple[Any, ...]) -> Any:
-    """Return x alone where there is nothing else, and several targets as a list."""
     if len(batch) == 1:
         return batch[0]
     x, y, *weights = batch

@@ -66,7 +66,6 @@ def bound_classes(
 
 
 def _class_lists(classes: Sequence[Any]) -> ClassLists:
-    """Return the numbers of rows, each a number or a list of them."""
     if list not in {*map(type, classes)}:
         return ClassLists(np.asarray(classes, np.int64), np.arange(1, len(classes) + 1))
     lists = [one if isinstance(one, list) else [one] for one in classes]

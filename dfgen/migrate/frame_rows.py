@@ -103,7 +103,6 @@ def _have_lists(labels: Iterable[RowLabel]) -> bool:
 
 
 def _distinct(labels: Sequence[RowLabel]) -> set[Any]:
-    """Return the classes that occur."""
     if not _have_lists(labels):
         return {*labels}
     return {*chain.from_iterable(one if isinstance(one, _LISTS) else [one] for one in labels)}
@@ -257,7 +256,6 @@ def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
 
 
 def _joined_paths(directory: str | os.PathLike[str] | None, names: list[str]) -> list[str]:
-    """Return names joined to a directory, as `os.path.join` does: absolute ones stay."""
     folder = os.fspath(directory or "")
     if os.sep != "/":
         return [os.path.join(folder, name) for name in names]
@@ -266,7 +264,6 @@ def _joined_paths(directory: str | os.PathLike[str] | None, names: list[str]) ->
 
 
 def _checked_labels(given: FrameColumns, known: list[Any]) -> list[Any] | None:
-    """Return the labels, None where `class_mode` has no classes."""
     if given.class_mode not in CLASSED:
         if known:
             warn(f'`classes` will be ignored given the class_mode="{given.class_mode}"')
@@ -302,7 +299,6 @@ def _check_weights(column: pd.Series, weight_col: str) -> None:
 
 
 def _valid_rows(given: FrameColumns, paths: list[str]) -> Indices:
-    """Return the rows whose file is there and has one of the suffixes that Keras knows."""
     valid = np.array(
         [path.lower().endswith(SUFFIXES) and os.path.isfile(path) for path in paths], np.bool_
     )

@@ -240,7 +240,6 @@ class ImageDataGenerator(ImageTransforms):
         )
 
     def _tell_unused(self, name: str) -> None:
-        """Warn of an argument that does nothing, as in Keras."""
         if name in _DEPRECATED:
             warnings.warn(_DEPRECATED[name], DeprecationWarning, stacklevel=3)
             return

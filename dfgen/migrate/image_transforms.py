@@ -193,7 +193,6 @@ class ImageTransforms:
         return self._drawn(shape, rng)
 
     def _changed(self, x: Values, drawn: Any) -> Any:
-        """Return an image, of a worker's own, as it stands in a batch."""
         if drawn is not None:
             x = self.apply_transform(x, drawn)
         if self._overrides("standardize"):
@@ -206,5 +205,4 @@ class ImageTransforms:
 
 
 def _given_to(part: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those arguments that a part takes."""
     return {field.name: given[field.name] for field in fields(part) if field.name in given}
