@@ -22,10 +22,6 @@ _FEW = 3  # numbers, or classes
 def in_words(class_names: Any, array: npt.NDArray[Any]) -> str:
     """Return what the array of one row says: classes by their names, their shares where mixed.
 
-    Args:
-        class_names: the classes in the order of their numbers, or None.
-        array: a class number, a vector of shares, or any numbers or text.
-
     Example:
         >>> in_words(["cat", "dog"], np.array([0.25, 0.75])), in_words(["cat", "dog"], np.array(0))
         ('dog 75%, cat 25%', 'cat')

@@ -65,11 +65,7 @@ def sizes(manifest: Path | Table) -> Any:
 
 
 def size_facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
-    """Return the facts that there are by name, nan where they are missing.
-
-    Raises:
-        ManifestError: there are none.
-    """
+    """Return the facts that there are by name, nan where they are missing."""
     known = [name for name in ("width", "height", "bytes") if name in frame]
     known = [name for name in known if pd.api.types.is_numeric_dtype(frame[name])]
     found = {name: frame[name].to_numpy(np.float64, na_value=np.nan) for name in known}

@@ -104,12 +104,8 @@ def suspected(
     (section 3.1 of the paper; its method C in section 3.2). Classes of fewer than 5 rows have no
     threshold. Where fewer than two have one, a row is suspected of being of its likeliest class.
 
-    Args:
-        labels: class numbers (rows,).
-        prob: of each class, (rows, classes), of a model that was not trained on these rows.
-
-    Returns:
-        Class numbers, and whether there were thresholds.
+    `labels` are class numbers, `prob` (rows, classes) of a model that was not trained on these
+    rows. Returns class numbers, and whether there were thresholds.
 
     Example:
         >>> prob = np.array([[0.9, 0.1]] * 6 + [[0.2, 0.8]] * 6)

@@ -76,15 +76,10 @@ def source_hash(text: str) -> str:
 class Section:
     """A part of the page.
 
-    Args:
-        name: its place in the address, and the name of it in the navigation when small.
-        title: its heading.
-        body: what it shows.
-        count: a number beside its link and in the summary, or None.
-        unit: what is counted, where the title does not say it.
-        alarms: whether any is one too many.
-        rows: positions of the rows whose pictures it shows.
-        marks: words said of rows, by which the gallery can be filtered.
+    `name` is its place in the address, `count` a number beside its link and in the summary, `unit`
+    what is counted, where the title does not say it; `alarms`: any is one too many. `rows` are
+    positions of those whose pictures it shows, `marks` words said of rows, by which the gallery can
+    be filtered.
     """
 
     name: str

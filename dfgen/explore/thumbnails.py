@@ -44,8 +44,7 @@ def visible(pixels: npt.NDArray[Any]) -> tuple[Picture, str]:
     Images deeper than 8 bits are stretched: 1 % of its numbers are black, 1 % white, and what is no
     number is black. What is transparent shows a chequered ground.
 
-    Args:
-        pixels: (height, width, 1, 3 or 4), of any dtype.
+    Pixels are (height, width, 1, 3 or 4), of any dtype.
 
     Example:
         >>> deep = np.full((2, 2, 1), 800, np.uint16)

@@ -22,13 +22,7 @@ _CLASS_MODES = ("categorical", "binary", "sparse", "input", None)
 class DirectoryIterator(FlowIterator):
     """Batches of the images in the folders of a directory: what `flow_from_directory` returns.
 
-    Args:
-        generator: the `ImageDataGenerator`.
-        directory: with a folder for each class.
-        options: the arguments that all iterators share.
-        classes: the names of the folders in the order of their numbers; None: all, sorted.
-        class_mode: as of `flow_from_directory`.
-        follow_links: whether to go into folders that are links.
+    `options` are the arguments that all iterators share, the others those of the method.
     """
 
     allowed_class_modes: ClassVar[set[str | None]] = {*_CLASS_MODES}
@@ -120,13 +114,7 @@ def _tell(taken: list[str], others: list[str]) -> None:
 
 
 class DataFrameIterator(FlowIterator):
-    """Batches of the images that a frame names: what `flow_from_dataframe` returns.
-
-    Args:
-        generator: the `ImageDataGenerator`.
-        given: the frame, and which of its columns are what.
-        options: the arguments that all iterators share.
-    """
+    """Batches of the images that a frame names: what `flow_from_dataframe` returns."""
 
     allowed_class_modes: ClassVar[set[str | None]] = {*CLASS_MODES}
 
@@ -169,16 +157,7 @@ class DataFrameIterator(FlowIterator):
 
 
 class NumpyArrayIterator(FlowIterator):
-    """Batches of the images of an array: what `flow` returns.
-
-    Args:
-        generator: the `ImageDataGenerator`.
-        x: images, (rows, height, width, channels), or with the channels second.
-        y: targets of the rows, or None.
-        sample_weight: of the rows, or None.
-        options: the arguments that all iterators share.
-        ignore_class_split: whether both subsets need not have the same classes.
-    """
+    """Batches of the images of an array: what `flow` returns."""
 
     def __init__(
         self,

@@ -23,9 +23,7 @@ class FlowLabels(Encoded):
 class ClassLists(NamedTuple):
     """The numbers of the classes of all rows, which may have several.
 
-    Args:
-        numbers: of all rows, one after another.
-        ends: where those of a row end.
+    `numbers` of all rows stand one after another; `ends` says where those of a row end.
     """
 
     numbers: Indices
