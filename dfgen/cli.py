@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated, Any
 
@@ -62,7 +62,8 @@ def predict_command(
         str | None, typer.Option(help="Folder for masks and the like, a file a row.", metavar="DIR")
     ] = None,
     on_error: Annotated[
-        str, typer.Option(help="skip: mark rows that cannot be read; raise: stop.")
+        str,
+        typer.Option(help="Rows that cannot be read: mark them, or stop.", metavar="skip|raise"),
     ] = "skip",
     shard: Annotated[
         str | None,
@@ -177,19 +178,43 @@ def _feed(
     """Feed Keras models from a table of files."""
 
 
-app.command("build-manifest", cls=BuildCommand)(build_command)
-app.command("verify")(verify_command)
-app.command("update-labels")(update_labels_command)
-app.command("diff")(diff_command)
-app.command("split")(split_command)
-app.command("recipe")(recipe_command)
-app.command("pack")(pack_command)
-app.command("predict")(predict_command)
-app.command("report")(report_command)
-app.add_typer(cache, name="cache")
+_EXAMPLES = {
+    "build-manifest": "imgs --pattern '{kind}/{id}.jpg' --split train=0.8 --split val=0.2 --out "
+    "pets.parquet",
+    "verify": "pets.parquet --decode",
+    "update-labels": "pets.parquet to_fix.csv",
+    "diff": "old.parquet pets.parquet",
+    "split": "pets.parquet --split train=0.8 --split val=0.2 --stratify kind",
+    "recipe": "pets.parquet --out pets.toml",
+    "pack": "pets.parquet --out packed --image-size 224,224",
+    "predict": "model.keras pets.parquet --out predicted.parquet",
+    "report": "pets.parquet --out pets.html",
+    "bench": "pets.parquet --image-size 224,224 --model MobileNetV2",
+    "demo": "--keep digits",
+}
 
 
-@app.command("demo")
+def _command(
+    name: str, panel: str = "Manifests", **how: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    example = f"Example: dfgen {name} {_EXAMPLES[name]}"
+    return app.command(name, epilog=example, rich_help_panel=panel, **how)
+
+
+_TRAINING = "Training and looking"
+_command("build-manifest", cls=BuildCommand)(build_command)
+_command("verify")(verify_command)
+_command("update-labels")(update_labels_command)
+_command("diff")(diff_command)
+_command("split")(split_command)
+_command("recipe")(recipe_command)
+_command("report", _TRAINING)(report_command)
+_command("pack", _TRAINING)(pack_command)
+_command("predict", _TRAINING)(predict_command)
+app.add_typer(cache, name="cache", rich_help_panel=_TRAINING)
+
+
+@_command("demo", _TRAINING)
 def demo_command(
     keep: Annotated[
         str | None,
@@ -205,7 +230,7 @@ def demo_command(
         raise typer.Exit(1)
 
 
-@app.command("bench")
+@_command("bench", _TRAINING)
 def bench_command(
     manifest: Annotated[str, typer.Argument(help="The manifest to measure.", metavar="M.parquet")],
     rows: Annotated[

@@ -8,6 +8,8 @@ import typer
 from dfgen.commands.manifests import SHOWN
 from dfgen.commands.options import Json, Root, Workers, height_and_width, print_json
 
+_PIXELS, _JPEG = "Of --format pixels", "Of --format jpeg"
+
 Folder = Annotated[str, typer.Argument(help="The folder that cache= was given.", metavar="DIR")]
 
 
@@ -34,8 +36,8 @@ def clear_command(folder: Folder) -> None:
 
 
 cache = typer.Typer(no_args_is_help=True, help="Look at, and remove, cached pixels.")
-cache.command("info")(info_command)
-cache.command("clear")(clear_command)
+cache.command("info", epilog="Example: dfgen cache info cache")(info_command)
+cache.command("clear", epilog="Example: dfgen cache clear cache")(clear_command)
 
 
 def pack_command(
@@ -50,7 +52,7 @@ def pack_command(
     format: Annotated[
         str,
         typer.Option(
-            help="pixels: decoded; original: files as they are; jpeg: made smaller.",
+            help="Decoded pixels, the files as they are, or JPEGs made smaller.",
             metavar="pixels|original|jpeg",
         ),
     ] = "pixels",
@@ -60,20 +62,37 @@ def pack_command(
             help="Height and width of pixels; own: each image keeps its own. Default: that which "
             "all images have.",
             metavar="H,W",
+            rich_help_panel=_PIXELS,
         ),
     ] = None,
-    color_mode: Annotated[str, typer.Option(help="rgb, rgba or grayscale.")] = "rgb",
+    color_mode: Annotated[
+        str,
+        typer.Option(help="Channels.", metavar="rgb|rgba|grayscale", rich_help_panel=_PIXELS),
+    ] = "rgb",
     resize: Annotated[
-        str, typer.Option(help="stretch, crop, pad or crop_or_pad, of pixels.")
+        str,
+        typer.Option(
+            help="How images get that size.",
+            metavar="stretch|crop|pad|crop_or_pad",
+            rich_help_panel=_PIXELS,
+        ),
     ] = "stretch",
     interpolation: Annotated[
-        str, typer.Option(help="bilinear, nearest or area, of pixels.")
+        str,
+        typer.Option(
+            help="How they are resized.", metavar="bilinear|nearest|area", rich_help_panel=_PIXELS
+        ),
     ] = "bilinear",
-    antialias: Annotated[bool, typer.Option(help="Filter pixels before shrinking.")] = True,
+    antialias: Annotated[
+        bool, typer.Option(help="Filter before shrinking.", rich_help_panel=_PIXELS)
+    ] = True,
     max_side: Annotated[
-        int | None, typer.Option(help="Longer side of JPEGs in pixels. Default: 512.")
+        int | None,
+        typer.Option(help="Longer side in pixels. Default: 512.", rich_help_panel=_JPEG),
     ] = None,
-    quality: Annotated[int | None, typer.Option(help="Of JPEGs. Default: 92.")] = None,
+    quality: Annotated[
+        int | None, typer.Option(help="1 to 100. Default: 92.", rich_help_panel=_JPEG)
+    ] = None,
     shard_size: Annotated[str, typer.Option(help="Bytes of a file, about.")] = "256MB",
     keep_order: Annotated[
         bool,
