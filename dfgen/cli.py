@@ -249,7 +249,7 @@ def bench_command(
             help="Train a model of keras.applications, and say how long it waits.", metavar="NAME"
         ),
     ] = None,
-    png: Annotated[str | None, typer.Option(help="Draw the rates.", metavar="FILE")] = None,
+    png: Annotated[str | None, typer.Option(hidden=True)] = None,
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write all figures.", metavar="FILE")
     ] = None,
@@ -261,12 +261,15 @@ def bench_command(
             f"--against {against}: dfgen bench measures dfgen alone. python benchmarks/run.py "
             "--only peers, in the repository of dfgen, runs tf.data, torch and Keras beside it"
         )
+    if png is not None:
+        raise ArgumentError(f"--png {png}: dfgen bench draws nothing: --json FILE has all figures")
     height, width = height_and_width("--image-size", image_size)
     with silence():
         from dfgen.bench import report
         from dfgen.bench.run import bench
 
-    report.check_outputs(png, json_file)
+    if json_file:
+        report.check_output(json_file)
     result = bench(
         manifest,
         rows=rows,
@@ -277,4 +280,5 @@ def bench_command(
         model=model,
     )
     print(report.table(result))
-    report.write(result, png, json_file)
+    if json_file:
+        report.write(result, json_file)

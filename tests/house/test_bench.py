@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import dfgen
-from dfgen.bench import job, model_wait, report, run, stages
+from dfgen.bench import job, model_wait, run, stages
 from dfgen.bench.advice import advise, limit, shown
 from dfgen.bench.model_wait import ModelWait
 from dfgen.bench.stages import (
@@ -28,7 +28,7 @@ from dfgen.bench.stages import (
     alternate,
 )
 from dfgen.cli import app
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ManifestError
 from dfgen.loading.remedies import Remedy
 
 RATE = st.floats(1, 1e7)
@@ -69,7 +69,7 @@ def refusal(*arguments):
     return result.output
 
 
-def test_table_json_and_picture_of_a_run(photos, tmp_path):
+def test_table_and_json_of_a_run(photos, tmp_path):
     done = command(
         photos, "--image-size", "16,24", "--batch-size", "4", "--workers", "2", "--no-antialias",
         "--json", tmp_path / "a.json",
@@ -108,13 +108,6 @@ def test_table_json_and_picture_of_a_run(photos, tmp_path):
         "images_per_second_of_rounds",
     }  # fmt: skip
     assert written["advice"] == lines[-len(written["advice"]) :]
-
-
-def test_picture_of_a_run(photos, tmp_path):
-    pytest.importorskip("matplotlib")
-    done = command(photos, "--image-size", "8,8", "--workers", "0", "--png", tmp_path / "a.png")
-    assert done.exit_code == 0, done.output
-    assert cv2.imread(str(tmp_path / "a.png")).shape[1] == 1080
 
 
 @pytest.mark.backend
@@ -156,6 +149,9 @@ def test_what_cannot_be_measured_is_refused_before_it_is(photos, tmp_path):
         "dfgen: --against torch: dfgen bench measures dfgen alone. python benchmarks/run.py --only "
         "peers, in the repository of dfgen, runs tf.data, torch and Keras beside it\n"
     )
+    assert refusal(photos, "--png", "a.png") == (
+        "dfgen: --png a.png: dfgen bench draws nothing: --json FILE has all figures\n"
+    )
     assert refusal(photos, "--model", "MobileNetv2").startswith(
         'dfgen: "MobileNetv2" is not a model of keras.applications. '
         'Did you mean "MobileNetV2"? Models: ConvNeXtBase, '
@@ -167,16 +163,6 @@ def test_what_cannot_be_measured_is_refused_before_it_is(photos, tmp_path):
     missing = tmp_path / "missing"
     assert refusal(photos, "--json", missing / "a.json") == (
         f"dfgen: --json {missing}/a.json: there is no folder {missing}\n"
-    )
-
-
-def test_what_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setattr(report, "find_spec", lambda name: None)
-    with pytest.raises(ArgumentError) as caught:
-        report.check_outputs("a.png", None)
-    assert str(caught.value) == (
-        "--png needs matplotlib, which is not installed. It is in the extra named bench: "
-        'pip install "keras-dfgen[bench]"'
     )
 
 
