@@ -35,13 +35,12 @@ FIXED = {
 }
 """What no honest file needs more of, and nobody can set.
 
-`header_bytes`: what stands before the pixels of a JPEG or PNG (EXIF, XMP and colour profiles stay
-far below), a .npy header, an annotation of one image (XML, YOLO), data.yaml, a recipe. Each piece
-of a JPEG or PNG counts for 1 KiB more, each strip or tile of a TIFF for 64 bytes: many small ones
-take time. `chunk_bytes`: what is read at once: a chunk of a PNG other than those of pixels, a line
-of a .jsonl table. `scans`: of a progressive JPEG, each of which takes as long as a decode; encoders
-make about 10. `aliases`: of a YAML file, of which a few unfold to billions of values. `nesting`: of
-YAML; of JSON and TOML Python's own bound holds, about 1,000.
+`header_bytes`: what stands before the pixels of a JPEG or PNG, of which each piece counts for 1 KiB
+more, and each strip or tile of a TIFF for 64 bytes: many small ones take time; a .npy header, an
+annotation of one image, data.yaml, a recipe. `chunk_bytes`: what is read at once: a chunk of a PNG,
+a line of a .jsonl table. `scans`: of a progressive JPEG, each of which takes as long as a decode;
+encoders make about 10. `aliases`, of which a few unfold to billions of values, and `nesting` of
+YAML; of JSON and TOML Python's own bound of about 1,000 holds.
 """
 
 Amount = int | str | None

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, brief
 from dfgen.explore.figures import Captioned, PictureRow, picture_figure
-from dfgen.explore.thumbnails import Thumbnail, crossed, visible
+from dfgen.explore.thumbnails import Thumbnail, crossed, in_8_bits, visible
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.samples.bound_feature import BoundFeature
@@ -197,9 +197,7 @@ def _tiles(
             continue
         pixels = _first_item(array[place])[..., :: -1 if bound.feature.scale == "caffe" else 1]
         if pixels.dtype != np.uint8:
-            with np.errstate(invalid="ignore"):
-                share = np.clip((pixels - low) / ((high - low) or 1), 0, 1)
-            pixels = np.rint(np.nan_to_num(share * 255)).astype(np.uint8)
+            pixels = in_8_bits(pixels, low, high)
         drawn: dict[str, Any] = {}
         for one in on_it:
             drawn |= _overlay(one, arrays, place, pixels.shape[:2])

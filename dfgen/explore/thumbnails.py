@@ -77,10 +77,14 @@ def _stretched(pixels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], str]:
     if not numbers.size:
         return np.zeros(pixels.shape, np.uint8), f"{pixels.dtype}, no finite number"
     low, high = np.percentile(numbers, _BEYOND)
+    return in_8_bits(pixels, low, high), f"{pixels.dtype} {low:.4g}..{high:.4g}"
+
+
+def in_8_bits(pixels: npt.NDArray[Any], low: float, high: float) -> Picture:
+    """Return numbers as 0..255, of which `low` is 0; what is no number is 0 too."""
     with np.errstate(invalid="ignore"):
         share = np.clip((pixels - low) / ((high - low) or 1), 0, 1)
-    shown = np.rint(np.nan_to_num(share * 255, nan=0.0)).astype(np.uint8)
-    return shown, f"{pixels.dtype} {low:.4g}..{high:.4g}"
+    return np.rint(np.nan_to_num(share * 255)).astype(np.uint8)
 
 
 def _ground(height: int, width: int) -> npt.NDArray[Any]:
