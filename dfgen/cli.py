@@ -76,7 +76,7 @@ def predict_command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the rows of a manifest with what a saved model says of each."""
+    """Write the rows of a manifest with the predictions of a saved model."""
     with silence():
         from dfgen.training.predictions.saved_model import predict_saved
 
@@ -172,7 +172,7 @@ def _show_version(asked: bool) -> None:
 def _feed(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Feed Keras models from a table of files."""

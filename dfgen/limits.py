@@ -108,12 +108,12 @@ class Limits:
             that the manifest knows: a count, or a share of all rows from 0.0 to 1.0; None (default)
             is 5 % of them or 10, whichever is more. One more, and training stops with a list. With
             `shard` each process counts its own.
-        read_ahead: bytes of files that are far (in a bucket, behind HTTP) and were read before
-            their rows are decoded, or are being read; about, as their sizes are guessed from those
+        read_ahead: bytes of remote files (in a bucket, behind HTTP) that were read before their
+            rows are decoded, or are being read; about, as their sizes are guessed from those
             before. Beside `memory`. Default `"256MB"`; 0 reads nothing ahead.
         file_bytes: of a file that is read as a whole: an image, a .npy file, a sound in memory, a
             table of labels, annotations. Default `"2GB"`: a sparse file of any size costs nothing
-            to make. What is read by rows or in part (HDF5, .npy with `index=`, WAV) has none.
+            to make. Files read by rows or in part (HDF5, .npy with `index=`, WAV) have no bound.
         decoded_bytes: of the pixels of an image, width x height x channels x depth; of one row of
             an array file, and of the chunk of HDF5 that holds it; of a table that was packed
             (gzip; Parquet of over 100 times its size).
@@ -121,8 +121,8 @@ class Limits:
             is decoded at 1/2, 1/4 or 1/8 counts as that, a progressive one with two bytes for each
             value of all its pixels, which libjpeg holds. Decoders take a few times as much.
         cache: bytes of pixels in the folder, or the memory, of `cache=`. None (default): in a
-            folder 95 % of what is free on its disk, in memory half of what is free. What is there
-            stays: images that do not fit any more are decoded each time.
+            folder 95 % of what is free on its disk, in memory half of what is free. Cached
+            images stay: those that do not fit any more are decoded each time.
 
     Raises:
         ArgumentError: neither a number nor a text of a size, or not above 0.

@@ -29,7 +29,7 @@ def info_command(folder: Folder, as_json: Json = False) -> None:
 
 
 def clear_command(folder: Folder) -> None:
-    """Remove a cache, and nothing that is not dfgen's own; what trains from it goes on."""
+    """Remove a cache, and no file of others; a training that uses it goes on."""
     from dfgen.samples.stores.cache.cache_folder import clear_folder
 
     print(f"Removed {clear_folder(folder):,} bytes")

@@ -19,12 +19,12 @@ from dfgen.system import whole
 _FEW = 3  # numbers, or classes
 
 
-def in_words(class_names: Any, array: npt.NDArray[Any]) -> str:
+def label_text(class_names: Any, array: npt.NDArray[Any]) -> str:
     """Return what the array of one row says: classes by their names, their shares where mixed.
 
     Example:
-        >>> in_words(["cat", "dog"], np.array([0.25, 0.75])), in_words(["cat", "dog"], np.array(0))
-        ('dog 75%, cat 25%', 'cat')
+        >>> label_text(["cat", "dog"], np.array([0.25, 0.75]))
+        'dog 75%, cat 25%'
     """
     flat = np.asarray(array).reshape(-1)
     if class_names is None or (len(flat) != 1 and len(flat) != len(class_names)):
@@ -241,7 +241,7 @@ def _caption(binding: Any, made: Any, place: int) -> tuple[str, ...]:
         if bound.feature.has_geometry or bound.like is not None:
             continue
         array = made.arrays[next(iter(bound.arrays.values()))][place]
-        lines.append(in_words(bound.feature.class_names, array))
+        lines.append(label_text(bound.feature.class_names, array))
     weights = {float(made.weights_of(name)[place]) for name in leaves(binding.y)}
     lines += [f"weight {weight:.3g}" for weight in sorted(weights) if weight != 1]
     return tuple(filter(None, lines))

@@ -79,8 +79,8 @@ def balance(manifest: Path | Table, label: str | None = None) -> Any:
         label: the column of classes; None: all that hold classes, as of `classes`.
 
     Returns:
-        A `matplotlib.figure.Figure`, whose `table` is what `classes` returns. Of more than 30
-        classes it shows the most frequent; the table has all.
+        A `matplotlib.figure.Figure`, whose `table` is what `classes` returns. It shows the 30 most
+        frequent classes; the table has all.
 
     Raises:
         ManifestError: as `classes`.

@@ -179,7 +179,7 @@ class Mistakes:
         return show(rows, n, sort="prob_own", root=root)
 
     def show_confusion(self) -> Any:
-        """Show the confusion matrix; of more than 30 classes those that are confused most."""
+        """Show the confusion matrix, of the 30 classes that are confused most."""
         return confusion_figure(self.confusion)
 
     def write(self, path: str | os.PathLike[str] = "to_fix.csv") -> pd.DataFrame:
@@ -248,7 +248,7 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
             the same as `y_true`.
 
     Returns:
-        `Mistakes`: frames to go on with, and figures. Of a model without a loss, the loss is minus
+        `Mistakes`: frames to go on with, and figures. If the model has no loss, the loss is minus
         the logarithm of the probability of the own label.
 
     Raises:

@@ -45,16 +45,16 @@ def show(
 ) -> Any:
     """Show some rows as pictures, with their labels, boxes and masks drawn.
 
-    Files are decoded as for training, those of the rows that are shown alone. What is missing or
-    broken is a tile that says why; of what is deeper than 8 bits, the caption says which values are
-    black and white.
+    Files are decoded as for training, only those of the rows that are shown. A missing or damaged
+    file is a tile that says why. For images deeper than 8 bits the caption names the values that
+    are black and white.
 
     Args:
         manifest: a frame or another table, or the path of a manifest.
         n: rows in all.
         by: some of each value of this column, one line of pictures each.
         sort: a column whose lowest rows are shown, or with `-` before its name the highest, as in
-            `"-loss"`. None: rows are drawn by `seed`.
+            `"-loss"`. None: rows are drawn at random by `seed`.
         boxes: the column of boxes (xyxy in pixels, classes in `labels`), or a `dfgen.Boxes`. None:
             `boxes`, where there is such a column; False: none.
         masks: the column of mask files, or a `dfgen.Mask`. None: `mask`, where there is such a

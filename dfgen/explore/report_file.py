@@ -97,8 +97,8 @@ def report(
 
     Use it to look at data before training on it, and to send others what you saw. It has figures of
     all rows, and pictures of some: of problems, of the ends of sizes, of copies, and a gallery to
-    filter and sort. It is at most 10 MB: of a large manifest the gallery holds a sample, drawn in
-    turn from each class, and says so. The same manifest makes the same file.
+    filter and sort. It is at most 10 MB: the gallery of a large manifest holds a sample,
+    drawn in turn from each class, and says so. The same manifest makes the same file.
 
     Args:
         manifest: a manifest's path, or a frame or another table with absolute paths.
@@ -108,8 +108,8 @@ def report(
         rows: most rows that are drawn for the gallery, 1 to 2,000; more have smaller pictures.
         seed: another seed draws others.
         root: folder where the stored paths start, if not the one that the manifest names.
-        limits: `dfgen.Limits`: what one file may ask for. What asks for more is a tile that says
-            so, as is what is missing or broken.
+        limits: `dfgen.Limits`: what one file may ask for. A file that asks for more is a tile that
+            says so, as is a missing or damaged one.
         storage_options: what opens URLs, as `{"region": "eu-central-1"}`; see `Sequence`.
         workers: threads that read and decode; None: as many as this process may use CPUs.
 

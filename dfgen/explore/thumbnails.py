@@ -142,9 +142,9 @@ def thumbnails(
     """Return a small picture of each of these rows; take few, as `df.iloc[:16]`: each is decoded.
 
     Files are read and decoded as a `dfgen.Sequence` does it, several at a time. Alpha is laid on a
-    chequered ground, more than 8 bits are stretched to what can be seen. What is missing, broken
-    or beyond `limits` is a tile that tells why, never an exception. Of lists of files it is the
-    first.
+    chequered ground, more than 8 bits are stretched to what can be seen. A file that is missing,
+    damaged or beyond `limits` is a tile that tells why, never an exception. A list of files shows
+    its first.
 
     Args:
         rows: of a manifest, in any order.
