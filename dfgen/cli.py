@@ -78,7 +78,7 @@ def predict_command(
 ) -> None:
     """Write the rows of a manifest with the predictions of a saved model."""
     with silence():
-        from dfgen.training.predictions.saved_model import predict_saved
+        from dfgen.training.predictions.predict_frame import predict_saved
 
     predicted = predict_saved(
         model,

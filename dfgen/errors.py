@@ -21,6 +21,7 @@ expected and what to do; where a row is at fault, its id and path.
 """
 
 import errno
+import json
 import re
 import sys
 import warnings
@@ -31,7 +32,12 @@ from typing import Any, Never, TypeVar
 
 
 class DfgenError(Exception):
-    """Anything that dfgen refuses; of what a message quotes, `legible` leaves what can be read."""
+    """Anything that dfgen refuses; of what a message quotes, `legible` leaves what can be read.
+
+    `files` are (column, path) of a row that lacks one: who hands the error out says what is near.
+    """
+
+    files: tuple[tuple[str, str], ...] = ()
 
     def __init__(self, message: object = "") -> None:
         super().__init__(legible(str(message)))
@@ -108,6 +114,9 @@ class TransformError(DfgenError, RuntimeError):
 class WorkerError(DfgenError, RuntimeError):
     """A worker process died again and again."""
 
+
+EXAMPLES = 10
+"""Values that a message shows of many."""
 
 _LONGEST = 2_000  # characters of a message: more is no message but the data
 _SHORT = 50  # values of a list, and half the characters, that a message shows
@@ -235,6 +244,22 @@ def listed(values: Iterable[object]) -> str:
     """Return the first ten values, for messages, and how many there are."""
     texts = [repr(value) for value in values]
     return ", ".join(texts[:10]) + (f", ... ({len(texts):,} in all)" if len(texts) > 10 else "")
+
+
+def first(values: Any) -> list[Any]:
+    """Return the examples that a message shows of an Arrow array."""
+    return values[:EXAMPLES].to_pylist()  # type: ignore[no-any-return]
+
+
+def quote(value: object) -> str:
+    """Return a value as messages show it: text in quotes, so that blanks are seen."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 row`, `2 rows`, `2 classes`."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{plural}"
 
 
 def brief(value: Any) -> str:

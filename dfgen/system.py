@@ -7,11 +7,10 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from numbers import Integral, Real
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any, BinaryIO
 
 from dfgen.errors import ArgumentError, DfgenError, WriteError, brief, did_you_mean
@@ -63,7 +62,7 @@ def one_of(
     name: str,
     value: object,
     allowed: Iterable[object],
-    elsewhere: Mapping[str, str] = MappingProxyType({}),
+    words: str = "",
 ) -> None:
     """Refuse a value that is not among the allowed ones; of other libraries' say what it is here.
 
@@ -71,14 +70,17 @@ def one_of(
         name: of the argument.
         value: what it was given.
         allowed: texts, or None.
-        elsewhere: value in lower case -> one of those, or what to do instead.
+        words: the key of `VALUES` for it, where that is not its name.
     """
     allowed = tuple(allowed)
     if (value is None or isinstance(value, str)) and value in allowed:
         return
+    from dfgen.explain.other_libraries import VALUES
+
     word = str(getattr(value, "__name__", value)).strip().lower()
-    meant = word if word in allowed else elsewhere.get(word, "")
-    advice = f': write {name}="{meant}"' if meant in allowed else meant and f": {meant}"
+    meant = word if word in allowed else VALUES.get(words or name, {}).get(word, "")
+    advice = f": {meant}" if " " in meant else ""
+    advice = f': write {name}="{meant}"' if meant in allowed else advice
     near = did_you_mean(word, [one for one in allowed if isinstance(one, str)])
     advice = advice or (near and f".{near}")
     raise ArgumentError(f"{name} must be one of {allowed}, got {brief(value)}{advice}")

@@ -7,8 +7,8 @@ from statistics import median
 
 from dfgen.bench.model_wait import ModelWait
 from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, READ, RESIZE, Rates
-from dfgen.loading.input_advice import CLEAR, CLEAR_SECONDS
-from dfgen.loading.remedies import Remedy
+from dfgen.explain.remedies import Remedy
+from dfgen.explain.speed import CLEAR, CLEAR_SECONDS
 
 _NOISY = 1.5  # fastest round / slowest
 _SCALES = 0.6  # of the workers' number: from here on more of them are worth a try

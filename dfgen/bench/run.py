@@ -10,9 +10,10 @@ from dfgen.bench.job import Job, choose
 from dfgen.bench.model_wait import application, model_wait
 from dfgen.bench.report import Report
 from dfgen.bench.stages import PASSES, alternate, sequence, stages, together
-from dfgen.loading.remedies import remedies, stored_remedies
+from dfgen.explain.remedies import remedies, stored_remedies
 from dfgen.samples.features.image import Image
 from dfgen.system import usable_cpus, whole
+from dfgen.training.data_adapter import view_of
 
 
 def bench(
@@ -46,7 +47,7 @@ def bench(
         if model and trained:
             fed = model_wait(model, trained, lambda: sequence(job), PASSES, bar.update)
     with sequence(job) as made:
-        reader = made._loader.reader
+        reader = view_of(made).loader.reader
         ways = remedies(reader)
         ways += stored_remedies(reader, rows=sample.usable, pack=partial(pack_line, manifest))
     advice = advise(

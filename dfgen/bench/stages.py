@@ -16,7 +16,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.samples.stores.local_files import Files
 from dfgen.training import keras
-from dfgen.training.data_adapter import Passes
+from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.progress import Progress
 
 READ, DECODE, RESIZE = "read", "decode", "decode and resize"
@@ -130,11 +130,12 @@ def replay(sequence: dfgen.Sequence, batches: int) -> Passes:
 
     It goes the way of every other batch, through the same hand-over, and waits for nothing.
     """
-    loader = sequence._loader
+    view = view_of(sequence)
+    loader = view.loader
     kept = [loader.batch(0, step) for step in range(min(batches, len(loader)))]
     full = [batch for batch in kept if len(batch.rows) == loader.batch_size]
     replay = _Replay(loader, full or kept)
-    return Passes(replay, Progress(replay), sequence._layout, False, endless=True)
+    return Passes(replay, Progress(replay), view.layout, False, endless=True)
 
 
 class _Replay(Loader):

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -14,40 +14,41 @@ import numpy.typing as npt
 from dfgen.binding.class_names import present_rows, with_stand_ins
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
 from dfgen.binding.frame_columns import Columns
-from dfgen.binding.image_sizes import bucketed, deep_rows, refusal_of_deep, with_sizes
-from dfgen.binding.label_warnings import warn_of_infinite
+from dfgen.binding.image_sizes import bucketed, deep_rows, image_sizes, refusal_of_deep
 from dfgen.binding.leak_warning import warn_of_leaks
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.packed_rows import (
+    InPacks,
+    in_packs,
     known_paths,
     loose_files,
     of_packs,
     open_columns,
     packed_rows,
-    with_packed,
 )
 from dfgen.binding.paired_images import followed_image, warn_of_two_draws
 from dfgen.binding.path_lists import check_lists
-from dfgen.binding.pixel_cache import Cache, with_cache
+from dfgen.binding.pixel_cache import Cache, cached
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import row_draws, window_bytes, windowed
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
-from dfgen.binding.rows_of_arrays import layouts_of, with_stored_rows
-from dfgen.binding.stale_files import with_known_files
+from dfgen.binding.rows_of_arrays import layouts_of, stored_rows
+from dfgen.binding.stale_files import known_files
 from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Amount, Limits
-from dfgen.loading.order.buckets import Buckets
-from dfgen.loading.order.row_order import Draws
-from dfgen.loading.order.windows import Windows
+from dfgen.loading.order.row_order import Drawing
 from dfgen.manifest.tables import Table
 from dfgen.samples.albumentations import Pipeline, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.items import in_lists
 from dfgen.samples.features.spec import each
-from dfgen.samples.features.values_elsewhere import ELSEWHERE
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundRows, SampleReader
+from dfgen.samples.sources.file_source import FileSource, RowSource
+from dfgen.samples.sources.packed_pixels import PackedSource
+from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.transforms import Transform
@@ -62,9 +63,8 @@ class Binding:
     Args:
         x, y: the names of features, nested as they were given.
         weights: what each row counts in the loss.
-        balance: draws some rows more often than others; its digest tells its classes from others.
-        buckets: gathers rows of similar shapes; its digest tells its shapes from others.
-        windows: shuffles rows of large files; its digest tells its blocks from others.
+        drawing: how an epoch takes rows beside a plain shuffle.
+        drawn_by: by which `balance`, `bucket_by` and `window` that is, told from others.
         problems: row -> why it cannot be read.
     """
 
@@ -73,12 +73,8 @@ class Binding:
     y: Tree
     reader: SampleReader
     weights: npt.NDArray[np.float32] | None
-    balance: Draws | None
-    balance_digest: str | None
-    buckets: Buckets | None
-    buckets_digest: str | None
-    windows: Windows | None
-    windows_digest: str | None
+    drawing: Drawing
+    drawn_by: Mapping[str, str | None]
     problems: Mapping[int, str]
 
     def __getitem__(self, name: str) -> BoundFeature:
@@ -173,57 +169,81 @@ def bind(
         >>> bound = bind(df, y="kind", options=Options(image_size=(64, 64)))  # doctest: +SKIP
         >>> loader = Loader(bound.reader, weights=bound.weights, batch_size=64)
     """
-    one_of("on_error", on_error, ("raise", "skip"), ELSEWHERE["on_error"])
+    one_of("on_error", on_error, ("raise", "skip"))
     if root is not None and not isinstance(root, str | os.PathLike):
         raise ArgumentError(f"root must be the path of a folder, got {root!r}")
     check_transform("transform", transform, "sample")
-    limits = limits or DEFAULT
-    opened = StorageOptions(storage_options)
+    limits, opened = limits or DEFAULT, StorageOptions(storage_options)
     opens = partial(store_of, limits=limits, options=opened)
-    options = replace(options or Options(), store_of=opens)
     columns = open_columns(manifest, root, limits, opened, window_bytes(window))
     warn_of_leaks(columns)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
+    options = replace(options or Options(), store_of=opens)
     x, y, named = _features(columns, x, y, options, taken)
-    try:
-        features = tuple(_bound(columns, name, named, name in leaves(x)) for name in named)
-    except ManifestError as error:
-        note_id(error, columns, id)
-        raise
-    for bound in features[len([*leaves(x)]) :]:
-        warn_of_infinite(bound)
-    store = opens(f for bound in features for f in loose_files(columns, bound))
-    features = with_packed(columns, features, store)
-    features, problems = with_sizes(columns, features, limits, opened)
-    files = next((b for b in features if b.files is not None and _names_rows(b)), None)
-    if isinstance(transform, Pipeline):
-        if any(b.feature.most_bits for b in features):  # of some, floats come as they are
-            check_pixels(transform)
-        kinds = (
-            (b.name, b.feature.kind + "s" * b.has_lists, getattr(b.feature, "format", ""))
-            for b in features
-        )
-        transform = transform.of(kinds)
+    features = _bound(columns, named, {*leaves(x)}, id)
+    transform = _of_features(transform, features)
+
+    store = opens(files for bound in features for files in loose_files(columns, bound))
+    packs = in_packs(columns, features, store)
+    sizes, unread = image_sizes(
+        columns, features, {name: held.sizes for name, held in packs.items()}, limits, opened
+    )
+    files = next((one for one in features if one.files is not None and _names_rows(one)), None)
     column = files.feature.columns[0] if files else None
-    ids = ids_of(columns, id, column, known_paths(columns, files))
-    reader = SampleReader(ids, features, transform, store)
-    check_lists(reader)
-    problems |= known_problems(columns) if files else {}
-    problems = _settled_problems(columns, reader, problems, refuse=on_error == "raise")
-    features = with_known_files(columns, features, store, problems)
-    features = with_cache(features, cache, limits, store, transform is not None)
-    reader = replace(reader, features=features)
+    rows = BoundRows(ids_of(columns, id, column, known_paths(columns, files)), features)
+    check_lists(rows)
+    bad = unread | (known_problems(columns) if files else {})
+    decoded = {name for name, held in packs.items() if held.stored is not None}
+    problems = _checked_problems(columns, rows, bad, decoded, refuse=on_error == "raise")
+
+    places = {name: held.rows for name, held in packs.items()}
+    known = known_files(columns, features, places, store, problems)
+    sources = _sources(features, packs, known)
+    sources = cached(features, sources, cache, limits, store, transform is not None)
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
-    draws = row_draws(columns, balance, rows_per_epoch, reader)
-    buckets = bucketed(features, bucket_by, batch_size)
+    balanced = row_draws(columns, balance, rows_per_epoch, rows)
+    buckets = bucketed(sizes.values(), bucket_by, batch_size)
     layouts = layouts_of(features, store)
-    windows = windowed(layouts, packed_rows(features), window, bool(draws[0] or buckets[0]))
+    windows = windowed(layouts, packed_rows(packs), window, bool(balanced[0] or buckets[0]))
     if layouts:
         store = store.holding(2 * window_bytes(window))
-        features = with_stored_rows(features, layouts, store)
-        reader = replace(reader, features=features, store=store)
-    return Binding(columns, x, y, reader, weights, *draws, *buckets, *windows, problems)
+    sources = stored_rows(features, layouts, sources, store)
+    reader = SampleReader(rows.ids, features, transform, store, sources, sizes)
+    drawing = Drawing(balanced[0], buckets[0], windows[0])
+    drawn_by = {"balance": balanced[1], "bucket_by": buckets[1], "window": windows[1]}
+    return Binding(columns, x, y, reader, weights, drawing, drawn_by, problems)
+
+
+def _of_features(transform: Transform | None, features: Iterable[BoundFeature]) -> Any:
+    """Return a transform; a pipeline of Albumentations with which array is an image, a mask."""
+    if not isinstance(transform, Pipeline):
+        return transform
+    if any(bound.feature.most_bits for bound in features):  # of some, floats come as they are
+        check_pixels(transform)
+    return transform.of(
+        (
+            bound.name,
+            bound.feature.kind + "s" * bound.has_lists,
+            getattr(bound.feature, "format", ""),
+        )
+        for bound in features
+    )
+
+
+def _sources(
+    features: Iterable[BoundFeature],
+    packs: Mapping[str, InPacks],
+    known: Mapping[str, KnownFiles],
+) -> dict[str, RowSource]:
+    """Return name of a feature -> its files, and before these what packs hold of them."""
+    sources = dict[str, RowSource]()
+    for bound in features:
+        name, held = bound.name, packs.get(bound.name)
+        rows, stored = (None, None) if held is None else (held.rows, held.stored)
+        files = FileSource(bound.feature, bound.values, known.get(name), rows)
+        sources[name] = files if stored is None else PackedSource(files, stored)
+    return sources
 
 
 def chosen_features(
@@ -266,6 +286,21 @@ def _features(
 
 
 def _bound(
+    columns: Columns, named: Mapping[str, Feature], inputs: set[str], id: str | None
+) -> tuple[BoundFeature, ...]:
+    """Return all named features with their values; `inputs` are the names of x."""
+    try:
+        features = tuple(_bound_one(columns, name, named, name in inputs) for name in named)
+    except ManifestError as error:
+        note_id(error, columns, id)
+        raise
+    for bound in features:
+        if bound.name not in inputs:
+            warn_of_infinite(bound)
+    return features
+
+
+def _bound_one(
     columns: Columns, name: str, named: Mapping[str, Feature], is_input: bool
 ) -> BoundFeature:
     """Return one of all named features with its values."""
@@ -274,19 +309,18 @@ def _bound(
     values = feature.bind(columns if present is None else with_stand_ins(columns, present))
     if like is not None:
         feature = feature.following(named[like])
-    feature = in_lists(feature, feature.files(values))
-    return BoundFeature(name, feature, values, like, present=present)
+    return BoundFeature(name, in_lists(feature, feature.files(values)), values, like, present)
 
 
-def _settled_problems(
-    columns: Columns, reader: SampleReader, problems: dict[int, str], refuse: bool
+def _checked_problems(
+    columns: Columns, rows: BoundRows, problems: dict[int, str], decoded: set[str], refuse: bool
 ) -> dict[int, str]:
     """Return row -> what is wrong with its file, too many bits as well, or refuse such rows."""
     if problems and refuse:
-        raise ManifestError(refusal(problems, reader, "problem" in columns.names))
-    deep = deep_rows(columns, reader.features)
+        raise ManifestError(refusal(problems, rows, "problem" in columns.names))
+    deep = deep_rows(columns, rows.features, decoded)
     if deep and refuse:
-        raise ManifestError(refusal_of_deep(deep, reader))
+        raise ManifestError(refusal_of_deep(deep, rows))
     return deep | problems
 
 

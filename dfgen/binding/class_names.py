@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
-from dfgen.binding.label_warnings import check_classes
 from dfgen.errors import ArgumentError, ManifestError, listed, warn
+from dfgen.explain.labels import check_classes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present
 from dfgen.table.arrow_types import are_numbers, is_list

@@ -23,7 +23,6 @@ from dfgen.samples.features.image_arguments import checked_size
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, is_unsaid
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
-from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.stores.embedded import are_files, content_parts
@@ -56,7 +55,7 @@ class Options:
     store_of: StoreOf = field(default=store_of, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        one_of("label_mode", self.label_mode, (*LABEL_MODES, None), ELSEWHERE["label_mode"])
+        one_of("label_mode", self.label_mode, (*LABEL_MODES, None))
         if not is_unsaid(self.image_size):
             object.__setattr__(self, "image_size", checked_size("image_size", self.image_size))
         if self.class_names is not None:

@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.unknown_column import not_a_column
 from dfgen.errors import ManifestError, brief, column_list, listed
+from dfgen.explain.unknown_column import not_a_column
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes, to_frame
 from dfgen.manifest.io import read_table

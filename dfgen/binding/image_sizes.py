@@ -1,6 +1,6 @@
 """Sizes of images that keep them, known before any is decoded."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
@@ -17,27 +17,28 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
 from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.depth import too_deep
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundRows
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.system import one_of, whole
 
 _DEPTHS = np.array([8, 16, 32])
 
 
-def deep_rows(columns: Columns, features: Iterable[BoundFeature]) -> dict[int, str]:
+def deep_rows(
+    columns: Columns, features: Iterable[BoundFeature], decoded: Container[str]
+) -> dict[int, str]:
     """Return row -> why its file has too many bits for its image, by the facts of the manifest.
 
     Warns of an image that keeps the numbers of files of different depths. The facts are those of
-    the column of files.
+    the column of files. What was `decoded`, by the names of features, is left alone.
     """
     is_fact = {"bits", "format"} <= {*columns.names} and "bits" not in columns.labels
     if not is_fact or not pa.types.is_integer(columns["bits"].type):
         return {}
     rows = dict[int, str]()
     held = columns.of_facts
-    read = (b for b in features if b.packed is None or b.pixels is None)  # others were decoded
+    read = (bound for bound in features if bound.name not in decoded)
     for feature in (b.feature for b in read if b.feature.columns[0] == held):
         bits = columns["bits"]
         if feature.most_bits is not None:
@@ -57,7 +58,7 @@ def deep_rows(columns: Columns, features: Iterable[BoundFeature]) -> dict[int, s
     return rows
 
 
-def refusal_of_deep(rows: Mapping[int, str], reader: SampleReader) -> str:
+def refusal_of_deep(rows: Mapping[int, str], reader: BoundRows) -> str:
     """Return why a Sequence refuses rows whose files have too many bits."""
     return (
         f"{len(rows):,} of {len(reader):,} rows have images of more bits than are asked for, by "
@@ -70,57 +71,59 @@ _FIRST = 16  # rows whose files tell by how much an image is larger than the one
 _MANY = 65_536  # rows of which the padding is told
 
 
-def with_sizes(
+def image_sizes(
     columns: Columns,
-    features: Iterable[BoundFeature],
+    features: tuple[BoundFeature, ...],
+    packed: Mapping[str, Sizes | None],
     limits: Limits = DEFAULT,
     options: StorageOptions | None = None,
-) -> tuple[tuple[BoundFeature, ...], dict[int, str]]:
-    """Return features with the sizes of images of `size=None`, and row -> why one has none.
+) -> tuple[dict[str, Sizes], dict[int, str]]:
+    """Return the sizes of images of `size=None` by their names, and row -> why one has none.
 
     They are the facts of the manifest, of its column of files. Where these are not known, the
     headers of the files are read, once, in threads; `options` open those that are far away.
+    Those of `packed` images are known already.
     """
-    found, problems = [], dict[int, str]()
-    for bound in features:
-        if bound.feature.keeps_sizes and not bound.feature.follows and bound.sizes is None:
+    sizes = {name: known for name, known in packed.items() if known is not None}
+    kept = [bound for bound in features if bound.feature.keeps_sizes]
+    problems = dict[int, str]()
+    for bound in kept:
+        if not bound.feature.follows and bound.name not in sizes:
             facts = _known(columns) if bound.feature.column == columns.of_facts else None
-            sizes, unread = _sizes(facts, bound.files, limits, options)
-            bound = replace(bound, sizes=sizes)
+            sizes[bound.name], unread = _sizes(facts, bound.files, limits, options)
             problems |= unread
-        found.append(bound)
-    sizes_of = {"": None} | {bound.name: bound.sizes for bound in found}
-    placed = (_with_sizes_of(sizes_of[bound.like or ""], bound, limits, options) for bound in found)
-    return tuple(placed), problems
+    for bound in kept:
+        if bound.like in sizes and bound.files is not None:
+            sizes[bound.name] = _following(sizes[bound.like], bound, limits, options)
+    return {bound.name: sizes[bound.name] for bound in features if bound.name in sizes}, problems
 
 
-def _with_sizes_of(
-    followed: Sizes | None, bound: BoundFeature, limits: Limits, options: StorageOptions | None
-) -> BoundFeature:
-    """Return an image that follows another of its own size with sizes: a whole number of times.
+def _following(
+    followed: Sizes, bound: BoundFeature, limits: Limits, options: StorageOptions | None
+) -> Sizes:
+    """Return the sizes of images that follow others of their own size: a whole number of times.
 
     The first files tell the number: all are as many times as large, or an error when read.
     """
-    if followed is None or bound.files is None or not bound.feature.keeps_sizes:
-        return bound
     known = followed.all(axis=1)
     rows = np.flatnonzero(known if bound.present is None else known & bound.present)[:_FIRST]
-    facts = read_facts(bound.files.take(pa.array(rows)), limits=limits, options=options)
+    files: Any = bound.files
+    facts = read_facts(files.take(pa.array(rows)), limits=limits, options=options)
     own = _upright(facts, limits)
     times = np.maximum(1, own // followed[rows])
     whole = (own == times * followed[rows]).all(axis=1) & (times[:, 0] == times[:, 1])
     first = times[whole][:1, 0]
-    return replace(bound, sizes=followed * (first[0] if len(first) else 1))
+    return followed * (first[0] if len(first) else 1)
 
 
 def bucketed(
-    features: Iterable[BoundFeature], bucket_by: str | None, batch_size: int
+    image_sizes: Iterable[Sizes], bucket_by: str | None, batch_size: int
 ) -> tuple[Buckets | None, str | None]:
     """Return the Buckets by the shape of the first such image, and what tells them from others."""
-    one_of("bucket_by", bucket_by, (None, "shape"), ELSEWHERE["bucket_by"])
+    one_of("bucket_by", bucket_by, (None, "shape"))
     if bucket_by is None:
         return None, None
-    sizes = next((bound.sizes for bound in features if bound.sizes is not None), None)
+    sizes = next(iter(image_sizes), None)
     if sizes is None:
         raise ArgumentError(
             'bucket_by="shape" gathers images that keep their own sizes, but x has none: give '
@@ -133,8 +136,7 @@ def bucketed(
 
 def padding_of_batches(loader: Loader) -> PaddingShare | None:
     """Return how much of the first epoch is padding; None where images have one size."""
-    found = (bound.sizes for bound in loader.reader.features)
-    sizes = next((sizes for sizes in found if sizes is not None), None)
+    sizes = next(iter(loader.reader.sizes.values()), None)
     if sizes is None:
         return None
     order, first = loader.row_order, np.arange(min(len(sizes), _MANY))

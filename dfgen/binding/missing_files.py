@@ -1,4 +1,4 @@
-"""A handful of files is looked for before training: where they are not, and what is near."""
+"""Looks for the files of a few rows before training."""
 
 import os
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ import numpy as np
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import DfgenError, MissingFileError
+from dfgen.explain.missing_paths import Begin, advice
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.near_paths import Begin, around, near
 from dfgen.samples.stores.schemes import has_store, scheme_of
 from dfgen.samples.stores.store import Store
 
@@ -28,20 +28,11 @@ class _File(NamedTuple):
 def look_for_files(
     columns: Columns, reader: SampleReader, known: Mapping[int, str], skips: bool
 ) -> None:
-    """Raise if of a handful of files some are not there: the first, the last, some between.
+    """Raise if some of a few files are missing: of the first row, the last, and four between.
 
-    Nothing is opened. Files that a store reads by an address are left alone; so are rows that are
-    known to be bad. Where bad rows are skipped, it raises only if all are missing, since then
-    nothing but zeros would be trained on.
-
-    Args:
-        columns: of the manifest.
-        reader: of its rows.
-        known: row -> what is known to be wrong with it.
-        skips: whether bad rows are skipped.
-
-    Raises:
-        MissingFileError: it names the first of them, where it was looked for, and what is near.
+    Nothing is opened. Files that a store reads by an address are left alone; so are rows `known`
+    to be bad. Where bad rows are skipped, it raises only if all are missing, since then nothing
+    but zeros would be trained on.
     """
     rows = {int(row) for row in np.linspace(0, len(reader) - 1, _ROWS)} - known.keys()
     files = [
@@ -55,9 +46,8 @@ def look_for_files(
         alone = any(file.column == missing[0].column and not file.fault for file in files)
         zeros = '. on_error="skip" would train on zeros alone' if skips else ""
         raise MissingFileError(
-            f"{len(missing)} of {len(files)} files that were looked for are not there, of "
-            f"{len(reader):,} rows. Row id={reader.id(missing[0].row)!r}, "
-            f"{_told(columns, missing, alone)}{zeros}"
+            f"{len(missing)} of {len(files)} sampled files are missing, of {len(reader):,} rows. "
+            f"Row id={reader.id(missing[0].row)!r}, {_told(columns, missing, alone)}{zeros}"
         )
 
 
@@ -83,14 +73,8 @@ def _told(columns: Columns, missing: list[_File], alone: bool) -> str:
     )
     if os.path.isdir(first.path):
         return f"{where}Make a frame of what it holds, df = dfgen.build_manifest({path!r})"
-    found = near(path, begin, alone)
-    if found is None:
-        advice = "Leave such rows out" if alone else "Give root=, the folder where the paths begin"
-        return f"{where}{around(path, begin)}. {advice}"
     others = [_begin(columns, one)[1] for one in missing if one.column == first.column]
-    there = sum(os.path.exists(found.place(other)) for other in others)
-    counted = f" ({there} of {len(others)} are found by that)" if there else ""
-    return where + found.advice + counted
+    return where + advice(others, begin, alone)
 
 
 def _begin(columns: Columns, file: _File) -> tuple[Begin, str]:

@@ -2,8 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,9 @@ from dfgen.manifest.path_roots import absolute_place, ends_of
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Present
-from dfgen.samples.packed_pixels import PackedPixels, SmallerFiles
 from dfgen.samples.pixels.geometry import Size, shrunk
 from dfgen.samples.pixels.upright import size_of_image
+from dfgen.samples.sources.packed_pixels import PackedPixels, SmallerFiles
 from dfgen.samples.stores.embedded import FILE, paths_of
 from dfgen.samples.stores.packs.mapped_column import HeldColumn, MappedColumn
 from dfgen.samples.stores.packs.pack_rows import PackedFiles, PackRows
@@ -136,24 +136,40 @@ def of_packs(columns: Columns, feature: Feature) -> Feature:
     return found
 
 
-def with_packed(
+@dataclass(frozen=True)
+class InPacks:
+    """What packs hold of a feature.
+
+    Args:
+        rows: where each row lies.
+        stored: its pixels, or how its files were made smaller where something lies on them; None:
+            whole files.
+        sizes: of its images, where they keep their own.
+    """
+
+    rows: PackRows
+    stored: PackedPixels | SmallerFiles | None = None
+    sizes: Sizes | None = None
+
+
+def in_packs(
     columns: Columns, features: Iterable[BoundFeature], store: Store
-) -> tuple[BoundFeature, ...]:
-    """Return features that read from packs what lies there.
+) -> dict[str, InPacks]:
+    """Return name of a feature -> what packs hold of it, of those that are read from there.
 
     Raises:
         ManifestError: something lies on a packed image whose size nothing tells.
     """
-    features = tuple(features)
     if not isinstance(columns, PackedColumns):
-        return features
+        return {}
+    features = tuple(features)
     followed = {bound.like for bound in features}
-    return tuple(
-        _from_packs(columns, bound, bound.name in followed, store)
-        if columns.of(bound.feature)
-        else bound
+    found = {
+        bound.name: _from_packs(columns, bound, bound.name in followed, store)
         for bound in features
-    )
+        if columns.of(bound.feature)
+    }
+    return {name: held for name, held in found.items() if held is not None}
 
 
 def loose_files(columns: Columns, bound: BoundFeature) -> list[Any]:
@@ -179,10 +195,9 @@ def known_paths(columns: Columns, bound: BoundFeature | None) -> Any:
     return paths_of(bound.files)
 
 
-def packed_rows(features: Iterable[BoundFeature]) -> PackRows | None:
+def packed_rows(held: Mapping[str, InPacks]) -> PackRows | None:
     """Return where all rows lie in packs, by the first such feature; None: in none, or not all."""
-    found = (bound.packed for bound in features if bound.packed is not None)
-    return next((rows for rows in found if rows.all_packed), None)
+    return next((one.rows for one in held.values() if one.rows.all_packed), None)
 
 
 def _is_larger(size: Size | None, packed: tuple[int | None, ...]) -> bool:
@@ -198,26 +213,22 @@ def _takes(bound: BoundFeature) -> bool:
 
 def _from_packs(
     columns: PackedColumns, bound: BoundFeature, is_followed: bool, store: Store
-) -> BoundFeature:
+) -> InPacks | None:
     packs, name = columns.packs, bound.feature.columns[0]
     rows, spec, how = packs.rows, packs.spec(name), packs.packed[name]
     if spec is None:
-        bound = replace(bound, packed=rows)
-        if bound.feature.keeps_sizes and not bound.feature.follows:
-            bound = replace(bound, sizes=_sizes_of_files(columns, bound, store))
+        own_sizes = bound.feature.keeps_sizes and not bound.feature.follows
+        smaller = None
         if is_followed and how["format"] == "jpeg":
-            pixels = SmallerFiles(rows, _original_sizes(columns, name), how["max_side"])
-            bound = replace(bound, pixels=pixels)
-        return bound
+            smaller = SmallerFiles(rows, _original_sizes(columns, name), how["max_side"])
+        sizes = _sizes_of_files(columns, bound, store) if own_sizes else None
+        return InPacks(rows, smaller, sizes)
     if not _takes(bound):
-        return bound
-    sizes = None
-    if is_followed and None not in spec.shape:
-        sizes = _original_sizes(columns, name)
-    if bound.feature.keeps_sizes:
-        bound = replace(bound, sizes=_sizes_of_pixels(columns, bound, store))
-    found = PackedPixels(packs.shards(name), rows, spec, sizes, how["resize"] or "stretch")
-    return replace(bound, packed=rows, pixels=found)
+        return None
+    whole = _original_sizes(columns, name) if is_followed and None not in spec.shape else None
+    sizes = _sizes_of_pixels(columns, bound, store) if bound.feature.keeps_sizes else None
+    pixels = PackedPixels(packs.shards(name), rows, spec, whole, how["resize"] or "stretch")
+    return InPacks(rows, pixels, sizes)
 
 
 def _original_sizes(columns: PackedColumns, name: str) -> Sizes:

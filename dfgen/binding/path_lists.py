@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundRows
 from dfgen.table.arrow_types import lengths_of
 
 
-def check_lists(reader: SampleReader) -> None:
+def check_lists(reader: BoundRows) -> None:
     """Refuse lists of paths that are empty, incomplete, too long, or not as long as they should be.
 
     Raises:

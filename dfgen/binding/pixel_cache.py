@@ -2,14 +2,15 @@
 
 import os
 import sys
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dfgen.errors import ArgumentError, brief, warn
 from dfgen.limits import Limits
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.cached_pixels import CachedPixels, settings_of
 from dfgen.samples.features.spec import Spec
+from dfgen.samples.sources.cached_pixels import CachedPixels, cache_steps, settings_of
+from dfgen.samples.sources.file_source import RowSource
 from dfgen.samples.stores.cache.cache_folder import open_folder, open_memory
 from dfgen.samples.stores.cache.slot_file import SlotFile
 from dfgen.samples.stores.schemes import scheme_of
@@ -20,15 +21,21 @@ Cache = str | os.PathLike[str] | None
 """A folder, `"memory"`, or None."""
 
 
-def with_cache(
-    features: tuple[BoundFeature, ...], cache: Cache, limits: Limits, store: Store, transforms: bool
-) -> tuple[BoundFeature, ...]:
-    """Return features of which the images keep their decoded pixels.
+def cached(
+    bound: Iterable[BoundFeature],
+    sources: Mapping[str, RowSource],
+    cache: Cache,
+    limits: Limits,
+    store: Store,
+    transforms: bool,
+) -> dict[str, RowSource]:
+    """Return the sources of features, of which the images keep their decoded pixels.
 
     A folder that cannot be used is warned of, and nothing is kept.
 
     Args:
-        features: of the rows of a manifest.
+        bound: features of the rows of a manifest.
+        sources: of these by name.
         cache: a folder, `"memory"`, or None: nothing is kept.
         limits: how much there is room for.
         store: where the files are.
@@ -38,29 +45,30 @@ def with_cache(
         ArgumentError: there is no image whose pixels may be kept.
     """
     if cache is None:
-        return features
+        return dict(sources)
     cache = _checked(cache)
     steps = {
-        bound.name: bound.kept(transforms, store) for bound in features if bound.files is not None
+        one.name: cache_steps(one, sources[one.name], transforms, store)
+        for one in bound
+        if one.files is not None
     }
-    kept = [name for name, found in steps.items() if not isinstance(found, str)]
+    kept = {name: found for name, found in steps.items() if not isinstance(found, str)}
     if not kept:
         why = "; ".join(f"{name!r}: {reason}" for name, reason in steps.items())
         raise ArgumentError(f"cache={cache!r} has no image to keep: {why or 'there are no files'}")
     try:
-        made = {name: _slots(cache, steps[name][0], limits, len(kept)) for name in kept}
+        made = {name: _slots(cache, fixed, limits, len(kept)) for name, (fixed, _) in kept.items()}
     except OSError as error:
         why = str(error.strerror or error)
         warn(f"cache={cache!r} cannot be used: {why}. Training goes on without it")
-        return features
+        return dict(sources)
     if not all(slots.writable for slots in made.values()):
         warn(f"cache={cache!r} cannot be written to: what is in it is used, nothing is added")
-    return tuple(
-        bound
-        if bound.name not in made
-        else replace(bound, cached=_cached(bound, steps[bound.name], made[bound.name], store))
-        for bound in features
-    )
+    held = {
+        name: CachedPixels(sources[name].files, kept[name], store, slots)
+        for name, slots in made.items()
+    }
+    return {**sources, **held}
 
 
 def _checked(cache: Any) -> str:
@@ -91,8 +99,3 @@ def _slots(cache: str, fixed: Any, limits: Limits, count: int) -> SlotFile:
         most = limits.cache_bytes or free_memory() // 2
         return open_memory(spec, most // count)
     return open_folder(os.path.abspath(cache), settings_of(fixed), spec, limits.cache_bytes)
-
-
-def _cached(bound: BoundFeature, steps: Any, slots: SlotFile, store: Store) -> CachedPixels:
-    fixed, rest = steps
-    return CachedPixels(fixed, rest, bound.values, store, slots, bound.known)

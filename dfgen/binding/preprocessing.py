@@ -5,7 +5,7 @@ Neither pandas nor Keras is imported: it is what goes with a model.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
 from typing import Any, Self
@@ -235,10 +235,10 @@ class Preprocessing:
         """Return the arrays of x by their names."""
         columns = GivenRows(with_files_of_arrays(rows, self.inputs.values()))
         numbers = np.arange(len(rows))
-        bound = [self._bound(name, columns) for name in self.inputs]
+        bound = tuple(self._bound(name, columns) for name in self.inputs)
         store = store_of(one.files for one in bound if one.files is not None)
-        features = tuple(_with_sizes(one, store) for one in bound)
-        reader = SampleReader(numbers, features, self.transform, store)
+        sizes = {one.name: _sizes(one, store) for one in bound if one.feature.keeps_sizes}
+        reader = SampleReader(numbers, bound, self.transform, store, sizes=sizes)
         check_lists(reader)
         specs = reader.padding.specs(numbers, reader.specs)
         arrays = {
@@ -249,7 +249,7 @@ class Preprocessing:
         for row in range(len(rows)):
             reader.read(row, {name: array[row, ...] for name, array in arrays.items()}, None)
         store.close()
-        turned = set().union(*(one.channel_arrays for one in features))
+        turned = set().union(*(one.channel_arrays for one in bound))
         turned = turned if self.data_format == "channels_first" else set()
         return {n: channels_first(a) if n in turned else a for n, a in arrays.items()}
 
@@ -290,15 +290,14 @@ def load_preprocessing(
         raise type(error)(f"{os.fspath(path)}: {error}") from error
 
 
-def _with_sizes(bound: BoundFeature, store: Store) -> BoundFeature:
-    """Return a feature with the sizes of its images, where they keep them."""
-    if not bound.feature.keeps_sizes or bound.files is None:
-        return bound
-    sizes: Sizes = np.empty((len(bound.files), 2), np.int32)
-    for row, content in enumerate(bound.files.to_pylist()):
+def _sizes(bound: BoundFeature, store: Store) -> Sizes:
+    """Return (height, width) of the upright image of each row."""
+    files: Any = bound.files
+    sizes: Sizes = np.empty((len(files), 2), np.int32)
+    for row, content in enumerate(files.to_pylist()):
         try:
             sizes[row] = size_of_image(content, store)
         except (DecodeError, MissingFileError) as error:
             shown = content_shown(content)
             raise type(error)(f"{bound.feature.columns[0]}={shown}: {error}") from error
-    return replace(bound, sizes=sizes)
+    return sizes

@@ -20,7 +20,7 @@ from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.proportions import MOST_PLACES, proportions_of
 from dfgen.loading.order.row_order import Draws
 from dfgen.loading.order.windows import Windows, fitting, windows_of
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundRows
 from dfgen.samples.stores.packs.pack_rows import PackRows
 from dfgen.system import whole
 from dfgen.table.arrow_types import is_text, value_type
@@ -92,7 +92,7 @@ def _blocks(layout: RowLayout, rows: int) -> Integers:
 
 
 def row_draws(
-    columns: Columns, balance: str | None, rows_per_epoch: int | None, reader: SampleReader
+    columns: Columns, balance: str | None, rows_per_epoch: int | None, reader: BoundRows
 ) -> tuple[Draws | None, str | None]:
     """Return how the rows of an epoch are drawn, and what tells that from other ways.
 
@@ -138,7 +138,7 @@ def _class_numbers(balance: str, values: pa.Array) -> npt.NDArray[np.int64]:
     return numbers.astype(np.int64)
 
 
-def new_weights(values: Any, reader: SampleReader) -> npt.NDArray[np.float64]:
+def new_weights(values: Any, reader: BoundRows) -> npt.NDArray[np.float64]:
     """Return the weights of all rows: given in their order, or as a Series by their ids."""
     if isinstance(values, pd.Series):
         values = _by_id(values, reader)
@@ -155,7 +155,7 @@ def new_weights(values: Any, reader: SampleReader) -> npt.NDArray[np.float64]:
     return _checked_weights("set_weights", weights, reader)
 
 
-def _by_id(values: "pd.Series[Any]", reader: SampleReader) -> "pd.Series[Any]":
+def _by_id(values: "pd.Series[Any]", reader: BoundRows) -> "pd.Series[Any]":
     """Return the values in the order of the rows."""
     advice = "For values in the order of seq.manifest give values.to_numpy()"
     ids = pd.Index(list(plain_ids(reader.ids)))
@@ -181,7 +181,7 @@ def _by_id(values: "pd.Series[Any]", reader: SampleReader) -> "pd.Series[Any]":
 
 
 def _checked_weights(
-    where: str, weights: npt.NDArray[Any], reader: SampleReader
+    where: str, weights: npt.NDArray[Any], reader: BoundRows
 ) -> npt.NDArray[np.float64]:
     """Return weights that rows can be drawn by, or name the first row that has none."""
     weights = weights.astype(np.float64)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError, column_list
 from dfgen.manifest.schema import validate
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundRows
 from dfgen.samples.stores.embedded import paths_of
 from dfgen.table.arrow_types import in_one, is_text
 
@@ -110,14 +110,14 @@ def _are_null(column: Any) -> bool:
     return isinstance(column, pa.ChunkedArray) and column.null_count == len(column)
 
 
-def lines_of_rows(reasons: Mapping[int, str], reader: SampleReader) -> str:
+def lines_of_rows(reasons: Mapping[int, str], reader: BoundRows) -> str:
     """Return a line for each of the first ten rows, with its id, its files and the reason."""
     lines = [f"\n  {reader.where(row)}: {why}" for row, why in list(reasons.items())[:10]]
     more = f"\n  ... and {len(reasons) - 10:,} more" if len(reasons) > 10 else ""
     return "".join(lines) + more
 
 
-def refusal(problems: Mapping[int, str], reader: SampleReader, known: bool) -> str:
+def refusal(problems: Mapping[int, str], reader: BoundRows, known: bool) -> str:
     """Return why a Sequence refuses rows whose files are bad by the manifest's facts, or else."""
     source = "the facts of the manifest" if known else "the headers of their files"
     without = 'df = df[df["problem"].isna()], ' if known else ""

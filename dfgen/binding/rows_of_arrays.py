@@ -1,7 +1,7 @@
 """Rows of array files: how they lie there, and what takes a whole chunk of them at once."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
@@ -16,7 +16,8 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import holds_pixels
 from dfgen.samples.features.spec import Spec
-from dfgen.samples.stored_rows import StoredRows
+from dfgen.samples.sources.file_source import RowSource
+from dfgen.samples.sources.stored_rows import StoredRows
 from dfgen.samples.stores.arrays.array_files import BROKEN_ROWS, open_hdf5
 from dfgen.samples.stores.store import Store
 
@@ -114,23 +115,21 @@ def _layout(bound: BoundFeature, store: Store) -> RowLayout:
     return RowLayout(shape, dtype, chunk, encoded.dictionary, files, indices)
 
 
-def with_stored_rows(
-    features: Iterable[BoundFeature], layouts: dict[str, RowLayout], store: Store
-) -> tuple[BoundFeature, ...]:
-    """Return features that take a whole chunk of rows of array files at once, where they can."""
-    return tuple(
-        replace(bound, pixels=_stored(layouts[bound.name], bound, store))
-        if bound.name in layouts
-        else bound
-        for bound in features
-    )
-
-
-def _stored(layout: RowLayout, bound: BoundFeature, store: Store) -> StoredRows:
-    shape = layout.shape
-    if bound.feature.has_channels and len(shape) == 2:
-        shape = (*shape, 1)
-    _, dtype, _, paths, files, indices = layout
-    dataset = bound.feature.dataset
-    spec = Spec(shape, dtype)
-    return StoredRows(spec, layout.shape, paths, files, indices, dataset, store, bound.known)
+def stored_rows(
+    features: Iterable[BoundFeature],
+    layouts: Mapping[str, RowLayout],
+    sources: Mapping[str, RowSource],
+    store: Store,
+) -> dict[str, RowSource]:
+    """Return sources of features, of which array files give a whole chunk of rows at once."""
+    held: dict[str, RowSource] = {}
+    for bound in features:
+        if bound.name in layouts:
+            shape, dtype, _, paths, files, indices = layouts[bound.name]
+            pixels = (*shape, 1) if bound.feature.has_channels and len(shape) == 2 else shape
+            spec, dataset = Spec(pixels, dtype), bound.feature.dataset
+            source = sources[bound.name].files
+            held[bound.name] = StoredRows(
+                source, spec, shape, paths, files, indices, dataset, store
+            )
+    return {**sources, **held}

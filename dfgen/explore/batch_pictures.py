@@ -1,7 +1,7 @@
 """The model's view: a batch as it is handed over, and one row under several draws of chance."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.reader import SampleReader
 from dfgen.system import whole
+
+if TYPE_CHECKING:
+    from dfgen.training.layout import SequenceView
 
 _FEW = 3  # numbers, or classes
 
@@ -87,7 +90,8 @@ def batch(sequence: Any, i: int = 0, *, n: int = 16, draws: int = 10, model: Any
     """
     whole("n", n, least=1)
     whole("draws", draws)
-    loader, binding = _parts(sequence)
+    view = _view(sequence)
+    loader, binding = view.loader, view.binding
     images = _images(binding)
     rows = sequence.rows(i)
     made = loader.batch(sequence.epoch, i % len(sequence))
@@ -105,7 +109,7 @@ def batch(sequence: Any, i: int = 0, *, n: int = 16, draws: int = 10, model: Any
     if model is not None:
         from dfgen.training.checks.scale_check import range_faults  # late: it loads Keras
 
-        faults += range_faults(model, loader, binding.x)
+        faults += range_faults(model, view)
     title = f"batch {i} of {len(sequence):,}, epoch {sequence.epoch}: {shown} of {len(rows)} rows"
     table = sequence.manifest.iloc[rows[:shown]]
     return picture_figure(lines, table, title, [f"Looks wrong: {fault}" for fault in faults])
@@ -130,19 +134,21 @@ def draws(sequence: Any, row: int = 0, n: int = 10) -> Any:
         >>> dfgen.explore.draws(train, row=3)  # doctest: +SKIP
     """
     whole("n", n, least=1)
-    loader, binding = _parts(sequence)
+    view = _view(sequence)
+    loader, binding = view.loader, view.binding
     whole("row", row, most=len(loader.reader) - 1)
     lines = [*_drawn_rows(sequence, _images(binding), row, n)]
     said = "" if loader.reader.is_random else ", where chance has no part in it"
     return picture_figure(lines, sequence.manifest.iloc[[row]], f"row {row}{said}")
 
 
-def _parts(sequence: Any) -> tuple[Any, Any]:
-    """Return what a Sequence is made of."""
-    try:
-        return sequence._loader, sequence._binding
-    except AttributeError:
-        raise ArgumentError(f"expected a dfgen.Sequence, got {brief(sequence)}") from None
+def _view(sequence: Any) -> "SequenceView":
+    from dfgen.training.data_adapter import view_of  # late: it loads Keras
+    from dfgen.training.sequence import Sequence
+
+    if not isinstance(sequence, Sequence):
+        raise ArgumentError(f"expected a dfgen.Sequence, got {brief(sequence)}")
+    return view_of(sequence)
 
 
 def _images(binding: Any) -> list[BoundFeature]:
@@ -162,7 +168,8 @@ def _drawn_rows(
     sequence: Any, images: list[BoundFeature], row: int, n: int
 ) -> Iterator[PictureRow]:
     """Yield a line of pictures of a row for each of its images, one picture an epoch."""
-    loader, binding = _parts(sequence)
+    view = _view(sequence)
+    loader, binding = view.loader, view.binding
     maker = ChunkMaker(loader.reader, sequence.seed, skip=False)
     epochs = range(sequence.epoch, sequence.epoch + n)
     made = [_one_row(maker, loader.reader, row, epoch) for epoch in epochs]

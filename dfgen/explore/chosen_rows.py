@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dfgen.binding.unknown_column import not_a_column
 from dfgen.errors import ManifestError, column_list
+from dfgen.explain.unknown_column import not_a_column
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import PARTS
 from dfgen.manifest.tables import Table

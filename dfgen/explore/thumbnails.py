@@ -24,8 +24,8 @@ from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.one_row import is_several
 from dfgen.samples.features.spec import OwnDtype, unwatched
 from dfgen.samples.pixels.geometry import Geometry
-from dfgen.samples.reader import SampleReader
-from dfgen.samples.row_step import RowStep
+from dfgen.samples.reader import RowStep, SampleReader
+from dfgen.samples.sources.file_source import FileSource
 from dfgen.system import usable_cpus, whole
 
 Picture = npt.NDArray[np.uint8]
@@ -265,9 +265,9 @@ def _thumbnail(side: int, reader: SampleReader | None, row: int, note: str) -> T
     found: dict[str, Any] = {"note": note}
     for step in others:
         try:
-            found |= _DRAWN[step.name](reader, step, row, placed)
+            found |= _DRAWN[step.bound.name](reader, step, row, placed)
         except Exception as error:
-            found["note"] = f"{step.name}: {reason(error)}"
+            found["note"] = f"{step.bound.name}: {reason(error)}"
     return _trimmed(pixels, placed, found)
 
 
@@ -275,31 +275,34 @@ def _read(
     reader: SampleReader, step: RowStep, row: int, size: tuple[int, int]
 ) -> tuple[npt.NDArray[Any], Geometry]:
     """Return the pixels of a row as deep as its file has them, and where they lie."""
-    image: Any = step.feature
-    made: dict[str, Any] = {step.name: OwnDtype((*size, image.spec.shape[2]))}
+    image: Any = step.bound.feature
+    made: dict[str, Any] = {step.bound.name: OwnDtype((*size, image.spec.shape[2]))}
     try:
         placed = step.read(row, made, reader.store, unwatched, None)
     except DecodeError as error:  # as of deep JPEG 2000, whose decoder gives the first 8 bits alone
-        step = step._replace(feature=replace(image, dtype="uint8"))
+        shallow = FileSource(replace(image, dtype="uint8"), step.bound.values)
+        step = step._replace(source=shallow)
         try:
             placed = step.read(row, made, reader.store, unwatched, None)
         except DecodeError:
             raise error from None
-    return made[step.name], placed
+    return made[step.bound.name], placed
 
 
 def _mask(reader: SampleReader, step: RowStep, row: int, placed: Geometry) -> dict[str, Any]:
-    made = {step.name: np.empty((*placed.size, 1), step.feature.spec.dtype)}
+    made = {step.bound.name: np.empty((*placed.size, 1), step.bound.feature.spec.dtype)}
     step.read(row, made, reader.store, unwatched, placed)
-    return {"mask": made[step.name][..., 0]}
+    return {"mask": made[step.bound.name][..., 0]}
 
 
 def _boxes(reader: SampleReader, step: RowStep, row: int, placed: Geometry) -> dict[str, Any]:
-    count = len(step.feature.at(step.values, row)[0])
-    made = dict(zip(step.names, (np.empty((count, 4), "f4"), np.empty(count, "i4")), strict=True))
+    count = len(step.bound.feature.at(step.bound.values, row)[0])
+    made = dict(
+        zip(step.bound.read_names, (np.empty((count, 4), "f4"), np.empty(count, "i4")), strict=True)
+    )
     step.read(row, made, reader.store, unwatched, placed)
     boxes, labels = step.of(made)
-    names = step.feature.class_names
+    names = step.bound.feature.class_names
     words = (str(label if names is None else names[label]) for label in labels.tolist())
     return {"boxes": boxes, "labels": tuple(words)}
 

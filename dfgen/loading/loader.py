@@ -11,18 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.errors import ArgumentError, ReadTimeoutError
+from dfgen.errors import ArgumentError, DfgenError, ReadTimeoutError
 from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker
 from dfgen.loading.batch_transforms import BatchTransform, tried
 from dfgen.loading.buffers import Block
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
-from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan, Weights
-from dfgen.loading.order.row_order import Draws, RowOrder
-from dfgen.loading.order.windows import Windows
+from dfgen.loading.order.row_order import Drawing, Draws, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
 from dfgen.loading.read_ahead import ReadAhead
@@ -30,11 +28,12 @@ from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
-from dfgen.samples.cached_pixels import CACHE_FAILED
 from dfgen.samples.features.spec import Present
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.sources.cached_pixels import CACHE_FAILED
 from dfgen.system import flag, usable_cpus, whole
 
+NO_DRAWING = Drawing()
 _SHUFFLE = "write shuffle=True, another order of all rows each epoch, or shuffle=False"
 _BATCH = "write batch_size=32, the rows of a batch"
 _WORKERS = "leave it out to use all CPUs, or write workers=4"
@@ -60,10 +59,7 @@ class Loader:
         batch_size: rows of a batch of all hosts; the last one of an epoch may have fewer.
         shuffle: another order each epoch, by `seed`; False keeps the order of the rows.
         seed: of the order and of the transform's random generators.
-        balance: draws each class equally often, or rows in proportion to weights, or None; needs
-            `shuffle`.
-        buckets: gathers rows of similar shapes, or None; needs `shuffle`.
-        windows: shuffles rows of large files a few blocks at a time, or None; without these.
+        drawing: how rows are taken beside a plain shuffle; its balance and buckets need `shuffle`.
         drop_remainder: leave out a short last batch.
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
             With several, `plan` leaves out a short last batch.
@@ -90,9 +86,7 @@ class Loader:
         batch_size: int = 32,
         shuffle: bool = True,
         seed: int = 0,
-        balance: Draws | None = None,
-        buckets: Buckets | None = None,
-        windows: Windows | None = None,
+        drawing: Drawing = NO_DRAWING,
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
         weights: Weights | None = None,
@@ -107,7 +101,7 @@ class Loader:
         self.reader = reader
         shuffle = flag("shuffle", shuffle, _SHUFFLE)
         drop_remainder = flag("drop_remainder", drop_remainder)
-        order = RowOrder(len(reader), seed if shuffle else None, balance, buckets, windows)
+        order = RowOrder(len(reader), seed if shuffle else None, *drawing)
         rows = order.places
         tail = "drop" if drop_remainder else "short"
         self.given = Plan(
@@ -124,8 +118,8 @@ class Loader:
             usable_cpus() if workers is None else whole("workers", workers, advice=_WORKERS)
         )
         self._chooses = workers is None and not use_multiprocessing
-        self._limits = limits or Limits()
-        self.problems = Problems(reader, problems or {}, self._limits.problems)
+        self.limits = limits or Limits()
+        self.problems = Problems(reader, problems or {}, self.limits.problems)
         self._known = set(self.problems)
         self._skip = on_error == "skip"
         if rows and not len(self.given):
@@ -133,7 +127,7 @@ class Loader:
                 f"{rows:,} rows make no batch of batch_size={batch_size} with drop_remainder=True: "
                 "make the batches smaller, or keep the remainder"
             )
-        if not self.workers and self._limits.read_timeout not in (None, Limits.read_timeout):
+        if not self.workers and self.limits.read_timeout not in (None, Limits.read_timeout):
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
         self.max_queue_size = whole("max_queue_size", max_queue_size, least=1, advice=_QUEUE)
         self.use_multiprocessing = flag("use_multiprocessing", use_multiprocessing)
@@ -160,13 +154,13 @@ class Loader:
             transform = tried(function, reader, largest, min(size, len(reader)))
             self.specs, both = transform.specs, nbytes + transform.row_bytes  # while it runs
         self._batch_bytes = both * size
-        depth = self._limits.depth(self._batch_bytes, self.max_queue_size)
+        depth = self.limits.depth(self._batch_bytes, self.max_queue_size)
         self.depth = depth if self.workers else 1
         sizes = chunk_sizes(size, self.depth, self.workers, nbytes, self.use_multiprocessing)
         maker = ChunkMaker(reader, seed, self._skip)
         mode = self.use_multiprocessing, largest, sizes[1], self._chooses
         pool = Pool(maker, self.workers, *mode)
-        bound, ahead = self._limits.read_ahead_bytes, None
+        bound, ahead = self.limits.read_ahead_bytes, None
         if bound and reader.store.far:
             ahead = ReadAhead(reader.store, bound)
         return BatchMaker(pool, maker, order, self.plan, weights, transform, sizes, ahead)
@@ -331,7 +325,7 @@ class Loader:
         """Return how many batches are made ahead where so many are taken at once: twice as many."""
         if at_once == 1 or not self.workers:
             return self.depth
-        return max(self.depth, self._limits.depth(self._batch_bytes, 2 * at_once))
+        return max(self.depth, self.limits.depth(self._batch_bytes, 2 * at_once))
 
     def look_while_waiting(self, look: Callable[[], Any]) -> None:
         """Have a method, held weakly, called every second that a batch is waited for."""
@@ -355,7 +349,14 @@ class Loader:
             pending = self._made(pending)
         finally:
             self.is_waited_for = False
-        batch, faults = pending.result()
+        try:
+            batch, faults = pending.result()
+        except DfgenError as error:
+            if error.files:
+                from dfgen.explain.missing_paths import with_near
+
+                with_near(error)
+            raise
         if self.reader.cached:
             self._tell_of_cache()
         self._known.update(row for row, fault in faults.items() if fault.stage == WORKER)
@@ -384,7 +385,7 @@ class Loader:
 
     def _made(self, pending: PendingBatch) -> PendingBatch:
         """Wait until a batch is made; return it, or the one without the rows that were late."""
-        while late := self._maker.pool.wait(pending, self._limits.read_timeout, self._look()):
+        while late := self._maker.pool.wait(pending, self.limits.read_timeout, self._look()):
             for row in filter(late.__contains__, pending.rows.tolist()):
                 self._note_late(row, pending.position[0])
             pending = self.start(*pending.position, pending.plan)
@@ -393,7 +394,7 @@ class Loader:
     def _note_late(self, row: int, epoch: int) -> None:
         late = (
             "to read and decode its file took longer than "
-            f"limits.read_timeout={self._limits.read_timeout} seconds"
+            f"limits.read_timeout={self.limits.read_timeout} seconds"
         )
         if not self._skip:
             advice = "raise the limit if it is to take so long"

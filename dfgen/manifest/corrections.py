@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list, did_you_mean, legible
+from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.manifest.building.categories import class_names, numbered_after
 from dfgen.manifest.diff import differ, plain
-from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
 from dfgen.manifest.rows_by_id import rows_by_id
 from dfgen.manifest.schema import count, describe_labels, first, label_columns, quote, validate
@@ -174,7 +174,7 @@ def update_labels(
         >>> update_labels(df, pd.DataFrame({"id": [2], "kind": ["cat"]}))["kind"].tolist()
         ['cat', 'cat']
     """
-    refuse_foreign(update_labels, unknown)
+    refuse_unknown(update_labels, unknown)
     new_classes = flag("new_classes", new_classes)
     if not (isinstance(label, str | list | tuple) and all(isinstance(one, str) for one in label)):
         raise ArgumentError(

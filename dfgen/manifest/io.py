@@ -19,13 +19,13 @@ from dfgen.errors import (
     reason,
     warn,
 )
+from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import DEFAULT, Limits, limits_given
 from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe
 from dfgen.manifest.checksum import has_checksum, write_parquet
 from dfgen.manifest.file_errors import check_file
 from dfgen.manifest.fingerprint import fingerprint
-from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.metadata_check import decode_metadata
 from dfgen.manifest.not_a_manifest import check_out, frame_of_file, no_manifest, path_of_manifest
@@ -82,7 +82,7 @@ def read_manifest(
         >>> df = read_manifest("manifests/pets.parquet")  # doctest: +SKIP
         >>> train = df[df.split == "train"]  # doctest: +SKIP
     """
-    refuse_foreign(read_manifest, unknown)
+    refuse_unknown(read_manifest, unknown)
     options = StorageOptions(storage_options)
     table, metadata = read_table(path, root, limits=limits_given(limits), options=options)
     try:
@@ -218,7 +218,7 @@ def write_manifest(
         >>> df = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "label": ["cat", "dog"]})
         >>> write_manifest(df, "pets.parquet")  # doctest: +SKIP
     """
-    refuse_foreign(write_manifest, unknown)
+    refuse_unknown(write_manifest, unknown)
     if isinstance(df, str | os.PathLike) and not isinstance(path, str | os.PathLike):
         raise ArgumentError(
             f"write_manifest was given the path {os.fspath(df)!r} first, expected the frame and "

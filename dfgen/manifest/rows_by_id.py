@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
+from dfgen.explain.joins import lines_of_nearest
+from dfgen.explain.key_causes import JoinKeys, likely_cause
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.label_keys import KeyAdvice, key_text, label_keys, whole_numbers
 from dfgen.manifest.io import Path
-from dfgen.manifest.key_causes import JoinKeys, likely_cause
-from dfgen.manifest.key_mismatch import nearest_keys
-from dfgen.manifest.schema import first, quote
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.tables import Table, arrow_table
 
@@ -70,10 +69,9 @@ def _unknown(keys: JoinKeys, known: pa.ChunkedArray, name: str) -> str:
     lonely = pc.invert(pc.is_in(known, value_set=keys.keys))
     cure = likely_cause(keys, JoinKeys(known, lonely))
     lines = [
-        f"{len(keys.unmatched):,} of {len(keys.keys):,} ids of {name} are not in the manifest:"
+        f"{len(keys.unmatched):,} of {len(keys.keys):,} ids of {name} are not in the manifest:",
+        *lines_of_nearest(keys.unmatched, known, cure),
     ]
-    for key, near in nearest_keys(first(keys.unmatched), known, cure).items():
-        lines.append(f"  {quote(key)}" + (f", nearest: {quote(near)}" if near else ""))
     if cure:
         lines.append(f"Likely cause: {cure.cause.name}.")
     lines.append("Mend these ids, or leave their rows out")

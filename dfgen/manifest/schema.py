@@ -18,7 +18,6 @@ A manifest is a table with one row a file. On disk it is a Parquet file with one
 manifests/README.md specifies it for other programs.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass
@@ -28,7 +27,11 @@ from typing import Any, NotRequired, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.errors import EXAMPLES as EXAMPLES
 from dfgen.errors import ManifestError, column_list, did_you_mean
+from dfgen.errors import count as count
+from dfgen.errors import first as first
+from dfgen.errors import quote as quote
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.stores.embedded import are_files
 from dfgen.samples.stores.store import Head
@@ -75,7 +78,6 @@ def has_whole_facts(schema: pa.Schema) -> bool:
 
 MANIFEST_FORMAT = 1
 KEY = b"dfgen"
-EXAMPLES = 10
 PARTS = ("split", "fold")
 """Columns that say which part of the rows is for what."""
 PLACES = ("shard", "row")
@@ -320,19 +322,3 @@ def with_column(table: pa.Table, name: str, column: Any) -> pa.Table:
 def without(table: pa.Table, names: Collection[str]) -> pa.Table:
     """Return `table` without these columns, where it has them."""
     return table.drop_columns([name for name in table.column_names if name in names])
-
-
-def first(values: pa.Array) -> list[Any]:
-    """Return the examples that a message shows of `values`."""
-    return values[:EXAMPLES].to_pylist()  # type: ignore[no-any-return]
-
-
-def quote(value: object) -> str:
-    """Return a value as messages show it: text in quotes, so that blanks are seen."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
-
-
-def count(number: int, noun: str) -> str:
-    """Return `1 row`, `2 rows`, `2 classes`."""
-    plural = "es" if noun.endswith("s") else "s"
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}{plural}"

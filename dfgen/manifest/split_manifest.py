@@ -7,8 +7,8 @@ from typing import Any, Never
 import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean, legible
+from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.manifest.building.recipe import is_left_out, unit_of
-from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
 from dfgen.manifest.schema import FACTS, PARTS, check_names, label_columns, quote
 from dfgen.manifest.splitting.absent_classes import lacking_rows
@@ -70,7 +70,7 @@ def split(
         >>> split(df, {"train": 0.5, "val": 0.5}, stratify="kind")["split"].tolist()
         ['train', 'train', 'val', 'val']
     """
-    refuse_foreign(split, unknown)
+    refuse_unknown(split, unknown)
     how = Splitting(shares, folds, stratify, group, order, group_duplicates, seed)
     frame, messages = make_split(manifest, how, out)
     for message in messages:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, column_list, legible, listed
+from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.gather import gather_rows
 from dfgen.manifest.building.recipe import A_FRAME, Recipe
@@ -28,7 +29,6 @@ from dfgen.manifest.building.scan import (
     refresh_facts,
 )
 from dfgen.manifest.diff import as_text, differ, in_order, plain
-from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path, read_manifest, write_manifest
 from dfgen.manifest.pack_index import check_pack, is_pack
 from dfgen.manifest.path_roots import absolute_place
@@ -206,7 +206,7 @@ def verify(
     Example:
         >>> dfgen.verify("pets.parquet")["change"].value_counts()  # doctest: +SKIP
     """
-    refuse_foreign(verify, unknown)
+    refuse_unknown(verify, unknown)
     if workers is not None:
         whole("workers", workers)
     found, notes = check(

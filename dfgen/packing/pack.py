@@ -8,8 +8,8 @@ from typing import Any, Never
 import pandas as pd
 
 from dfgen.errors import legible
+from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits
-from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path
 from dfgen.manifest.tables import Table
 from dfgen.packing.pack_arguments import PackArguments
@@ -94,7 +94,7 @@ def pack(
     Example:
         >>> dfgen.pack("pets.parquet", "packed", image_size=(256, 256))  # doctest: +SKIP
     """
-    refuse_foreign(pack, unknown)
+    refuse_unknown(pack, unknown)
     arguments = PackArguments(
         format, image_size, color_mode, resize, interpolation, antialias, max_side, quality,
         shard_size, keep_order, seed,

@@ -8,7 +8,6 @@ from dfgen.limits import bytes_given
 from dfgen.packing.packers import FixedPixels, OwnPixels, Packer, SmallerJpegs, WholeFiles
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_arguments import checked_size
-from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.geometry import CHANNELS, RESIZE
 from dfgen.samples.pixels.resizing import INTERPOLATIONS
 from dfgen.system import flag, one_of, whole
@@ -41,9 +40,9 @@ class PackArguments:
 
     def __post_init__(self) -> None:
         one_of("format", self.format, FORMATS_OF)
-        one_of("color_mode", self.color_mode, CHANNELS, ELSEWHERE["color_mode"])
-        one_of("resize", self.resize, RESIZE, ELSEWHERE["resize"])
-        one_of("interpolation", self.interpolation, INTERPOLATIONS, ELSEWHERE["interpolation"])
+        one_of("color_mode", self.color_mode, CHANNELS)
+        one_of("resize", self.resize, RESIZE)
+        one_of("interpolation", self.interpolation, INTERPOLATIONS)
         flag("antialias", self.antialias)
         flag("keep_order", self.keep_order)
         whole("seed", self.seed)

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.binding.frame_columns import Columns
-from dfgen.binding.image_sizes import with_sizes
+from dfgen.binding.image_sizes import image_sizes
 from dfgen.binding.missing_files import look_for_files
 from dfgen.binding.row_draws import window_bytes
 from dfgen.binding.row_ids import known_problems
-from dfgen.binding.stale_files import with_known_files
+from dfgen.binding.stale_files import known_files
 from dfgen.errors import ManifestError
 from dfgen.limits import Limits
 from dfgen.loading.order.permutation import Integers, permutation
@@ -219,7 +219,7 @@ def make_plan(
     store, bad = store_of([bound.values], limits, options), known_problems(columns)
     look_for_files(columns, SampleReader(table["id"], (bound,), None, store), bad, skips=True)
     sizes, packer, bad = _sized(columns, bound, arguments, store, bad)
-    known = with_known_files(columns, (bound,), store, bad)[0].known
+    known = known_files(columns, (bound,), {}, store, bad).get(COLUMN)
     files = None if known is None else known.sizes
     if arguments.format == "original" and files is None:
         files = stat_files(bound.values.to_pylist(), options=options)[0].to_numpy()
@@ -315,8 +315,8 @@ def _sized(
     """Return the sizes of images, where they are needed, and what the files become."""
     if not arguments.needs_sizes:
         return None, arguments.packer(None), bad
-    (found,), problems = with_sizes(columns, (bound,), store.limits, store.options)
-    sizes, bad = found.sizes, problems | bad
+    found, problems = image_sizes(columns, (bound,), {}, store.limits, store.options)
+    sizes, bad = found.get(COLUMN), problems | bad
     if sizes is None or not sizes.any():
         first = next(iter(bad.items()), (0, "its header tells no size"))
         raise ManifestError(f"no row has an image that can be packed: row {first[0]}: {first[1]}")

@@ -9,15 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.samples.cached_pixels import CachedPixels
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Indices, Present, Spec, Values, each
-from dfgen.samples.stored_rows import StoredPixels
 from dfgen.samples.stores.embedded import content_parts
-from dfgen.samples.stores.known_files import UNKNOWN, KnownFiles
-from dfgen.samples.stores.packs.pack_rows import PackRows
-from dfgen.samples.stores.store import Store
-from dfgen.table.arrow_types import flattened, is_list, is_text
+from dfgen.table.arrow_types import flattened, is_list
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""
@@ -32,24 +27,14 @@ class BoundFeature:
         feature: how they are made.
         values: of all rows, as the feature's `bind` returns them.
         like: the name of the image that it follows.
-        sizes: of every row's image, where it keeps them.
         present: which rows have it; None: all. What `values` holds of others is for nobody.
-        known: what the manifest knows of its files; None: nothing is compared.
-        pixels: of an image, what is decoded already; what is not there is read from its file.
-        packed: where its rows lie in packs; None: in none.
-        cached: of an image, what reads it in the place of the feature, and keeps what it decodes.
     """
 
     name: str
     feature: Feature
     values: Any
     like: str | None = None
-    sizes: Sizes | None = None
     present: Present | None = None
-    known: KnownFiles | None = None
-    pixels: StoredPixels | None = None
-    packed: PackRows | None = None
-    cached: CachedPixels | None = None
 
     @cached_property
     def arrays(self) -> dict[str, str]:
@@ -105,9 +90,8 @@ class BoundFeature:
         return files is not None and is_list(files.type)
 
     def paths(self, row: int) -> Iterator[str]:
-        """Yield the paths of what it is read from in a row, none for bytes and packs."""
-        is_packed = self.packed is not None and self.packed.holds(row)
-        if self.files is None or not self.has(row) or is_packed:
+        """Yield the paths of what it is read from in a row, none for bytes."""
+        if self.files is None or not self.has(row):
             return
         value = self.feature.at(self.values, row)
         for content in value if self.has_lists else [value]:
@@ -116,26 +100,6 @@ class BoundFeature:
             data, path = content_parts(content)
             if data is None and path is not None:
                 yield path
-
-    def kept(self, transforms: bool, store: Store) -> Any:
-        """Return what of it a cache keeps and what is made of that, or why nothing may be kept.
-
-        Args:
-            transforms: whether a transform sees the pixels.
-            store: where the files are.
-        """
-        if self.pixels is not None or self.packed is not None:
-            return "it is in a pack already"
-        if self.has_lists:
-            return "it has lists of files"
-        if not isinstance(self.values, pa.Array) or not is_text(self.values.type):
-            return "its files are in the table"
-        is_far = len(self.values) > 0 and store.of(self.values[0].as_py()).far
-        if is_far and not (self.known and UNKNOWN not in self.known.facts(0)):
-            columns = "its columns bytes, mtime_ns"
-            return f"of files far away the manifest must know size and time, {columns}"
-        feature = self.feature
-        return feature.steps(each(feature.sample_spec if transforms else feature.made_spec)[0])
 
     @cached_property
     def files(self) -> pa.Array | None:

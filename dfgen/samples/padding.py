@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.spec import Spec, Values
 
 RowLengths = npt.NDArray[np.int32]
@@ -71,13 +71,13 @@ def _inside(shape: tuple[int, ...], axis: int, lengths: RowLengths) -> npt.NDArr
     return inside
 
 
-def padding_of(features: Iterable[BoundFeature]) -> Padding:
+def padding_of(features: Iterable[BoundFeature], image_sizes: Mapping[str, Sizes]) -> Padding:
     """Return the padding of images that keep their sizes, of lists, and of what follows either."""
     padding = Padding()
     features = tuple(features)
-    own = {bound.name: bound.counts if bound.sizes is None else bound.sizes for bound in features}
+    own = {bound.name: image_sizes.get(bound.name, bound.counts) for bound in features}
     for bound in features:
-        sizes = own[bound.like or bound.name] if bound.sizes is None else bound.sizes
+        sizes = image_sizes.get(bound.name, own[bound.like or bound.name])
         fill = bound.feature.fill_value
         if sizes is None or fill is None:
             continue

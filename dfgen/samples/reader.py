@@ -1,10 +1,10 @@
 """SampleReader: one row of the manifest to the arrays of one sample."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,7 @@ from dfgen.errors import (
     located,
     without_secrets,
 )
-from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.cached_pixels import CachedPixels
+from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import (
     Indices,
@@ -29,11 +28,12 @@ from dfgen.samples.features.spec import (
     Watch,
     each,
     empty,
+    filled,
     unwatched,
 )
 from dfgen.samples.padding import Padding, padding_of
-from dfgen.samples.row_step import RowStep
-from dfgen.samples.stored_rows import ReadsAhead, StoredPixels
+from dfgen.samples.sources.cached_pixels import CachedPixels
+from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.embedded import content_shown
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.packs.mapped_column import MappedColumn
@@ -42,20 +42,16 @@ from dfgen.samples.transforms import Sample, Transform, transformed
 
 
 @dataclass(frozen=True)
-class SampleReader:
-    """Makes samples from rows: a pure function of the row and of one random generator.
+class BoundRows:
+    """The rows of a manifest with what each holds, named in messages by id and paths.
 
     Args:
         ids: the id of every row, NumPy or Arrow.
         features: bound to the rows; they make the arrays of a sample.
-        transform: `transform(sample, rng) -> sample`, after resize and before scale, or None.
-        store: where the bytes are.
     """
 
     ids: Values | pa.Array | MappedColumn
     features: tuple[BoundFeature, ...]
-    transform: Transform | None = None
-    store: Store = field(default_factory=Files)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -66,6 +62,72 @@ class SampleReader:
         if isinstance(value, pa.Scalar):
             return value.as_py()
         return value.item() if isinstance(value, np.generic) else value
+
+    @property
+    def in_order(self) -> list[BoundFeature]:
+        """The features, images before what lies on them."""
+        return sorted(self.features, key=lambda bound: bound.feature.follows)
+
+    def where(self, row: int) -> str:
+        """Return the id and paths of a row, for messages."""
+        paths = dict.fromkeys(
+            f"{bound.feature.columns[0]}={content_shown(bound.feature.at(bound.values, row))}"
+            for bound in self.in_order
+            if bound.files is not None and bound.has(row)
+        )
+        return without_secrets(", ".join([f"row id={self.id(row)!r}", *paths]))
+
+
+class RowStep(NamedTuple):
+    """How the arrays of one feature are made, one row after the other."""
+
+    bound: BoundFeature
+    source: RowSource
+    told_by: str  # whose draw or Geometry it is told: its own, or that of its image
+    of: Callable[[Mapping[str, Values]], Any]  # returns its array, or several
+    between: dict[str, Spec]  # of the arrays it reads, what comes before the batch
+    own: list[str]  # of these, whose dtype their file tells
+
+    def read(self, row: int, sample: Sample, store: Store, watch: Watch, given: Any) -> Any:
+        """Fill its arrays of a sample, if a row has them; return what is told those that follow."""
+        told, present = None, self.bound.present
+        if present is None or present[row]:
+            told = self.source.read(row, self.of(sample), store, watch, given)
+        else:
+            for name in self.own:
+                sample[name].of(np.uint8)  # type: ignore[attr-defined]
+        for name in self.own:
+            sample[name] = filled(sample[name])
+        return told
+
+
+@dataclass(frozen=True)
+class SampleReader(BoundRows):
+    """Makes samples from rows: a pure function of the row and of one random generator.
+
+    Args:
+        ids, features: as of `BoundRows`.
+        transform: `transform(sample, rng) -> sample`, after resize and before scale, or None.
+        store: where the bytes are.
+        sources: name of a feature -> where its arrays come from; those left out read their files.
+        sizes: name of an image that keeps its size -> (height, width) of every row.
+    """
+
+    transform: Transform | None = None
+    store: Store = field(default_factory=Files)
+    sources: Mapping[str, RowSource] = field(default_factory=dict)
+    sizes: Mapping[str, Sizes] = field(default_factory=dict)
+
+    def source(self, bound: BoundFeature) -> RowSource:
+        """Return where the arrays of a feature come from."""
+        return self._origins[bound.name]
+
+    @cached_property
+    def _origins(self) -> dict[str, RowSource]:
+        return {
+            bound.name: self.sources.get(bound.name) or FileSource(bound.feature, bound.values)
+            for bound in self.features
+        }
 
     @cached_property
     def specs(self) -> dict[str, Spec]:
@@ -85,7 +147,7 @@ class SampleReader:
     @cached_property
     def padding(self) -> Padding:
         """The arrays whose shape depends on the images of the batch."""
-        return padding_of(self.features)
+        return padding_of(self.features, self.sizes)
 
     @cached_property
     def reads_rows(self) -> bool:
@@ -103,33 +165,28 @@ class SampleReader:
         return bool(self._others) or self.transform is not None
 
     @cached_property
-    def _taken(self) -> dict[str, StoredPixels]:
-        """Array -> pixels that are stored as they go into the batch, and that nothing follows."""
+    def _taken(self) -> dict[str, RowSource]:
+        """Array -> source whose pixels go into the batch as they are, and that nothing follows."""
         if self.transform is not None:
             return {}
         followed = {bound.like for bound in self.features}
-        stored = (
-            (bound, bound.feature, bound.pixels)
-            if bound.cached is None
-            else (bound, bound.cached.rest, bound.cached)
-            for bound in self.features
-        )
+        alone = (b for b in self.features if b.present is None and b.name not in followed)
         return {
-            bound.name: pixels
-            for bound, feature, pixels in stored
-            if pixels is not None and bound.present is None and bound.name not in followed
-            if feature.keeps(pixels.spec) and not self._between(bound)
+            bound.name: source
+            for bound in alone
+            if (source := self.source(bound)).spec is not None
+            if source.pixels_for.keeps(source.spec) and not self._between(bound)
         }
 
     @cached_property
     def cached(self) -> list[CachedPixels]:
         """The images whose pixels are kept."""
-        return [bound.cached for bound in self.features if bound.cached is not None]
+        return [source for source in self.sources.values() if isinstance(source, CachedPixels)]
 
     @cached_property
     def _others(self) -> list[RowStep]:
         """The steps that make rows that are taken, row by row."""
-        return [step for step in self.steps if step.name not in self._taken]
+        return [step for step in self.steps if step.bound.name not in self._taken]
 
     @cached_property
     def is_random(self) -> bool:
@@ -165,19 +222,17 @@ class SampleReader:
         """The steps that are made row by row: images before what lies on them."""
         return [
             RowStep(
-                bound.feature, bound.values, bound.name, bound.like or bound.name,
-                bound.read_names, itemgetter(*bound.read_names), between,
-                [name for name, spec in between.items() if spec.dtype is None], bound.present,
-                bound.known, bound.pixels, bound.cached,
+                bound,
+                self.source(bound),
+                bound.like or bound.name,
+                itemgetter(*bound.read_names),
+                between,
+                [name for name, spec in between.items() if spec.dtype is None],
             )
-            for bound in self._in_order
+            for bound in self.in_order
             if bound.feature.by_row
             for between in [self._between(bound)]
-        ]  # fmt: skip
-
-    @property
-    def _in_order(self) -> list[BoundFeature]:
-        return sorted(self.features, key=lambda bound: bound.feature.follows)
+        ]
 
     def _between(self, bound: BoundFeature) -> dict[str, Spec]:
         """Return what comes between a row and the batch: by name of the array, its Spec.
@@ -202,7 +257,7 @@ class SampleReader:
             name: made.shape
             for step in self.steps
             for (name, seen), made in zip(
-                step.between.items(), each(step.feature.made_spec), strict=True
+                step.between.items(), each(step.bound.feature.made_spec), strict=True
             )
             if made != seen or made.shape != self.specs[name].shape
         }
@@ -231,10 +286,9 @@ class SampleReader:
 
         Not what is `far`, where other processes read the rows.
         """
-        for bound in self.features:
-            for held in (bound.pixels, bound.values):
-                if isinstance(held, ReadsAhead) and (far or not held.far):
-                    held.ahead(rows)
+        for source in self.sources.values():
+            if far or not source.far:
+                source.ahead(rows)
 
     def read(
         self,
@@ -271,7 +325,7 @@ class SampleReader:
                 for name, spec in step.between.items():
                     sample[name] = empty(spec, out[name].shape)
                 given = told.get(step.told_by)
-                told[step.name] = step.read(row, sample, store, watch, given)
+                told[step.bound.name] = step.read(row, sample, store, watch, given)
         except (DecodeError, MissingFileError, ReadError) as error:
             raise located(error, self.where(row)) from error
         except Exception as error:  # of nothing that a file or a function of the user's may raise
@@ -305,39 +359,27 @@ class SampleReader:
         watch("scale")
         for step in self.steps:
             if step.between:
-                step.feature.finish(step.of(sample), step.of(out))
+                step.bound.feature.finish(step.of(sample), step.of(out))
 
     def _transformed(self, sample: Sample, rng: Any) -> Sample:
         """Run the transform on what it should see of a sample."""
         for step in self.steps:
-            seen = each(step.feature.seen(step.of(sample)))
-            sample.update(zip(step.names, seen, strict=True))
+            seen = each(step.bound.feature.seen(step.of(sample)))
+            sample.update(zip(step.bound.read_names, seen, strict=True))
         return transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]
 
     def paths(self, row: int) -> Iterator[tuple[str, str]]:
         """Yield column and path of every file that a row is read from, none for bytes and packs."""
-        for bound in self._in_order:
-            for path in bound.paths(row):
-                yield bound.feature.columns[0], path
+        for bound in self.in_order:
+            packed = self.source(bound).files.packed
+            if packed is None or not packed.holds(row):
+                for path in bound.paths(row):
+                    yield bound.feature.columns[0], path
 
     def far_paths(self, row: int) -> list[str]:
         """Return the paths of a row's files that are far, and read as a whole, as they are read."""
-        whole = (
-            bound
-            for bound in self._in_order
-            if len(bound.feature.columns) == 1
-            and (bound.packed is None or not bound.packed.holds(row))
-            and (bound.pixels is None or bound.pixels.at(row) is None)
-            and (bound.cached is None or not bound.cached.has(row))
+        whole = (bound for bound in self.in_order if len(bound.feature.columns) == 1)
+        found = (
+            path for bound in whole if not self.source(bound).has(row) for path in bound.paths(row)
         )
-        found = (path for bound in whole for path in bound.paths(row))
         return [path for path in found if self.store.of(path).far]
-
-    def where(self, row: int) -> str:
-        """Return the id and paths of a row, for messages."""
-        paths = dict.fromkeys(
-            f"{bound.feature.columns[0]}={content_shown(bound.feature.at(bound.values, row))}"
-            for bound in self._in_order
-            if bound.files is not None and bound.has(row)
-        )
-        return without_secrets(", ".join([f"row id={self.id(row)!r}", *paths]))

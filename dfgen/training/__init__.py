@@ -9,7 +9,6 @@ _BACKENDS = "tensorflow", "jax", "torch"
 
 
 def _how_to_choose(missing: str) -> str:
-    """Return what to do where the backend that Keras asks for is not installed."""
     found = [name for name in _BACKENDS if find_spec(name) is not None]
     if found:
         choices = " or ".join(f"KERAS_BACKEND={name}" for name in found)

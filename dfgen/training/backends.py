@@ -26,12 +26,8 @@ def tensorflow_dataset(owner: Any, structure: Any, run: Any, length: int | None)
     TensorFlow keeps the function given to `from_generator` for ever, so that holds a weak
     reference, and the dataset holds the owner.
 
-    Args:
-        owner: its `new_pass(run)` iterates over the batches of one pass.
-        structure: the Spec of every array of a batch, nested as the batches are.
-        run: whose passes they are; where Keras drives it, an error goes to its `fail` and ends
-            the data, since out of `from_generator` errors come as text only.
-        length: batches of a pass; INFINITE where it has no end, None if unknown.
+    Where Keras drives the run, an error goes to its `fail` and ends the data, since out of
+    `from_generator` errors come as text only. The length is None if unknown.
     """
     import tensorflow as tf
 
@@ -56,8 +52,6 @@ def tensorflow_dataset(owner: Any, structure: Any, run: Any, length: int | None)
 
 
 class _EndsWhereItFails:
-    """Iterates until an error, which it hands on."""
-
     def __init__(self, batches: Iterator[Any], fail: Callable[[Exception], None]) -> None:
         self._batches = batches
         self._fail = fail
@@ -133,7 +127,6 @@ def _place(array: Any) -> int:
 
 
 def _is_same(array: Any, other: Any) -> bool:
-    """Whether two arrays are the same memory, read in the same way."""
     ways = ((one.shape, one.strides, one.dtype, _place(one)) for one in (array, other))
     return len(set(ways)) == 1
 

@@ -23,34 +23,32 @@ from dfgen.loading.receipts import Receipt
 from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
 from dfgen.training.checks.loss_check import check_loss, warn_of_metrics
+from dfgen.training.checks.meanings import check_trained, note_epoch
 from dfgen.training.checks.model_check import (
     check_arguments,
     check_model,
     check_variables,
     check_whole,
 )
-from dfgen.training.checks.pairing import paired, warn_of_doubt
+from dfgen.training.checks.pairing import paired
 from dfgen.training.checks.scale_check import warn_of_scaling_twice
-from dfgen.training.checks.trained_model import check_trained, note_epoch
 from dfgen.training.checks.validation_check import (
-    Side,
     check_validation,
     validation_of,
     warn_of_same_rows,
 )
 from dfgen.training.device_division import check_not_empty, divide, warn_of_ranks
 from dfgen.training.fit_pass import Pass, Run
-from dfgen.training.foreign_names import check_set, no_such_name
 from dfgen.training.keras_calls import Call, call_by_keras
 from dfgen.training.keras_private import DataAdapter, shorten
 from dfgen.training.keras_probe import falls_back, lacks, refuse_if_unseen
-from dfgen.training.layout import Layout
+from dfgen.training.layout import Layout, SequenceView
 from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
+from dfgen.training.sequence_attributes import check_set, no_such_name
 
 
 def _no_index(index: object, length: int) -> str:
-    """Return why something is no number of a batch, and what may be meant."""
     advice = "write seq[0]"
     if isinstance(index, slice):
         first, last, step = index.indices(length)
@@ -136,43 +134,32 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         return None if self._endless else len(plan if self._part is None else self._part[0])
 
     def _check(self, call: Call) -> None:
-        """Refuse arguments that do not reach a Sequence, and a model that it does not fit."""
         check_arguments(call, self._shuffle, self._endless)
         if call.purpose == "predict":
             check_whole(self._loader.given)
-        if call.purpose is not None:
-            check_variables(call.model)
-            layout = self._nested_for(call.model, call.purpose)
-            check_model(call, self._loader, layout)
-            check_loss(call, self._loader, layout)
-            warn_of_doubt(self._layout, self._loader.reader.features, call.model, call.purpose)
+        if call.purpose is None:
+            return
+        check_variables(call.model)
+        view = view_of(self, call.model, call.purpose)
+        check_model(call, view)
+        check_loss(call, view)
         if call.purpose in ("fit", "evaluate") and self._layout.y is not None:
-            padded = self._divided(call)[0].tail == "pad"
-            warn_of_metrics(call.model, self._loader, self._layout.y, padded)
+            warn_of_metrics(call.model, view, padded=self._divided(call)[0].tail == "pad")
         if (other := validation_of(call, Passes)) is not None:
             validated = replace(call, purpose="evaluate")
-            sides = self._side(call.model, "fit"), other._side(call.model, "evaluate")
-            layout = sides[1].layout
-            check_validation(call, *sides, layout.element_spec(other._loader.specs)[0])
-            check_model(validated, other._loader, layout)
-            check_loss(validated, other._loader, layout, "validation_data: ")
-            warn_of_same_rows(*sides)
+            tested = view_of(other, call.model, "evaluate")
+            check_validation(call, view, tested)
+            check_model(validated, tested, "validation_data: ")
+            check_loss(validated, tested, "validation_data: ")
+            warn_of_same_rows(view, tested)
         if call.purpose == "fit":
-            warn_of_scaling_twice(call.model, self._loader, self._layout.x)
+            warn_of_scaling_twice(call.model, view)
             warn_of_ranks(call.model, self._loader.given)
-        if call.purpose is not None:
-            check_trained(call, self._loader, self._nested_for(call.model, call.purpose))
+        check_trained(call, view)
 
     def look_while_waiting(self, look: Callable[[], Any]) -> None:
         """Have a method, held weakly, called every second that a batch is waited for."""
         self._loader.look_while_waiting(look)
-
-    def _nested_for(self, model: Any, purpose: str | None) -> Layout:
-        """Return how batches are nested for a model, in `fit`, `evaluate` or `predict`."""
-        return paired(self._layout, self._loader.reader.features, model, purpose)
-
-    def _side(self, model: Any, purpose: str) -> Side:
-        return Side(self._loader, self._nested_for(model, purpose), self._endless)
 
     def _divided(self, call: Call) -> tuple[Plan, Layout]:
         """Return how batches are divided over processes and devices, and nested, for Keras."""
@@ -181,7 +168,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         weighable = self._layout.y is not None
         plan, divided = divide(self._loader.given, call, weighable, self._endless)
         weighted = self._layout.weighted or (divided and weighable)
-        return plan, replace(self._nested_for(call.model, call.purpose), weighted=weighted)
+        layout = view_of(self, call.model, call.purpose).layout
+        return plan, replace(layout, weighted=weighted)
 
     @property
     def epoch(self) -> int:
@@ -344,7 +332,6 @@ class Passes(keras.utils.PyDataset, DataAdapter):
                 self._progress.begin_epoch(self._first_steps(run, call))
 
     def _first_steps(self, run: Run, call: Call) -> int:
-        """Return the steps of an epoch of Keras, made shorter where a part of it was done."""
         progress, length = self._progress, len(self._loader)
         done, progress.steps_done = progress.steps_done, 0
         left = length - (progress.place.step if progress.resumed and not self._endless else 0)
@@ -383,6 +370,14 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             raise failure
         elif ended == "fit":
             self._progress.end_epoch(self._endless)
-            note_epoch(call.model, self._loader, run.layout)
+            note_epoch(call.model, SequenceView(self._loader, run.layout))
             if run.undo is not None:
                 run.undo(call.iterator, self._progress.place.step == 0)
+
+
+def view_of(passes: Passes, model: Any = None, purpose: str | None = None) -> SequenceView:
+    """Return the parts of a Sequence, nested for what a model is to do, if one is given."""
+    loader, layout = passes._loader, passes._layout
+    if model is not None:
+        layout = paired(layout, loader.reader.features, model, purpose)
+    return SequenceView(loader, layout, passes._endless, vars(passes).get("_binding"))

@@ -57,7 +57,6 @@ def keras_division(model: Any) -> Division:
 
 
 def _workers(strategy: Any) -> int:
-    """Return over how many processes a strategy of TensorFlow works."""
     resolver = getattr(strategy, "cluster_resolver", None)
     jobs = {} if resolver is None else resolver.cluster_spec().as_dict()
     return sum(len(jobs.get(job, ())) for job in ("chief", "worker"))
@@ -80,7 +79,6 @@ def torch_processes() -> Shard | None:
 
 
 def _distribution(backend: str) -> Any:
-    """Return Keras's distribution if this is the backend, or None."""
     return keras.distribution.distribution() if keras.backend.backend() == backend else None
 
 
@@ -192,7 +190,6 @@ def _check_division(given: Plan, division: Division) -> None:
 
 
 def _check_predict(given: Plan, devices: int) -> None:
-    """Refuse predictions that could not be matched with the rows, or that Keras cannot make."""
     index, count = given.shard
     if count > 1:
         raise ArgumentError(

@@ -27,11 +27,8 @@ class Run:
     """What one of Keras's EpochIterators does with a Sequence: several may, one inside the other.
 
     Args:
-        plan: how an epoch is divided into batches.
-        layout: how a batch is nested.
         keras_iterator: a weak reference to it, or None for a use without one.
         steps: how many batches `steps_per_epoch` takes, None without it.
-        steps_per_execution: steps that Keras takes at once.
         plain: whether Keras gets single batches, `sequence[i]`, as of a plain PyDataset.
         exact: whether a loop of the user's own knows how many batches come, and asks for no more.
         part: the steps that a pass is of, and the one that none is made ahead of from; None: a pass
@@ -107,7 +104,6 @@ class Pass:
         return super_batch(nested, [batch.block for _, batch in made], self._at_once)
 
     def _made(self) -> tuple[Position, Batch]:
-        """Return the next batch and its position; where there is none, the model stays whole."""
         position = self._stream.position  # type: ignore[union-attr]
         if self._driver is None or (self._driver == "fit" and not self._endless):
             self._progress.begin(position[0])

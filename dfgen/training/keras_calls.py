@@ -37,11 +37,9 @@ _CALLERS = "fit", "evaluate", "predict"
 
 @dataclass(frozen=True)
 class Call:
-    """A call by one of Keras's EpochIterators, the loops over the batches of one epoch.
+    """A call by a method of one of Keras's EpochIterators, the loops over the batches of an epoch.
 
     Args:
-        iterator: the EpochIterator.
-        method: its method that calls.
         caller: what runs, fit, evaluate or predict; None for a loop that is not Keras's own.
         purpose: what the iterator is for: as `caller`, but evaluate for the validation of fit.
         model: whose method that is.
@@ -115,7 +113,6 @@ def call_by_keras(data: Any) -> Call | None:
 
 
 def _own_iterator(held: Mapping[str, Any]) -> Any:
-    """Return the EpochIterator of `fit` or `evaluate`, by its frame; None: it is not made yet."""
     return next((each for each in held.values() if isinstance(each, EpochIterator)), None)
 
 

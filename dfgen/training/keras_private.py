@@ -26,7 +26,6 @@ if VERSION < LOWEST:
 
 
 def _found(path: str) -> Any:
-    """Return what is at `keras.src.` and a path, or None."""
     module, _, name = f"keras.src.{path}".rpartition(".")
     try:
         return getattr(__import__(module, fromlist=[name]), name, None)
@@ -85,14 +84,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Reach:
-    """One thing of Keras that is not in its public API.
+    """One thing of Keras that is not in its public API, and the public way that was tried instead.
 
-    Args:
-        name: of it, as Keras calls it.
-        gives: to dfgen.
-        public: the public way that was tried instead.
-        lost: without it, and nothing else.
-        is_there: its probe.
+    It is named as Keras calls it; without it `lost` is lost, and nothing else; `is_there` probes.
     """
 
     name: str
@@ -276,7 +270,6 @@ def _losses_can_be_watched(trial: Trial) -> bool:
 
 
 def _uncounted() -> list[str]:
-    """Return the attributes of `COUNTED_BY` that callbacks of this Keras do not have."""
     return [
         f"{name}.{attribute}"
         for name, attributes in COUNTED_BY.items()
@@ -357,7 +350,6 @@ def set_seed_state(state: Any) -> None:
 
 
 def _seed_is_where_it_was() -> bool:
-    """Whether Keras looks for its global seed generator where `seed_state` does."""
     before, other = _get_global(_SEED), object()
     _set_global(_SEED, other)
     try:
@@ -367,7 +359,6 @@ def _seed_is_where_it_was() -> bool:
 
 
 def _mesh_is_as_it_was() -> bool:
-    """Whether `mesh_devices` finds the devices of a mesh."""
     names = keras.distribution.list_devices()[:1]
     devices = mesh_devices(keras.distribution.DeviceMesh((1,), ["batch"], names))
     return [type(device.process_index) for device in devices.flat] == [int]

@@ -138,7 +138,6 @@ def _try(trial: Trial) -> None:
 
 
 def _compiled() -> keras.Model:
-    """Return a functional model; all of it has a name, so that those of the user's stay."""
     x = keras.Input((1,), name="dfgen_probe_x")
     zeros = {"kernel_initializer": "zeros", "bias_initializer": "zeros"}
     y = keras.layers.Dense(1, **zeros, name="dfgen_probe_y")(x)

@@ -1,4 +1,4 @@
-"""How the arrays of a batch are nested for a model."""
+"""How the arrays of a batch are nested for a model, and what other modules see of a Sequence."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import numpy as np
 
 from dfgen.binding.bind import Binding
 from dfgen.binding.nested import channels_first, leaves, tree_of
+from dfgen.loading.loader import Loader
 from dfgen.loading.pending_batch import Batch
 from dfgen.samples.features.spec import Spec
 
@@ -82,6 +83,28 @@ class Layout:
     def turns(self, name: str) -> bool:
         """Whether the channels of an array stand before its height and width."""
         return name in self.images and keras.config.image_data_format() == "channels_first"
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceView:
+    """The parts of a Sequence, for checks, predictions, bench and explore: see `view_of`.
+
+    Args:
+        loader: makes its batches.
+        layout: how they are nested.
+        endless: whether it is a `repeat()`.
+        binding: the `Binding` of a Sequence itself, None of its `repeat()` and of other passes.
+    """
+
+    loader: Loader
+    layout: Layout
+    endless: bool = False
+    binding: Any = None
+
+    @property
+    def element_spec(self) -> tuple[Any, ...]:
+        """The KerasTensor of every array, nested as the batches are."""
+        return self.layout.element_spec(self.loader.specs)
 
 
 def _keras_tensor(spec: Spec, name: str) -> keras.KerasTensor:

@@ -112,7 +112,6 @@ class PlainPasses:
         return batch
 
     def _refuse(self) -> None:
-        """Refuse what a plain PyDataset cannot do."""
         place = self._progress.place
         if self._loader.plan.shard[1] > 1:
             fault = "processes cannot share batches: train in one process, or in a loop of your own"

@@ -1,11 +1,9 @@
 """Sequence: a DataFrame as batches for `model.fit`."""
 
-import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from importlib import import_module
 from secrets import randbits
 from typing import Any, Never
 
@@ -23,6 +21,7 @@ from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import new_weights
 from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError
+from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Amount, Limits, limits_given
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
@@ -33,7 +32,6 @@ from dfgen.samples.features.image_pair import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
-from dfgen.training.corrected_call import asked_of, refuse_unknown
 from dfgen.training.data_adapter import Passes
 from dfgen.training.device_division import resolve_shard
 from dfgen.training.keras_calls import of_fit
@@ -187,9 +185,7 @@ class Sequence(Passes):
         cache: Cache = None,
         **unknown: Never,
     ) -> None:
-        if unknown:
-            known = [*inspect.signature(Sequence).parameters][:-1]
-            refuse_unknown("Sequence", unknown, asked_of(Sequence, locals()), known)
+        refuse_unknown(Sequence, unknown)
         limits = limits_given(limits)
         self._seed = (
             randbits(32)
@@ -223,9 +219,7 @@ class Sequence(Passes):
             batch_size=batch_size,
             shuffle=shuffle,
             seed=self.seed,
-            balance=bound.balance,
-            buckets=bound.buckets,
-            windows=bound.windows,
+            drawing=bound.drawing,
             drop_remainder=drop_remainder,
             shard=resolve_shard(shard),
             weights=bound.weights,
@@ -415,6 +409,9 @@ class Sequence(Passes):
     def _identity(self) -> Identity:
         """The identity that tells this Sequence's order of rows from another's."""
         rows, places = len(self._binding.columns), self._loader.row_order.places
+        drawn_by = dict(self._binding.drawn_by)
+        if not self._shuffle:
+            drawn_by["window"] = None
         return Identity(
             seed=self.seed,
             batch_size=self.batch_size,
@@ -423,10 +420,8 @@ class Sequence(Passes):
             or ids_digest(plain_ids(self._loader.reader.ids)),
             labels=self._binding.labels_digest,
             shuffle=self._shuffle,
-            balance=self._binding.balance_digest,
             rows_per_epoch=None if places == rows else places,
-            bucket_by=self._binding.buckets_digest,
-            window=self._binding.windows_digest if self._shuffle else None,
+            **drawn_by,
         )
 
     def show(self, i: int = 0, *, n: int = 16, draws: int = 10, model: Any = None) -> Any:
@@ -453,9 +448,9 @@ class Sequence(Passes):
         Example:
             >>> train.show(model=model)  # doctest: +SKIP
         """
-        # by its public name: looking at batches stands above training, which does without
-        explore = import_module("dfgen.explore")
-        return explore.batch(self, i, n=n, draws=draws, model=model)
+        from dfgen.explore.batch_pictures import batch  # the one door to a room above
+
+        return batch(self, i, n=n, draws=draws, model=model)
 
     def close(self) -> None:
         """End the threads; the Sequence cannot be used any more."""
@@ -468,7 +463,7 @@ class Sequence(Passes):
         self.close()
 
     def __repr__(self) -> str:
-        padding = None if self._binding.buckets is None else self.padding
+        padding = None if self._binding.drawing.buckets is None else self.padding
         rows = len(self._binding.columns)
         return summary(self._loader, self.progress, rows, self.seed, padding)
 

@@ -35,10 +35,7 @@ def summary(
 ) -> str:
     """Return one line: rows of the manifest, batches, arrays, seed, how far training has come."""
     plan, ledger, epoch = loader.plan, progress.ledger, progress.place.epoch
-    arrays = ", ".join(
-        f"{name} {'x'.join(map(str, spec.shape)).replace('None', '?') or 'scalar'} {spec.dtype}"
-        for name, spec in loader.specs.items()
-    )
+    arrays = ", ".join(f"{name} {_shape(spec, 'x')}" for name, spec in loader.specs.items())
     index, count = plan.shard
     part = f"; part {index} of {count}" if count > 1 else ""
     part += f"; {plan.rows:,} rows drawn an epoch" if plan.rows != rows else ""
@@ -55,14 +52,7 @@ def summary(
 
 
 def html_summary(loader: Loader, class_names: Any, rows: int, line: str) -> str:
-    """Return a table for notebooks: rows, steps, arrays, classes, memory of batches in the making.
-
-    Args:
-        loader: of the Sequence.
-        class_names: of its targets; by name where there are several.
-        rows: of the manifest.
-        line: its repr, below the table.
-    """
+    """Return a table for notebooks; `line`, the repr, stands below it."""
     classes = class_names if isinstance(class_names, dict) else {"": class_names or []}
     largest = loader.reader.padding.specs(slice(None), loader.reader.specs)
     nbytes = loader.depth * loader.plan.size * row_bytes(largest)
@@ -77,8 +67,8 @@ def html_summary(loader: Loader, class_names: Any, rows: int, line: str) -> str:
     return f"<table>{''.join(cells)}</table><small>{escape(line)}</small>"
 
 
-def _shape(spec: Spec) -> str:
-    return f"{' x '.join(map(str, spec.shape)).replace('None', '?') or 'scalar'} {spec.dtype}"
+def _shape(spec: Spec, by: str = " x ") -> str:
+    return f"{by.join(map(str, spec.shape)).replace('None', '?') or 'scalar'} {spec.dtype}"
 
 
 def _names(class_names: list[Any]) -> str:

@@ -1,6 +1,5 @@
 """sequences: a Sequence for each split of a manifest."""
 
-import inspect
 import os
 from dataclasses import fields, replace
 from typing import Any, Unpack
@@ -17,9 +16,9 @@ from dfgen.binding.leak_warning import (
 from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.split_rows import split_rows
 from dfgen.errors import ArgumentError
+from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.manifest.tables import Table
 from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.training.corrected_call import asked_of, refuse_unknown
 from dfgen.training.sequence import Sequence
 from dfgen.training.sequence_arguments import SequenceArguments, TrainArguments
 
@@ -63,12 +62,7 @@ def sequences(
         >>> seqs = dfgen.sequences(df, y="kind", train={"balance": "kind"})  # doctest: +SKIP
         >>> model.fit(seqs["train"], validation_data=seqs["val"], epochs=10)  # doctest: +SKIP
     """
-    unknown: dict[str, Any] = {**arguments}
-    named = {name: unknown.pop(name) for name in _KNOWN if name in unknown}
-    if unknown:
-        main = [*inspect.signature(sequences).parameters][:-1]
-        asked = asked_of(sequences, locals()) | named
-        refuse_unknown("sequences", unknown, asked, [*main, *SequenceArguments.__annotations__])
+    refuse_unknown(sequences, [name for name in arguments if name not in _KNOWN], _KNOWN)
     given: dict[str, Any] = {**arguments}
     own = _checked(given, train)
     asked = {f.name: given.pop(f.name) for f in fields(Options) if f.name in given}
@@ -103,7 +97,6 @@ class _Splits(dict[str, Sequence]):
 
 
 def _checked(given: dict[str, Any], train: Any) -> dict[str, Any]:
-    """Return the arguments of "train" alone; refuse what is for no split, or for all of them."""
     if "shuffle" in given:
         raise ArgumentError(
             f'shuffle={given["shuffle"]!r}: sequences shuffles the split "train" alone. Leave it '

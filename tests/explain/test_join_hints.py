@@ -99,8 +99,8 @@ def test_the_right_root_is_proposed(write, tmp_path):
         build_manifest(labels=table, path_column="path", root="data")
     assert str(caught.value) == (
         f"none of the 2 files exists, as \"{tmp_path}/data/a.png\": 'a.png' is in "
-        f"'{tmp_path}/data/imgs': give root=\"{tmp_path}/data/imgs\" (--root) (2 of 2 tried are "
-        'found by that). For files that are not on this machine give facts="none" (--facts none)'
+        f"'{tmp_path}/data/imgs': give root=\"data/imgs\" (--root) (2 of 2 are found by that). "
+        'For files that are not on this machine give facts="none" (--facts none)'
     )
 
 

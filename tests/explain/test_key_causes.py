@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfgen.manifest.key_causes import JoinKeys, likely_cause
-from dfgen.manifest.key_mismatch import nearest_keys
+from dfgen.explain.joins import nearest_keys
+from dfgen.explain.key_causes import JoinKeys, likely_cause
 
 LETTERS = string.ascii_lowercase
 WORDS = st.text(LETTERS, min_size=8, max_size=12)

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dfgen.loading.remedies import Remedy, remedies
+from dfgen.explain.remedies import Remedy, remedies
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.column import Column
 from dfgen.samples.features.image import Image

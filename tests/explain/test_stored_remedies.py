@@ -18,14 +18,18 @@ from dfgen.bench.model_wait import ModelWait
 from dfgen.bench.run import pack_line
 from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, READ, RESIZE, Rates
 from dfgen.cli import app
+from dfgen.explain import remedies
+from dfgen.explain.remedies import Remedy, stored_remedies
+from dfgen.explain.speed import Waiting, gains
 from dfgen.limits import Limits
-from dfgen.loading import remedies
-from dfgen.loading.input_advice import Waiting, gains
 from dfgen.loading.metrics import STAGES
-from dfgen.loading.remedies import Remedy, stored_remedies
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.sources.cached_pixels import CachedPixels
+from dfgen.samples.sources.file_source import FileSource
+from dfgen.samples.stores.cache.cache_folder import open_memory
+from dfgen.samples.stores.packs.pack_rows import PackRows
 from dfgen.samples.stores.schemes import store_of
 
 CACHE = Remedy(
@@ -77,9 +81,14 @@ def test_what_a_cache_cannot_keep_is_not_told_of_one(options):
 def test_images_that_are_stored_already_or_lie_in_a_table_need_no_cache():
     images = reader(Image("path", size=(10, 10)))
     (bound,) = images.features
-    for of_row in (replace(bound, pixels=object()), replace(bound, values=pa.array([b""] * 1_000))):
-        assert stored_remedies(SampleReader(np.arange(1_000), (of_row,))) == []
-    assert stored_remedies(SampleReader(np.arange(1_000), (replace(bound, cached=object()),))) == []
+    in_table = replace(bound, values=pa.array([b""] * 1_000))
+    assert stored_remedies(SampleReader(np.arange(1_000), (in_table,))) == []
+    packed = FileSource(bound.feature, bound.values, packed=PackRows(np.array([0, 1_000])))
+    slots = open_memory(bound.feature.spec, 1 << 20)
+    files = FileSource(bound.feature, bound.values)
+    cached = CachedPixels(files, (bound.feature, bound.feature), images.store, slots)
+    for source in (packed, cached):
+        assert stored_remedies(replace(images, sources={bound.name: source})) == []
 
 
 def test_of_what_does_not_fit_a_part_is_named_and_of_hardly_anything_nothing():

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfgen.loading.input_advice import Waiting, gains, verdict
+from dfgen.explain.remedies import Remedy
+from dfgen.explain.speed import Waiting, gains, verdict
 from dfgen.loading.metrics import STAGES
-from dfgen.loading.remedies import Remedy
 
 ALIASED = Remedy("Image(antialias=False)", {"resize": 0.2})
 UNSCALED = Remedy("scale=None", {"scale": 0.0})
@@ -152,7 +152,7 @@ WORDS = {
     "numbers alone": (
         "dfgen: training waited for its input 40.0% of the time (40.0 of 100.0 s of steps). 2 "
         "workers were busy 2% of it: table 100%. Their batches were ready: the wait is for the "
-        "hand-over, 4.0 ms a batch, of which larger batches have fewer."
+        "hand-over. Larger batches reduce this cost (4.0 ms a batch)."
     ),
     "no workers, one CPU": (
         "dfgen: training waited for its input 80.0% of the time (80.0 of 100.0 s of steps). The "

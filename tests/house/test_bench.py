@@ -29,7 +29,7 @@ from dfgen.bench.stages import (
 )
 from dfgen.cli import app
 from dfgen.errors import ManifestError
-from dfgen.loading.remedies import Remedy
+from dfgen.explain.remedies import Remedy
 
 RATE = st.floats(1, 1e7)
 

@@ -153,9 +153,10 @@ def test_what_is_neither_true_nor_false_is_no_flag(value):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("RGB", "'RGB': write mode=\"rgb\""),
-        ("gray", "'gray': write mode=\"grayscale\""),
-        ("bgr", "'bgr': give another scale"),
+        ("RGB", "'RGB': write color_mode=\"rgb\""),
+        ("gray", "'gray': write color_mode=\"grayscale\""),
+        ("bgr", "'bgr': images are RGB: scale=\"caffe\" makes BGR, for models that want it"),
+        ("4", "'4'"),  # rgba, which is not allowed
         ("rgbb", "'rgbb'. Did you mean \"rgb\"?"),
         (np.ones((2, 2)), "a numpy.ndarray of shape (2, 2)"),
         ([], "[]"),
@@ -163,9 +164,8 @@ def test_what_is_neither_true_nor_false_is_no_flag(value):
 )
 def test_a_value_of_another_library_is_told_what_it_is_here(value, said):
     with pytest.raises(ArgumentError) as error:
-        elsewhere = {"gray": "grayscale", "bgr": "give another scale"}
-        one_of("mode", value, (None, "rgb", "grayscale"), elsewhere)
-    assert str(error.value) == f"mode must be one of (None, 'rgb', 'grayscale'), got {said}"
+        one_of("color_mode", value, (None, "rgb", "grayscale"))
+    assert str(error.value) == f"color_mode must be one of (None, 'rgb', 'grayscale'), got {said}"
 
 
 @pytest.mark.parametrize(

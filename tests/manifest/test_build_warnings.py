@@ -98,25 +98,25 @@ def test_files_that_are_all_missing_are_an_error_that_says_from_where_on(folder)
             ["cat/0.png", "cat/2.png"], {},
             f'none of the 2 files exists, as "{folder}/cat/0.png": \'cat/0.png\' is in '
             f"'{folder}/imgs'",
-            f'give root="{folder}/imgs" (--root) (2 of 2 tried are found by that).',
+            'give root="imgs" (--root) (2 of 2 are found by that).',
         ),
         (
             ["cat/0.jpg"], {"root": "imgs"},
             f'the only file does not exist, "{folder}/imgs/cat/0.jpg": \'0.png\', of another '
             f"extension, is in '{folder}/imgs/cat'",
-            f"{change} (1 of 1 tried are found by that).",
+            f"{change} (1 of 1 are found by that).",
         ),
         (
             ["cat/0.png"], {"root": "imgz"},
             f'the only file does not exist, "{folder}/imgz/cat/0.png": \'cat/0.png\' is in '
             f"'{folder}/imgs'",
-            f'give root="{folder}/imgs" (--root) (1 of 1 tried are found by that).',
+            'give root="imgs" (--root) (1 of 1 are found by that).',
         ),
         (
             ["seventeen.png"], {"root": "far"},
             f'the only file does not exist, "{folder}/far/seventeen.png"',
-            f"The folder '{folder}': there is no folder 'far' in it, it holds 'imgs'. Give the "
-            "folder where the paths start as root= (--root).",
+            f"The folder '{folder}': there is no folder 'far' in it, it holds 'imgs'. Give "
+            "root= (--root), the folder where the paths begin.",
         ),
     ):  # fmt: skip
         with pytest.raises(MissingFileError) as caught:
@@ -143,7 +143,7 @@ def test_missing_images_of_annotations_are_an_error(folder):
         done = run("build-manifest", "--coco", "c.json", "--images", images, "--out", "m.parquet")
         assert done.returncode == 1
         assert said in done.stderr
-        assert "Give the folder of the images as images= (--images)" in done.stderr
+        assert "Give images= (--images), the folder where the paths begin" in done.stderr
 
 
 def test_a_folder_that_is_gone_or_has_no_images_is_an_error(folder):

@@ -224,8 +224,8 @@ def test_arguments_that_cannot_be_are_told(frame):
         "label=3: expected the name of a column, or a list of them"
     )
     assert said(dfgen.update_labels, frame, fixes, new=1, error=UnknownArgumentError) == (
-        "update_labels has no argument new: expected manifest, corrections, label, new_classes, "
-        "out."
+        "update_labels has no argument new. Arguments: manifest, corrections, label, "
+        "new_classes, out."
     )
 
 

@@ -15,7 +15,7 @@ from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.manifest.pack_index import INDEX, TABLE
 from dfgen.samples.features.image import Image
-from dfgen.samples.packed_pixels import BAD_WHEN_PACKED
+from dfgen.samples.sources.packed_pixels import BAD_WHEN_PACKED
 from dfgen.samples.stores.packs.pack_shards import PackShards
 
 ROWS, SIZE = 40, (6, 8)
@@ -86,7 +86,7 @@ def test_a_shard_whose_structure_is_damaged_is_named_with_its_rows(pack, place):
 
 
 def test_damaged_pixels_are_for_verify_to_find(pack):
-    shard = PackShards(bind(pack, y="kind")["image"].pixels.shards.files, "path")[1]
+    shard = PackShards(bind(pack, y="kind").reader.sources["image"].stored.shards.files, "path")[1]
     data = (pack / "shard-00001.arrow").read_bytes()
     place = data.index(shard.pixels.tobytes())
     del shard

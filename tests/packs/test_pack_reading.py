@@ -43,7 +43,7 @@ def batches(manifest, epochs=1, workers=0, use_multiprocessing=False, **options)
     """The batches of a manifest, by what a Sequence is made of."""
     bound = bind(manifest, **options)
     loader = Loader(
-        bound.reader, batch_size=7, seed=3, windows=bound.windows, workers=workers,
+        bound.reader, batch_size=7, seed=3, drawing=bound.drawing, workers=workers,
         use_multiprocessing=use_multiprocessing, problems=bound.problems,
         on_error=options.get("on_error", "raise"),
     )  # fmt: skip
@@ -173,7 +173,7 @@ def test_images_keep_their_sizes_as_far_as_they_were_packed(photographs, tmp_pat
     packed(photographs.drop(columns=["boxes", "kinds"]), tmp_path / "pack", **MAKERS[kind])
     for manifest in (tmp_path / "pack", dfgen.read_manifest(tmp_path / "pack")):
         bound = bind(manifest, x=Image(size=None), options=NO_Y)
-        sizes = dict(zip(bound.reader.ids[:], bound["image"].sizes.tolist(), strict=True))
+        sizes = dict(zip(bound.reader.ids[:], bound.reader.sizes["image"].tolist(), strict=True))
         for id, size in sizes.items():
             id = int(str(id))
             upright = (120 + 6 * id, 90 + 10 * id) if id == 3 else (90 + 10 * id, 120 + 6 * id)
@@ -191,7 +191,7 @@ def test_loose_rows_beside_a_pack_keep_the_sizes_of_their_files(photographs, tmp
     files = by_id(batches(loose[5:], x=Image(size=None), options=NO_Y))
     bound = bind(both, x=Image(size=None), options=NO_Y)
     for place in range(5, 8):
-        height, width = bound["image"].sizes[place]
+        height, width = bound.reader.sizes["image"][place]
         assert (height, width) == (90 + 10 * place, 120 + 6 * place)
         whole = np.s_[:height, :width]
         np.testing.assert_array_equal(found[place][whole], files[place][whole])
@@ -246,7 +246,7 @@ def test_the_shards_of_a_pack_are_listed_once_for_a_frame_and_not_for_each_of_th
 ):
     listed, files = [], named_packs._files
     monkeypatch.setattr(named_packs, "_files", lambda index: listed.append(index) or files(index))
-    assert len(bind(dfgen.read_manifest(pack)).reader.features[0].pixels.shards) == 4
+    assert len(bind(dfgen.read_manifest(pack)).reader.sources["image"].stored.shards) == 4
     assert len(listed) == 1
 
 

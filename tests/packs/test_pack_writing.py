@@ -406,7 +406,7 @@ def test_manifests_that_cannot_be_packed_are_refused(frame, tmp_path):
             packed(given, tmp_path / "out")
         assert str(caught.value) == said
     gone = frame.assign(path=[f"{tmp_path}/gone/{row}.png" for row in range(ROWS)])
-    with pytest.raises(dfgen.DfgenError, match=r"^6 of 6 files that were looked for are not there"):
+    with pytest.raises(dfgen.DfgenError, match=r"^6 of 6 sampled files are missing"):
         packed(gone, tmp_path / "out", image_size=(4, 4))
     assert not (tmp_path / "out").exists()
 

@@ -8,9 +8,9 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.training.checks.known_losses import known_loss
-from dfgen.training.predictions.array_outputs import said_of_arrays
+from dfgen.training.checks.model_outputs import known_loss
 from dfgen.training.predictions.heads import ModelHead, model_heads
+from dfgen.training.predictions.prediction_columns import array_values
 
 pytestmark = pytest.mark.backend
 SPARSE, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"
@@ -247,7 +247,7 @@ BYTES, FLOATS = np.uint8, np.float32
 ])  # fmt: skip
 def test_classes_of_pixels_become_their_numbers(one, shape, expected):
     said = np.random.default_rng(0).random(shape, np.float32)
-    found = said_of_arrays(one, said)
+    found = array_values(one, said)
     assert found.dtype == expected
     if expected == np.float32:
         assert found is said
@@ -261,6 +261,6 @@ def test_pixels_are_turned_where_channels_come_first(monkeypatch):
     monkeypatch.setattr(keras.config, "image_data_format", lambda: "channels_first")
     said = np.random.default_rng(0).random((2, 4, 3, 5), np.float32)
     one = head(None, SPARSE, dtype="uint8", channels=("y",))
-    np.testing.assert_array_equal(said_of_arrays(one, said), said.argmax(axis=1))
+    np.testing.assert_array_equal(array_values(one, said), said.argmax(axis=1))
     other = head(None, SPARSE, dtype="uint8", channels=("x",))
-    np.testing.assert_array_equal(said_of_arrays(other, said), said.argmax(axis=-1))
+    np.testing.assert_array_equal(array_values(other, said), said.argmax(axis=-1))

@@ -13,7 +13,7 @@ from command import run
 import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.explore import mistakes, report, show
-from dfgen.training.predictions.saved_model import predict_saved
+from dfgen.training.predictions.predict_frame import predict_saved
 from dfgen.training.predictions.saved_preprocessing import sequence_as_trained
 
 ROWS = 12

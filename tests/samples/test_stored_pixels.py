@@ -1,7 +1,7 @@
 """Pixels that are decoded already: the same samples as of files, a chunk at once or row by row."""
 
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.geometry import STILL, Draw, after, move, place
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.sources.file_source import FileSource
+from dfgen.samples.sources.packed_pixels import PackedSource
 
 ROWS, SIZE = 12, (8, 10)
 
@@ -27,6 +29,7 @@ class InMemory:
     images: np.ndarray
     absent: tuple = ()
     resized: tuple = ()  # what they were before, and how
+    far = False
 
     @property
     def spec(self):
@@ -38,6 +41,9 @@ class InMemory:
     def take(self, rows, out):
         np.take(self.images, rows, axis=0, out=out, mode="clip")
         return ~np.isin(rows, self.absent) if self.absent else None
+
+    def ahead(self, rows):
+        raise AssertionError("nothing is read ahead")
 
     def placed(self, row):
         return place(*self.resized) if self.resized else None
@@ -61,8 +67,9 @@ def images(tmp_path):
 
 
 def batches(image, paths, pixels, *others, transform=None, **options):
-    bound = BoundFeature("image", image, paths, pixels=pixels)
-    reader = SampleReader(np.arange(ROWS), (bound, *others), transform)
+    bound, files = BoundFeature("image", image, paths), FileSource(image, paths)
+    sources = {"image": files if pixels is None else PackedSource(files, pixels)}
+    reader = SampleReader(np.arange(ROWS), (bound, *others), transform, sources=sources)
     loader = Loader(pickle.loads(pickle.dumps(reader)), batch_size=5, seed=3, **options)
     made = [batch for epoch in range(2) for batch in loader.batches(epoch)]
     loader.close()
@@ -189,9 +196,3 @@ def test_boxes_of_stored_pixels_stand_where_the_pixels_do(resize):
 
 def replace_steps(geometry):
     return geometry._replace(steps=None)
-
-
-def test_one_bound_feature_with_pixels_differs_in_nothing_else(images):
-    pixels, paths = images
-    bound = BoundFeature("image", Image(size=SIZE), paths)
-    assert replace(bound, pixels=InMemory(pixels)).specs == bound.specs

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,11 +18,11 @@ from watching import SEVERAL_STEPS
 
 import dfgen
 from dfgen.errors import ArgumentError
+from dfgen.locks import LOCK_SUFFIX
 from dfgen.training.callbacks.backup_files import Generations
 
 pytestmark = pytest.mark.backend
 SLOW = pytest.mark.slow
-EAGERLY = False  # its tracing takes longer than all steps of a test
 
 
 class Stopped(Exception):
@@ -48,7 +49,7 @@ class Stopper(Killer):
 def fit(folder, place=None, act=None, *, sequence=None, model=None, backup=(), **options):
     """Train for three epochs, or until a place; return the model, the Sequence and the history."""
     sequence = make_sequence() if sequence is None else sequence
-    model = make_model(run_eagerly=EAGERLY) if model is None else model
+    model = make_model() if model is None else model
     settings = {"save_freq": 1, **dict(backup)}
     callbacks = [dfgen.BackupAndRestore(folder, sequence, **settings)]
     if place is not None:
@@ -73,6 +74,22 @@ def whole(tmp_path_factory):
     """The model and the Sequence of a training that nothing interrupted."""
     model, sequence, _ = fit(tmp_path_factory.mktemp("whole") / "backup")
     return model, sequence
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kept")
+    interrupted(folder, ("step", 1, 6))
+    return folder
+
+
+@pytest.fixture
+def stopped(kept, tmp_path):
+    """A folder of the backups of a training that was stopped after 5 steps of its second epoch."""
+    return shutil.copytree(kept, tmp_path / "stopped")
+
+
+NEWEST = "backup-00000016.dfgen"
 
 
 @contextmanager
@@ -202,7 +219,7 @@ def test_numbers_drawn_without_a_seed_go_on_where_they_were(tmp_path):
             self.model.optimizer.learning_rate = rate
 
     def run(folder, place=None):
-        sequence, model = make_sequence(), make_model(run_eagerly=EAGERLY)
+        sequence, model = make_sequence(), make_model()
         stopper = [Stopper(sequence, place)] if place else []
         callbacks = [Shake(), dfgen.BackupAndRestore(folder, sequence, save_freq=1), *stopper]
         model.fit(sequence, epochs=2, verbose=0, callbacks=callbacks)
@@ -295,9 +312,9 @@ def test_another_optimizer_beside_that_of_compile_is_refused(tmp_path):
 
 
 def test_a_run_that_has_ended_is_not_resumed(tmp_path, capsys):
-    fit(tmp_path, backup={"delete_checkpoint": False})
-    *_, history = fit(tmp_path, backup={"delete_checkpoint": False})
-    assert len(history["loss"]) == EPOCHS
+    for _ in range(2):
+        *_, history = fit(tmp_path, backup={"delete_checkpoint": False}, epochs=1)
+    assert len(history["loss"]) == 1
     assert re.search(
         r"dfgen: .*/backup-\d{8}\.dfgen is of a run that has ended: this one begins anew\n",
         capsys.readouterr().out,
@@ -310,16 +327,15 @@ def test_a_run_stopped_by_another_callback_has_ended(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_later_fits_of_the_same_model_begin_where_they_are_told(tmp_path):
-    interrupted(tmp_path, ("step", 1, 5))
-    model, sequence, _ = fit(tmp_path)
+def test_later_fits_of_the_same_model_begin_where_they_are_told(stopped):
+    model, sequence, _ = fit(stopped)
     assert len(model.fit(sequence, epochs=2, verbose=0).history["loss"]) == 2
     assert sequence.epoch == EPOCHS + 2
 
 
 def test_other_files_in_the_folder_stay(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    fit(tmp_path)
+    fit(tmp_path, epochs=1)
     assert os.listdir(tmp_path) == ["mine.txt"]
 
 
@@ -415,7 +431,7 @@ def test_without_on_sigterm_the_handler_is_left_alone(tmp_path):
 
 def test_fit_in_another_thread_saves_without_watching_sigterm(tmp_path):
     ended = []
-    thread = threading.Thread(target=lambda: ended.append(fit(tmp_path)))
+    thread = threading.Thread(target=lambda: ended.append(fit(tmp_path, epochs=1)))
     thread.start()
     thread.join(timeout=120)
     assert len(ended) == 1
@@ -438,11 +454,10 @@ def damage(path, how):
 @pytest.mark.parametrize(
     "how", ["cut short", *(pytest.param(how, marks=SLOW) for how in ("empty", "one bit"))]
 )
-def test_the_backup_before_is_used_where_the_newest_is_damaged(whole, tmp_path, how, capsys):
-    interrupted(tmp_path, ("step", 1, 6))
-    older, newest = sorted(tmp_path.glob("*.dfgen"))
+def test_the_backup_before_is_used_where_the_newest_is_damaged(whole, stopped, how, capsys):
+    older, newest = sorted(stopped.glob("*.dfgen"))
     damage(newest, how)
-    model, *_ = fit(tmp_path)
+    model, *_ = fit(stopped)
     assert (
         f"dfgen: {newest} is damaged (its checksum is wrong): trying the one before\n"
         f"dfgen: going on in epoch 2 after 4 of 12 steps, from {older}\n"
@@ -455,28 +470,26 @@ def test_the_backup_before_is_used_where_the_newest_is_damaged(whole, tmp_path, 
     "how", ["cut short", *(pytest.param(how, marks=SLOW) for how in ("empty", "gone"))]
 )
 def test_whichever_file_of_the_folder_is_damaged_training_goes_on_exactly(
-    whole, tmp_path, file, how
+    whole, stopped, file, how
 ):
-    interrupted(tmp_path, ("step", 1, 6))
     names = {"lock": ".dfgen-lock", "another": "backup-99999999.dfgen"}
-    older, newest = sorted(tmp_path.glob("*.dfgen"))
-    path = {"older": older, "newest": newest}.get(file) or tmp_path / names[file]
+    older, newest = sorted(stopped.glob("*.dfgen"))
+    path = {"older": older, "newest": newest}.get(file) or stopped / names[file]
     path.touch()
     if how == "gone":
         path.unlink()
     else:
         damage(path, how)
-    assert_same_weights(fit(tmp_path)[0], whole[0])
+    assert_same_weights(fit(stopped)[0], whole[0])
 
 
-def test_where_all_backups_are_damaged_nothing_begins_anew_in_silence(tmp_path):
-    interrupted(tmp_path, ("step", 1, 5))
-    for path in tmp_path.iterdir():
+def test_where_all_backups_are_damaged_nothing_begins_anew_in_silence(stopped):
+    for path in stopped.iterdir():
         damage(path, "cut short")
     with pytest.raises(ValueError, match="can be read") as refused:
-        fit(tmp_path)
+        fit(stopped)
     assert str(refused.value) == (
-        f"no backup in {tmp_path} can be read. To start anew, delete the folder {tmp_path}; "
+        f"no backup in {stopped} can be read. To start anew, delete the folder {stopped}; "
         "to keep them, give another backup_dir"
     )
 
@@ -491,18 +504,17 @@ def test_two_generations_are_kept_and_what_a_killed_save_left_is_removed(tmp_pat
 
 HOLDER = """
 import sys
-from dfgen.errors import ArgumentError
-from dfgen.training.callbacks.backup_files import Generations
+from dfgen.locks import FileLock
 
-backups = Generations(sys.argv[1])
-backups.lock()
+held = FileLock(sys.argv[1], "held", "", of_process=True)  # as Generations, without Keras
+held.acquire()
 print("locked", flush=True)
 sys.stdin.readline()
 """
 
 
 def test_a_folder_in_which_another_run_saves_is_refused_until_that_has_ended(tmp_path, whole):
-    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / LOCK_SUFFIX)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as other:
         assert other.stdout.readline() == "locked\n"
@@ -522,43 +534,40 @@ def test_a_folder_in_which_another_run_saves_is_refused_until_that_has_ended(tmp
 
 
 @pytest.mark.slow
-def test_a_backup_of_another_model_is_refused(tmp_path):
-    interrupted(tmp_path, ("step", 0, 3))
+def test_a_backup_of_another_model_is_refused(stopped):
     wider = keras.Sequential([keras.layers.Reshape((1,)), keras.layers.Dense(2)])
     wider.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     with pytest.raises(ValueError, match="of another model") as refused:
-        fit(tmp_path, model=wider)
+        fit(stopped, model=wider)
     assert str(refused.value).startswith(
         "the backup is of another model, optimizer or metrics: it holds 9 of model, "
     )
     assert str(refused.value).endswith(
-        f"That is {tmp_path}/backup-00000001.dfgen. To start anew, delete the folder {tmp_path}; "
+        f"That is {stopped}/{NEWEST}. To start anew, delete the folder {stopped}; "
         "to keep them, give another backup_dir"
     )
 
 
-def test_a_backup_of_another_optimizer_with_the_same_variables_is_refused(tmp_path):
-    backups, data = Generations(tmp_path), make_sequence()
-    interrupted(tmp_path, ("step", 0, 3))
+def test_a_backup_of_another_optimizer_with_the_same_variables_is_refused(stopped):
+    backups, data = Generations(stopped), make_sequence()
     _, facts, arrays = backups.load()
     optimizer = type(make_model().optimizer).__name__
     assert facts["optimizer"] == optimizer
     backups.save({**facts, "optimizer": "Lion"}, arrays)
     with pytest.raises(ValueError, match="of the optimizer") as refused:
-        fit(tmp_path, sequence=data)
+        fit(stopped, sequence=data)
     assert str(refused.value) == (
         f"the backup is of the optimizer Lion, this model is compiled with {optimizer}. That is "
-        f"{tmp_path}/backup-00000002.dfgen. To start anew, delete the folder {tmp_path}; to keep "
+        f"{stopped}/backup-00000017.dfgen. To start anew, delete the folder {stopped}; to keep "
         "them, give another backup_dir"
     )
 
 
-def test_a_backup_that_does_not_tell_its_optimizer_is_gone_on_from(tmp_path, whole):
-    interrupted(tmp_path, ("step", 0, 2))
-    backups = Generations(tmp_path)
+def test_a_backup_that_does_not_tell_its_optimizer_is_gone_on_from(stopped, whole):
+    backups = Generations(stopped)
     _, facts, arrays = backups.load()
     backups.save({name: fact for name, fact in facts.items() if name != "optimizer"}, arrays)
-    assert_same_weights(fit(tmp_path)[0], whole[0])
+    assert_same_weights(fit(stopped)[0], whole[0])
 
 
 @pytest.mark.parametrize(
@@ -569,20 +578,19 @@ def test_a_backup_that_does_not_tell_its_optimizer_is_gone_on_from(tmp_path, who
         ({"rows": 44}, "the state was saved with rows=45, this training has rows=44"),
     ],
 )
-def test_a_backup_of_another_sequence_is_refused(tmp_path, options, message):
-    interrupted(tmp_path, ("step", 0, 2))
+def test_a_backup_of_another_sequence_is_refused(stopped, options, message):
     with pytest.raises(ValueError, match=message):
-        fit(tmp_path, sequence=make_sequence(**options))
+        fit(stopped, sequence=make_sequence(**options))
 
 
-def test_a_backup_of_a_newer_dfgen_is_refused(tmp_path, monkeypatch):
+def test_a_backup_of_a_newer_dfgen_is_refused(stopped, monkeypatch):
     monkeypatch.setattr("dfgen.training.callbacks.backup_files.BACKUP_FORMAT", 2)
-    interrupted(tmp_path, ("step", 0, 2))
+    Generations(stopped).save({}, {})
     monkeypatch.undo()
     with pytest.raises(ValueError, match="has format 2") as refused:
-        fit(tmp_path)
+        fit(stopped)
     assert str(refused.value) == (
-        f"{tmp_path}/backup-00000000.dfgen has format 2; this dfgen reads 1. If it was saved by a "
+        f"{stopped}/backup-00000017.dfgen has format 2; this dfgen reads 1. If it was saved by a "
         "newer dfgen: pip install --upgrade keras-dfgen"
     )
 
@@ -617,7 +625,7 @@ def test_two_callbacks_that_save_in_one_folder_are_refused(tmp_path, other):
         "itself": lambda: backup,
     }[other]()
     with pytest.raises(ArgumentError) as refused:
-        make_model(run_eagerly=EAGERLY).fit(sequence, verbose=0, callbacks=[backup, second])
+        make_model().fit(sequence, verbose=0, callbacks=[backup, second])
     assert str(refused.value) == two_backups(folder)
     assert os.listdir(folder) == []
 
@@ -628,7 +636,7 @@ def test_two_callbacks_in_folders_of_their_own_both_save(tmp_path):
         dfgen.BackupAndRestore(tmp_path / name, sequence, delete_checkpoint=False)
         for name in ("one", "other")
     ]
-    make_model(run_eagerly=EAGERLY).fit(sequence, verbose=0, callbacks=both)
+    make_model().fit(sequence, verbose=0, callbacks=both)
     assert [len(list((tmp_path / name).glob("*.dfgen"))) for name in ("one", "other")] == [1, 1]
 
 

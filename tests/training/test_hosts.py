@@ -275,6 +275,7 @@ def softmax(logits):
     return powers / powers.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_each_process_predicts_rows_of_its_own_for_a_frame(together, single):
     ids, prob = zip(*(process["framed"] for process in together("torch", 2)), strict=True)
     assert ids[0] + ids[1] == [*range(ROWS)]
@@ -291,7 +292,7 @@ def test_a_frame_of_a_model_that_processes_share_is_refused(together):
         )
 
 
-@pytest.mark.parametrize("kind", ["torch", "jax"])
+@pytest.mark.parametrize("kind", [pytest.param("torch", marks=pytest.mark.slow), "jax"])
 def test_predict_in_several_processes_is_refused(together, kind):
     for index, process in enumerate(together(kind, 2)):
         assert process["predict"] == (

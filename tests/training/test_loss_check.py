@@ -10,7 +10,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.training.checks.known_losses import known_loss
+from dfgen.training.checks.model_outputs import known_loss
 
 layers, losses, ops = keras.layers, keras.losses, keras.ops
 SPARSE, CATEGORICAL = "sparse_categorical_crossentropy", "categorical_crossentropy"
@@ -147,121 +147,82 @@ LOGITS = losses.SparseCategoricalCrossentropy(from_logits=True)
 TAGS = ("fur", "paws", "wings")
 PALETTE = {0: 0, 1: 1, 2: 2}
 UNKNOWN = {0: 0, 1: 1, 2: 255}
-RIGHT = {
-    "classes by a name": lambda df: (dense(3, "softmax"), SPARSE, sequence(df, "kind")),
-    "classes by a function": lambda df: (
-        dense(3, "softmax"),
-        losses.sparse_categorical_crossentropy,
-        sequence(df, "kind"),
-    ),
-    "classes by a class": lambda df: (
-        dense(3, "softmax"),
-        losses.SparseCategoricalCrossentropy,
-        sequence(df, "kind"),
-    ),
-    "logits": lambda df: (dense(3), LOGITS, sequence(df, "kind")),
-    "a unit for each class that is to come": lambda df: (
-        dense(4, "softmax"),
-        SPARSE,
-        sequence(df, "kind", class_names=["cat", "dog", "owl", "yak"]),
-    ),
-    "more units than class numbers": lambda df: (dense(7, "softmax"), SPARSE, sequence(df, "code")),
-    "two units for two classes": lambda df: (dense(2, "softmax"), SPARSE, sequence(df, "tame")),
+HOT = {"label_mode": "categorical"}
+OF_DENSE = {
+    "classes by a name": (3, "softmax", SPARSE, "kind"),
+    "classes by a function": (3, "softmax", losses.sparse_categorical_crossentropy, "kind"),
+    "classes by a class": (3, "softmax", losses.SparseCategoricalCrossentropy, "kind"),
+    "logits": (3, None, LOGITS, "kind"),
+    "a unit for each class that is to come":
+        (4, "softmax", SPARSE, "kind", {"class_names": ["cat", "dog", "owl", "yak"]}),
+    "more units than class numbers": (7, "softmax", SPARSE, "code"),
+    "two units for two classes": (2, "softmax", SPARSE, "tame"),
+    "class numbers from 0": (3, "softmax", SPARSE, "code"),
+    "whole numbers in a column of floats": (3, "softmax", SPARSE, "whole"),
+    "an ignored class":
+        (3, "softmax", losses.SparseCategoricalCrossentropy(ignore_class=-1), "signed"),
+    "one-hot classes": (3, "softmax", CATEGORICAL, "kind", HOT),
+    "one-hot classes under a binary loss": (3, "sigmoid", BINARY, "kind", HOT),
+    "one-hot classes under a loss of numbers": (3, "softmax", "mse", "kind", HOT),
+    "soft labels":
+        (3, "softmax", CATEGORICAL, "kind", HOT | {"batch_transform": smoothed}),
+    "smoothing": (3, "softmax", losses.CategoricalCrossentropy(label_smoothing=0.1), "kind", HOT),
+    "focal": (3, "softmax", losses.CategoricalFocalCrossentropy(), "kind", HOT),
+    "binary": (1, "sigmoid", BINARY, "tame", {"label_mode": "binary"}),
+    "binary class numbers": (1, "sigmoid", "bce", "tame"),
+    "binary logit": (1, None, losses.BinaryCrossentropy(from_logits=True), "bit"),
+    "binary focal": (1, "sigmoid", losses.binary_focal_crossentropy, "bit"),
+    "shares under a binary loss": (1, "sigmoid", BINARY, "share"),
+    "several labels": (3, "sigmoid", BINARY, dfgen.MultiLabel("tags", TAGS)),
+    "lists of one label at most under a softmax":
+        (3, "softmax", CATEGORICAL, dfgen.MultiLabel("one", TAGS)),
+    "one-hot classes under a softmax and a binary loss": (3, "softmax", BINARY, "kind", HOT),
+    "a number": (1, None, "mse", "share"),
+    "ranks as numbers": (1, None, losses.Huber(), "rank"),
+    "shares under a sigmoid": (1, "sigmoid", "mse", "share"),
+    "shares with some noise under a sigmoid": (1, "sigmoid", "mse", "noisy"),
+    "degrees that a transform scales": (1, "sigmoid", "mse", "degrees", {"transform": from_zero}),
+    "degrees under a loss of one's own": (1, "sigmoid", own_loss, "degrees"),
+    "a class as a number of 0 and 1": (1, "sigmoid", "mse", "tame"),
+    "two numbers": (2, None, "mse", dfgen.Number(["share", "rank"])),
+    "two measurements of one number": (1, None, "mse", dfgen.Number(["share", "rank"])),
+    "hinge of 0 and 1": (1, None, losses.Hinge(), "bit"),
+    "overlap": (1, "sigmoid", losses.Dice(), "bit"),
+    "hinge": (1, "tanh", "hinge", "hinge"),
+    "categorical hinge": (3, None, "categorical_hinge", "kind", HOT),
+    "cosine similarity": (2, None, losses.CosineSimilarity(), dfgen.Number(["share", "rank"])),
+    "poisson": (1, "exponential", "poisson", "rank"),
+    "divergence": (3, "softmax", "kl_divergence", "kind", HOT),
+    "a function of one's own": (3, None, own_loss, "late"),
+    "a class of one's own": (3, "softmax", OwnSparse(), "late"),
+    "labels that a transform changes": (2, "softmax", SPARSE, "kind", {"transform": coarser}),
+    "numbers that a transform changes": (3, "softmax", SPARSE, "late", {"transform": from_zero}),
+    "labels that a batch_transform changes":
+        (2, "softmax", SPARSE, "kind", {"batch_transform": doubled}),
+    "a shard": (3, "softmax", SPARSE, "code", {"shard": (0, 2)}),
+}  # fmt: skip
+"""Units and activation of the last layer, the loss, y and options of the Sequence."""
+
+
+def of_dense(units, activation, loss, y, options=None):
+    return lambda df: (dense(units, activation), loss, sequence(df, y, **(options or {})))
+
+
+RIGHT = {name: of_dense(*one) for name, one in OF_DENSE.items()} | {
     "classes that no row has": lambda df: (
         dense(2, "softmax"),
         SPARSE,
         sequence(df[df["kind"] != "owl"], "kind"),
-    ),
-    "class numbers from 0": lambda df: (dense(3, "softmax"), SPARSE, sequence(df, "code")),
-    "whole numbers in a column of floats": lambda df: (
-        dense(3, "softmax"),
-        SPARSE,
-        sequence(df, "whole"),
-    ),
-    "an ignored class": lambda df: (
-        dense(3, "softmax"),
-        losses.SparseCategoricalCrossentropy(ignore_class=-1),
-        sequence(df, "signed"),
-    ),
-    "one-hot classes": lambda df: (
-        dense(3, "softmax"),
-        CATEGORICAL,
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "one-hot classes under a binary loss": lambda df: (
-        dense(3, "sigmoid"),
-        BINARY,
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "one-hot classes under a loss of numbers": lambda df: (
-        dense(3, "softmax"),
-        "mse",
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "soft labels": lambda df: (
-        dense(3, "softmax"),
-        CATEGORICAL,
-        sequence(df, "kind", label_mode="categorical", batch_transform=smoothed),
-    ),
-    "smoothing": lambda df: (
-        dense(3, "softmax"),
-        losses.CategoricalCrossentropy(label_smoothing=0.1),
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "focal": lambda df: (
-        dense(3, "softmax"),
-        losses.CategoricalFocalCrossentropy(),
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "binary": lambda df: (
-        dense(1, "sigmoid"),
-        BINARY,
-        sequence(df, "tame", label_mode="binary"),
-    ),
-    "binary class numbers": lambda df: (dense(1, "sigmoid"), "bce", sequence(df, "tame")),
-    "binary logit": lambda df: (
-        dense(1),
-        losses.BinaryCrossentropy(from_logits=True),
-        sequence(df, "bit"),
-    ),
-    "binary focal": lambda df: (
-        dense(1, "sigmoid"),
-        losses.binary_focal_crossentropy,
-        sequence(df, "bit"),
-    ),
-    "shares under a binary loss": lambda df: (dense(1, "sigmoid"), BINARY, sequence(df, "share")),
-    "several labels": lambda df: (
-        dense(3, "sigmoid"),
-        BINARY,
-        sequence(df, dfgen.MultiLabel("tags", TAGS)),
-    ),
-    "lists of one label at most under a softmax": lambda df: (
-        dense(3, "softmax"),
-        CATEGORICAL,
-        sequence(df, dfgen.MultiLabel("one", TAGS)),
     ),
     "one-hot columns under a softmax": lambda df: (
         dense(2, "softmax"),
         CATEGORICAL,
         sequence(df.assign(other=1 - df["fur"]), dfgen.Number(["fur", "other"])),
     ),
-    "one-hot classes under a softmax and a binary loss": lambda df: (
-        dense(3, "softmax"),
-        BINARY,
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "a number": lambda df: (dense(1), "mse", sequence(df, "share")),
-    "ranks as numbers": lambda df: (dense(1), losses.Huber(), sequence(df, "rank")),
     "classes whose names are their numbers": lambda df: (
         dense(1),
         "mae",
         sequence(df.assign(code=pd.Categorical(df["code"])), "code"),
-    ),
-    "shares under a sigmoid": lambda df: (dense(1, "sigmoid"), "mse", sequence(df, "share")),
-    "shares with some noise under a sigmoid": lambda df: (
-        dense(1, "sigmoid"),
-        "mse",
-        sequence(df, "noisy"),
     ),
     "ranks under a relu": lambda df: (
         ending(layers.Dense(1), layers.ReLU()),
@@ -278,27 +239,6 @@ RIGHT = {
         "mse",
         sequence(df, "degrees"),
     ),
-    "degrees that a transform scales": lambda df: (
-        dense(1, "sigmoid"),
-        "mse",
-        sequence(df, "degrees", transform=from_zero),
-    ),
-    "degrees under a loss of one's own": lambda df: (
-        dense(1, "sigmoid"),
-        own_loss,
-        sequence(df, "degrees"),
-    ),
-    "a class as a number of 0 and 1": lambda df: (dense(1, "sigmoid"), "mse", sequence(df, "tame")),
-    "two numbers": lambda df: (
-        dense(2),
-        "mse",
-        sequence(df, dfgen.Number(["share", "rank"])),
-    ),
-    "two measurements of one number": lambda df: (
-        dense(1),
-        "mse",
-        sequence(df, dfgen.Number(["share", "rank"])),
-    ),
     "a class for each of two columns": lambda df: (
         ending(layers.Dense(6), layers.Reshape((2, 3)), layers.Softmax()),
         SPARSE,
@@ -308,25 +248,6 @@ RIGHT = {
         ending(layers.Dense(3), layers.Reshape((3, 1)), layers.Softmax(axis=1)),
         "mse",
         sequence(df, dfgen.Number(["share", "rank", "code"])),
-    ),
-    "hinge of 0 and 1": lambda df: (dense(1), losses.Hinge(), sequence(df, "bit")),
-    "overlap": lambda df: (dense(1, "sigmoid"), losses.Dice(), sequence(df, "bit")),
-    "hinge": lambda df: (dense(1, "tanh"), "hinge", sequence(df, "hinge")),
-    "categorical hinge": lambda df: (
-        dense(3),
-        "categorical_hinge",
-        sequence(df, "kind", label_mode="categorical"),
-    ),
-    "cosine similarity": lambda df: (
-        dense(2),
-        losses.CosineSimilarity(),
-        sequence(df, dfgen.Number(["share", "rank"])),
-    ),
-    "poisson": lambda df: (dense(1, "exponential"), "poisson", sequence(df, "rank")),
-    "divergence": lambda df: (
-        dense(3, "softmax"),
-        "kl_divergence",
-        sequence(df, "kind", label_mode="categorical"),
     ),
     "autoencoder": lambda df: (
         pixels(3, "sigmoid"),
@@ -350,8 +271,6 @@ RIGHT = {
         losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=255),
         sequence(df, dfgen.Mask("mask", palette=UNKNOWN)),
     ),
-    "a function of one's own": lambda df: (dense(3), own_loss, sequence(df, "late")),
-    "a class of one's own": lambda df: (dense(3, "softmax"), OwnSparse(), sequence(df, "late")),
     "another axis of classes": lambda df: (
         ending(layers.Dense(6), layers.Reshape((3, 2)), layers.Softmax(axis=1)),
         losses.CategoricalCrossentropy(axis=1),
@@ -393,21 +312,6 @@ RIGHT = {
         SPARSE,
         sequence(df, "kind"),
     ),
-    "labels that a transform changes": lambda df: (
-        dense(2, "softmax"),
-        SPARSE,
-        sequence(df, "kind", transform=coarser),
-    ),
-    "numbers that a transform changes": lambda df: (
-        dense(3, "softmax"),
-        SPARSE,
-        sequence(df, "late", transform=from_zero),
-    ),
-    "labels that a batch_transform changes": lambda df: (
-        dense(2, "softmax"),
-        SPARSE,
-        sequence(df, "kind", batch_transform=doubled),
-    ),
     "labels that are missing": lambda df: (
         dense(3, "softmax"),
         SPARSE,
@@ -416,7 +320,6 @@ RIGHT = {
             dfgen.Category("kind", missing="ignore"),
         ),
     ),
-    "a shard": lambda df: (dense(3, "softmax"), SPARSE, sequence(df, "code", shard=(0, 2))),
     "validation": lambda df: (
         dense(3, "softmax"),
         SPARSE,
@@ -452,14 +355,14 @@ ONE_CLASS = (
 )
 CANNOT_BE_MEANT = {
     "several labels under a softmax": (
-        lambda df: (dense(3, "softmax"), CATEGORICAL, sequence(df, dfgen.MultiLabel("tags", TAGS))),
+        (3, "softmax", CATEGORICAL, dfgen.MultiLabel("tags", TAGS)),
         UserWarning,
         "column 'tags' has 3 classes ('fur', 'paws', 'wings'), of which some rows have several, "
         + ONE_CLASS.format(3)
         + 'activation="sigmoid"), with loss="binary_crossentropy"',
     ),
     "several labels under a loss of one": (
-        lambda df: (dense(3), "categorical_hinge", sequence(df, dfgen.MultiLabel("tags", TAGS))),
+        (3, None, "categorical_hinge", dfgen.MultiLabel("tags", TAGS)),
         UserWarning,
         "column 'tags' has 3 classes ('fur', 'paws', 'wings'), of which some rows have several, "
         + ONE_CLASS.format(3).replace("categorical_crossentropy", "categorical_hinge")
@@ -477,28 +380,28 @@ CANNOT_BE_MEANT = {
         'model in Dense(3, activation="sigmoid"), with loss="binary_crossentropy"',
     ),
     "several labels in columns": (
-        lambda df: (dense(2, "softmax"), CATEGORICAL, sequence(df, dfgen.Number(["fur", "paws"]))),
+        (2, "softmax", CATEGORICAL, dfgen.Number(["fur", "paws"])),
         UserWarning,
         "the columns fur, paws hold zeros and ones, and some rows several, "
         + ONE_CLASS.format(2)
         + 'activation="sigmoid"), with loss="binary_crossentropy"',
     ),
     "more units than classes": (
-        lambda df: (dense(7, "softmax"), SPARSE, sequence(df, "kind")),
+        (7, "softmax", SPARSE, "kind"),
         UserWarning,
         "the output 'last' of the model has 7 units, but column 'kind' has 3 classes ('cat', "
         "'dog', 'owl'), and none for the last 4 units: Dense(3, activation=\"softmax\"), or name "
         "all classes that are to come, class_names=[...]",
     ),
     "one more logit than classes": (
-        lambda df: (dense(4), LOGITS, sequence(df, "kind")),
+        (4, None, LOGITS, "kind"),
         UserWarning,
         "the output 'last' of the model has 4 units, but column 'kind' has 3 classes ('cat', "
         "'dog', 'owl'), and none for the last unit: Dense(3), or name all classes that are to "
         "come, class_names=[...]",
     ),
     "class numbers as numbers": (
-        lambda df: (dense(1), "mse", sequence(df, "kind")),
+        (1, None, "mse", "kind"),
         UserWarning,
         "column 'kind' has 3 classes ('cat', 'dog', 'owl'), and the loss mean_squared_error learns "
         "their numbers, 0 to 2, as if 'dog' lay between 'cat' and 'owl': end the model in Dense(3, "
@@ -506,7 +409,7 @@ CANNOT_BE_MEANT = {
         "meant, write df['kind'] = df['kind'].astype('category').cat.codes",
     ),
     "numbers beyond a sigmoid": (
-        lambda df: (dense(1, "sigmoid"), "mse", sequence(df, "meters")),
+        (1, "sigmoid", "mse", "meters"),
         ArgumentError,
         "column 'meters' holds the numbers 0 to 40, 4 of 8 of them outside 0 to 1, where the "
         "output 'last' of the model, which ends in sigmoid, never is: leave out the activation, "
@@ -551,60 +454,60 @@ CANNOT_BE_MEANT = {
         "or for classes y=dfgen.Mask('path')",
     ),
     "a sigmoid for one class of several": (
-        lambda df: (dense(3, "sigmoid"), SPARSE, sequence(df, "kind")),
+        (3, "sigmoid", SPARSE, "kind"),
         UserWarning,
         "the last layer 'last' of the model ends in sigmoid, which gives 0 to 1 for each class by "
         "itself, but the loss sparse_categorical_crossentropy takes probabilities that sum to 1: "
         'write Dense(..., activation="softmax")',
     ),
     "a relu before logits": (
-        lambda df: (dense(3, "relu"), LOGITS, sequence(df, "kind")),
+        (3, "relu", LOGITS, "kind"),
         UserWarning,
         "the last layer 'last' of the model ends in relu, which gives 0 or more, but the loss "
         "sparse_categorical_crossentropy takes logits, as from_logits=True says: leave out the "
         "activation",
     ),
     "a tanh under a binary loss": (
-        lambda df: (dense(1, "tanh"), BINARY, sequence(df, "tame")),
+        (1, "tanh", BINARY, "tame"),
         UserWarning,
         "the last layer 'last' of the model ends in tanh, which gives -1 to 1, but the loss "
         'binary_crossentropy takes probabilities: write Dense(..., activation="sigmoid")',
     ),
     "numbers below 0 under poisson": (
-        lambda df: (dense(1, "exponential"), "poisson", sequence(df, "signed")),
+        (1, "exponential", "poisson", "signed"),
         ArgumentError,
         "column 'signed' holds the numbers -1 to 2, 2 of 8 of them below 0, where the loss "
         'poisson takes no numbers: for numbers of either sign loss="mean_squared_error"',
     ),
     "any number as a rate": (
-        lambda df: (dense(1), "poisson", sequence(df, "rank")),
+        (1, None, "poisson", "rank"),
         UserWarning,
         "the last layer 'last' of the model has no activation, so that it gives any numbers, but "
         "the loss poisson takes the logarithm, of numbers above 0 alone: write Dense(..., "
         'activation="exponential")',
     ),
     "numbers below 0 under a logarithm": (
-        lambda df: (dense(1), "msle", sequence(df, "degrees")),
+        (1, None, "msle", "degrees"),
         ArgumentError,
         "column 'degrees' holds the numbers -10 to 30, 2 of 8 of them below 0, where the loss "
         "mean_squared_logarithmic_error takes no numbers: for numbers of either sign "
         'loss="mean_squared_error"',
     ),
     "three classes under a hinge": (
-        lambda df: (dense(1, "tanh"), "hinge", sequence(df, "code")),
+        (1, "tanh", "hinge", "code"),
         ArgumentError,
         "column 'code' holds the numbers 0 to 2, but the loss hinge takes -1 and 1, or what lies "
         "between: for two classes write y=dfgen.Category('code', label_mode='binary'), or for "
         'numbers end the model in Dense(1), with loss="mse"',
     ),
     "a sigmoid under a hinge": (
-        lambda df: (dense(1, "sigmoid"), "hinge", sequence(df, "bit")),
+        (1, "sigmoid", "hinge", "bit"),
         UserWarning,
         "the last layer 'last' of the model ends in sigmoid, which gives 0 to 1, but the loss "
         "hinge takes numbers of either sign: leave out the activation",
     ),
     "class numbers under a divergence": (
-        lambda df: (dense(3, "softmax"), losses.KLDivergence(), sequence(df, "kind")),
+        (3, "softmax", losses.KLDivergence(), "kind"),
         ArgumentError,
         "column 'kind' has 3 classes ('cat', 'dog', 'owl'), in batches one number for each row, "
         "but the output 'last' of the model has 3 units, and the loss kl_divergence takes a number "
@@ -624,7 +527,7 @@ CANNOT_BE_MEANT = {
 @pytest.mark.parametrize("case", CANNOT_BE_MEANT.values(), ids=CANNOT_BE_MEANT)
 def test_heads_and_losses_that_cannot_be_meant_are_told_in_full(case, frame):
     made, kind, message = case
-    model, *given = made(frame)
+    model, *given = (of_dense(*made) if isinstance(made, tuple) else made)(frame)
     with pytest.raises(kind) as told:
         train(model, *given)
     last = model.layers[-1]

@@ -131,6 +131,7 @@ WRITE = "write y={'b': ..., ...}, a feature for each by its name"
             f"y is a list of 'a', 'b', {OF_LIST}: write y=['b', 'a'], or for this order "
             f"{WRITE.removeprefix('write ')}",
         ),
+        ({"kind": list}, ["a", "other"], f"y is a list of 'a', 'other', {OF_LIST}: {WRITE}"),
         (
             {"kind": list, "loss": [None, "mse"]},
             "b",
@@ -163,15 +164,8 @@ def test_a_list_that_does_not_say_what_it_is_for_is_refused(given, y, expected, 
             assert told.split(" but ")[0] == expected.split(" but ")[0]  # JAX sorts the others
 
 
-def test_a_column_that_another_place_is_called_by_is_doubtful(df):
+def test_a_column_may_feed_two_heads_and_a_dict_may_exchange_them(df):
     made = heads(list)
-    expected = (
-        "y gives column 'a' to the output 'b' of the model, which has an output 'a' too. If it is "
-        "meant so, write y={'b': 'a', ...}, else exchange them"
-    )
-    with sequence(df, ["a", "other"]) as seq, pytest.warns(UserWarning) as warned:
-        made.evaluate(seq, verbose=0)
-    assert expected in [str(one.message) for one in warned]
     with sequence(df, ["b", "b"]) as seq:  # a head beside it may learn the same
         made.evaluate(seq, verbose=0)
     with sequence(df, {"b": "a", "a": "b"}) as seq:

@@ -92,14 +92,19 @@ HOLDS = {
 }
 
 
-@pytest.fixture(params=BREAKS)
+QUICK = "imports moved", "the loop's class moved"
+"""Breaks where Keras asks for single batches, and where a Sequence is its adapter."""
+
+
+@pytest.fixture(params=[
+    pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in BREAKS
+])  # fmt: skip
 def broken(request, monkeypatch):
     yield from breaking(BREAKS[request.param], monkeypatch)
 
 
-@pytest.fixture(params=["imports moved", "the loop's class moved"])
+@pytest.fixture(params=QUICK)
 def plain(request, monkeypatch):
-    """One break where Keras asks for single batches, and one where a Sequence is its adapter."""
     yield from breaking(BREAKS[request.param], monkeypatch)
 
 
@@ -123,7 +128,7 @@ def test_changes_of_keras_that_take_nothing_away(frame, monkeypatch, change):
     missing.cache_clear()
     with monkeypatch.context() as patch:
         HOLDS[change](patch)
-        model, seq = watcher(), sequence(frame, 46)
+        model, seq = trained_watcher(), sequence(frame, 46)
         with pytest.raises(dfgen.DfgenError, match=r"class_weight=\.\.\.\) does not reach"):
             model.fit(seq, class_weight={0: 0.0, 1: 0.0}, verbose=0)
         model.fit(seq, validation_data=sequence(frame, 12), epochs=2, verbose=0)
@@ -188,8 +193,10 @@ def test_each_row_once_an_epoch_whatever_has_changed(frame, broken, built):
     assert_epochs(model.seen(), 48, range(3))
 
 
-@pytest.mark.parametrize("built", [True, False], ids=["built", "unbuilt"])
-@pytest.mark.parametrize("rows", [3, 4, 8, 11, 45])
+@pytest.mark.parametrize(("rows", "built"), [
+    *((rows, True) for rows in (3, 4, 8, 11, 45)), (4, False), (45, False),
+    *(pytest.param(rows, False, marks=pytest.mark.slow) for rows in (3, 8, 11)),
+])  # fmt: skip
 def test_sets_of_one_two_three_and_twelve_batches(frame, plain, rows, built):
     model, seq = trained_watcher() if built else watcher(), sequence(frame, rows)
     model.fit(seq, epochs=3, shuffle=False, verbose=0)
@@ -212,7 +219,7 @@ def test_keras_runs_no_pool_of_its_own(frame, plain):
 
 
 def test_evaluate_and_predict_in_between_never_bring_the_same_batches_again(frame, plain):
-    model, seq = watcher(), sequence(frame, 12)
+    model, seq = trained_watcher(), sequence(frame, 12)
     model.fit(seq, epochs=1, verbose=0)
     model.evaluate(seq, verbose=0)
     model.predict(seq, verbose=0)
@@ -223,7 +230,7 @@ def test_evaluate_and_predict_in_between_never_bring_the_same_batches_again(fram
 
 
 def test_validation_on_the_training_sequence_itself(frame, plain):
-    model, seq = watcher(), sequence(frame, 12)
+    model, seq = trained_watcher(), sequence(frame, 12)
     model.fit(seq, validation_data=seq, epochs=2, verbose=0)
     assert_epochs(model.seen(), 12, [0, 2])
     assert_epochs(model.seen("tested"), 12, [1, 3])
@@ -255,7 +262,7 @@ def test_an_epoch_that_was_left_is_given_back_or_was_handed_out(frame, plain):
         if batch == 3:
             raise KeyboardInterrupt
 
-    model, seq = watcher(), sequence(frame, 48)
+    model, seq = trained_watcher(), sequence(frame, 48)
     callback = keras.callbacks.LambdaCallback(on_train_batch_end=stop)
     with pytest.raises(KeyboardInterrupt):
         model.fit(seq, callbacks=[callback], verbose=0)
@@ -283,7 +290,7 @@ def test_what_does_not_reach_a_sequence_is_refused_here_too(frame, plain):
 
 
 def test_repeat_goes_on_over_epochs(frame, plain):
-    model, seq = watcher(), sequence(frame, 46)
+    model, seq = trained_watcher(), sequence(frame, 46)
     model.fit(seq.repeat(), steps_per_epoch=8, epochs=3, shuffle=False, verbose=0)
     assert model.seen() == orders(46, range(2))
     model.fit(seq.repeat(), steps_per_epoch=4, epochs=3, shuffle=False, verbose=0)
@@ -322,7 +329,7 @@ def test_batches_of_repeat_asked_for_from_outside_do_not_count(frame):
 
 
 def test_receipts_count_what_was_handed_out(frame, plain):
-    model, seq = watcher(), sequence(frame, 46)
+    model, seq = trained_watcher(), sequence(frame, 46)
     exact = sequence(frame, 46)
     model.fit(seq, epochs=2, verbose=0)
     for _ in range(2):
@@ -332,7 +339,7 @@ def test_receipts_count_what_was_handed_out(frame, plain):
 
 
 def test_a_state_is_of_whole_epochs(frame, plain):
-    model, seq = watcher(), sequence(frame, 46)
+    model, seq = trained_watcher(), sequence(frame, 46)
     states = []
     note = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: states.append(seq.state_dict())

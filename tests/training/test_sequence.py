@@ -97,7 +97,6 @@ def test_a_batch_that_nobody_holds_is_freed_at_once(frame, options):
     df = frame(24).assign(weight=1.0)
     with sequence(df, **{"y": "label", **options}) as seq:
         assert len(seq) == 6
-        gc.collect()
         gc.disable()
         try:
             left = [[weakref.ref(a) for part in batch for a in leaves(part)] for batch in seq][:-1]
@@ -566,15 +565,14 @@ COLUMNS = "Columns: id, path, label."
         (
             {"target_size": (4, 4)},
             "Sequence has no argument target_size:\n"
-            "  target_size is now image_size: (height, width)\n"
-            "Write dfgen.Sequence(df, batch_size=4, image_size=(4, 4), workers=2)",
+            "  target_size is now image_size: (height, width)",
         ),
         (
             {"validation_split": 0.1},
             "Sequence has no argument validation_split:\n"
-            '  validation_split: a split is a column: df = dfgen.split(df, {"train": 0.8, "val": '
-            '0.2}), then dfgen.Sequence(df[df.split == "train"], ...)\n'
-            "Write dfgen.Sequence(df, batch_size=4, image_size=(4, 4), workers=2)",
+            "  validation_split: name each split with its share: df = dfgen.split(df, "
+            '{"train": 0.8, "val": 0.2}), or split= of build_manifest; a split is a column: '
+            'dfgen.Sequence(df[df.split == "train"], ...)',
         ),
     ],
     ids=lambda value: json.dumps(value, default=str)[:40] if isinstance(value, dict) else "",

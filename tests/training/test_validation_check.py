@@ -29,8 +29,9 @@ def image(**options):
 
 
 def begin(train, validation, fitted=None, **options):
-    """Begin a fit that has no epoch: what is told of it is told."""
-    (fitted or model()).fit(train, validation_data=validation, epochs=0, verbose=0, **options)
+    """Begin a fit that has no epoch: what is told of it is told, and all warnings are errors."""
+    options = {"validation_data": validation, "epochs": 0, "verbose": 0, **options}
+    assert (fitted or model()).fit(train, **options).epoch == []
 
 
 def halved(sample, rng):

@@ -160,9 +160,9 @@ CALLS = [
         "larger images in validation than the model takes",
         lambda pets: fit(train(pets), val(pets, x=image(size=(16, 16))), functional()),
         ArgumentError,
-        "x of validation has (batch, 16, 16, 3)",
+        "validation_data: x gives 'image' as (batch, 16, 16, 3)",
         "takes (batch, 8, 8, 3)",
-        "Give the Sequence of validation the image_size of training",
+        "write image_size=(8, 8)",
     ),
     WrongCall(
         "a dict as x of validation alone",

@@ -147,7 +147,7 @@ CALLS = [
                                                 path_column="kind"),
               MissingFileError, '"cat"', "the path of a file?", "path_column="),
     WrongCall("a root too deep", lambda pets: named(pets, str, root="imgs"), MissingFileError,
-              "imgs/imgs/cat/100.jpg", "none of the 12 files exists", "give root="),
+              "imgs/imgs/cat/100.jpg", "none of the 12 files exists", "leave root= out"),
     WrongCall("a root too shallow", lambda pets: named(pets, lambda path: path[5:]),
               MissingFileError, "cat/100.jpg", "none of the 12 files", 'imgs" (--root)'),
     WrongCall("backslashes", lambda pets: named(pets, lambda path: path.replace("/", "\\")),

@@ -73,7 +73,7 @@ CALLS = [
         "paths relative to another folder",
         lambda pets: opened(pets, without("imgs/")),
         "Row id=100, path='cat/100.jpg'",
-        "6 of 6 files that were looked for are not there, of 12 rows",
+        "6 of 6 sampled files are missing, of 12 rows",
         'give root="imgs" (6 of 6 are found by that)',
     ),
     wrong(
@@ -241,13 +241,13 @@ CALLS = [
         "one file of a handful",
         lambda pets: (os.remove("imgs/cat/100.jpg"), opened(pets))[-1],
         "Row id=100, path='imgs/cat/100.jpg'",
-        "1 of 6 files that were looked for are not there, of 12 rows",
+        "1 of 6 sampled files are missing, of 12 rows",
         "holds '109.jpg', '106.jpg', '103.jpg'",
     ),
     wrong(
         "a renamed folder, with bad rows to be skipped",
         lambda pets: renamed(pets, "photos", on_error="skip"),
-        "6 of 6 files that were looked for are not there",
+        "6 of 6 sampled files are missing",
         'on_error="skip" would train on zeros alone',
         'and give root="photos"',
     ),
@@ -269,7 +269,7 @@ CALLS = [
         "masks of another extension",
         masks,
         "mask='imgs/cat/100.png'",
-        "6 of 12 files that were looked for are not there",
+        "6 of 12 sampled files are missing",
         'df["mask"] = df["mask"].str.replace(".png", ".jpg")',
     ),
     wrong(

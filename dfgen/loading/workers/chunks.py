@@ -18,7 +18,6 @@ from dfgen.loading.read_ahead import Expected, FromAhead
 from dfgen.loading.workers.retries import read_again
 from dfgen.samples.features.spec import Present, Spec, Watch
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.near_paths import near_missing
 
 _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end
 _CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
@@ -115,7 +114,9 @@ class ChunkMaker:
                     read_again(again, error, self.reader, row, stopwatch, cancelled)
             except (DecodeError, MissingFileError) as error:
                 if not self.skip:
-                    raise _with_near(error, self.reader, row) from error.__cause__
+                    if isinstance(error, MissingFileError):
+                        error.files = tuple(self.reader.paths(row))
+                    raise
                 # anything else is a mistake in a program, or no fault of the file
                 blanks[place] = self._fault(stopwatch.stage, error, row)
         return blanks, len(rows)
@@ -141,14 +142,6 @@ class ChunkMaker:
             return None
         id = self.reader.id(int(chunk.rows[place]))
         return sample_rng(self.seed, chunk.epoch, id, int(chunk.earlier[place]))
-
-
-def _with_near(error: Exception, reader: SampleReader, row: int) -> Exception:
-    """Return an error that ends the pass; of a missing file with what is near its path."""
-    if isinstance(error, MissingFileError):
-        found = near_missing(reader.paths(row))
-        return MissingFileError(f"{error}. {found}") if found else error
-    return error
 
 
 def chunk_sizes(batch: int, depth: int, workers: int, row: int, processes: bool) -> tuple[int, int]:

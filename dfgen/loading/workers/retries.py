@@ -12,7 +12,6 @@ from dfgen.errors import DfgenError, MissingFileError, ReadError, RefusedError, 
 from dfgen.loading.metrics import IDLE
 from dfgen.samples.features.spec import Watch
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.near_paths import near_missing
 from dfgen.samples.stores.schemes import has_store, scheme_of
 
 WAITS = (0.1, 0.4, 1.2, 2.4)
@@ -72,13 +71,19 @@ def read_again(
         if not _is_worth_it(error, reader, row):
             raise error
         spent = time.monotonic() - began
-        raise ReadError(
-            f"{_told(error, reader, row)}; tried {len(WAITS) + 1} times in {spent:.1f} seconds. "
-            'That is no fault of the row, which on_error="skip" would skip: '
-            f"{_advice(error, reader, row)}"
-        ) from error
+        raise _failed(error, reader, row, spent) from error
     finally:
         del error  # its traceback knows this frame: a circle, otherwise
+
+
+def _failed(error: Exception, reader: SampleReader, row: int, spent: float) -> ReadError:
+    failed = ReadError(
+        f"{_told(error, reader, row)}; tried {len(WAITS) + 1} times in {spent:.1f} seconds. "
+        f'That is no fault of the row, which on_error="skip" would skip: {_advice(error)}'
+    )
+    if isinstance(error, MissingFileError):
+        failed.files = tuple(reader.paths(row))
+    return failed
 
 
 def _is_worth_it(error: Exception, reader: SampleReader, row: int) -> bool:
@@ -160,10 +165,9 @@ def _told(error: Exception, reader: SampleReader, row: int) -> str:
     return f"{reader.where(row)}: out of memory: {reason(error)}"
 
 
-def _advice(error: Exception, reader: SampleReader, row: int) -> str:
+def _advice(error: Exception) -> str:
     if isinstance(error, MissingFileError):
-        near = near_missing(reader.paths(row))
-        return f"{_FOLDER}. {near}" if near else _FOLDER
+        return _FOLDER
     if not isinstance(error, ReadError):
         return _MEMORY
     cause: BaseException = error

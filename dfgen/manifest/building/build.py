@@ -9,12 +9,12 @@ from typing import Any, Never
 import pandas as pd
 
 from dfgen.errors import ArgumentError, brief, legible
+from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.pipeline import run_recipe
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.summary import lines_of_skipped, problem_lines
-from dfgen.manifest.foreign_arguments import refuse_foreign
 from dfgen.manifest.io import Path
 from dfgen.manifest.row_matching import read_old
 from dfgen.manifest.schema import quote
@@ -158,7 +158,7 @@ def build_manifest(
         >>> df = build_manifest("imgs", pattern="{kind}/{id}.jpg")  # doctest: +SKIP
     """
     asked = locals()
-    refuse_foreign(build_manifest, unknown)
+    refuse_unknown(build_manifest, unknown)
     if workers is not None:
         whole("workers", workers)
     given = {

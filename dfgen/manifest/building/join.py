@@ -1,25 +1,30 @@
 """Join files with a table of labels: by a key that both have, never by position."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.manifest.building.join_hints import (
+from dfgen.explain.joins import (
     FEW_FILES,
     FileKeys,
+    LeftOut,
+    Lonely,
+    NearMiss,
+    Words,
     best_pair,
-    keys_of,
+    explain,
     lines_of_left_out,
     lines_of_other_keys,
-    names_of,
+    what_became,
 )
-from dfgen.manifest.building.label_keys import label_keys, whole_numbers
-from dfgen.manifest.key_causes import JoinKeys
-from dfgen.manifest.key_mismatch import Lonely, Words, explain, what_became
+from dfgen.explain.key_causes import JoinKeys
+from dfgen.manifest.building.label_keys import key_text, label_keys, whole_numbers
 from dfgen.manifest.schema import count, first, quote
-from dfgen.manifest.sources.path_pattern import Pattern
+from dfgen.manifest.sources.file_tree import NO_FIT
+from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_pattern
 from dfgen.manifest.sources.source import RowGroup
 
 
@@ -69,12 +74,16 @@ def join(
     field, column = split_on(on)
     whole_fields = pattern.integers if pattern else ()
     whole = field in whole_fields
-    if field not in names_of(files):
-        raise ArgumentError(_no_field(FileKeys(files, whole_fields), field, labels))
-    file_keys = keys_of(files, field)
-    file_keys = whole_numbers(file_keys) if whole else file_keys
+
+    def compared(name: str, keys: pa.ChunkedArray) -> pa.ChunkedArray:
+        return whole_numbers(keys) if name in whole_fields else keys
+
+    every = FileKeys(files, _names_of(files), _keys_of, compared)
+    if field not in every.names:
+        raise ArgumentError(_no_field(every, field, labels))
+    file_keys = compared(field, _keys_of(files, field))
     keys = label_keys(labels, column, table, whole, file_keys)
-    given, labels = (files, labels), labels.drop_columns([column])
+    given, labels = labels, labels.drop_columns([column])
     _check_names(files, labels, table)
     if keep_key and column not in files.column_names:
         files = files.append_column(column, file_keys)
@@ -89,8 +98,8 @@ def join(
             f"rows of {table} have no file",
         )
         sides = JoinKeys(file_keys, without_labels), JoinKeys(keys, without_file)
-        more = lines_of_left_out(skipped or {}, pattern, field, sides[1].unmatched)
-        more += lines_of_other_keys(FileKeys(given[0], whole_fields), given[1], (field, column))
+        more = lines_of_left_out(_left_out(skipped or {}, pattern), every, field, sides[1])
+        more += lines_of_other_keys(every, given, field, column)
         raise ManifestError(explain(*sides, words, more=more))
     if unmatched == "drop":
         files, found = files.filter(pc.is_valid(found)), found.drop_null()
@@ -102,8 +111,49 @@ def join(
         rows = _append_without_file(rows, labels.filter(without_file), lost, (field, column))
     lonely = Lonely(counts[0], len(file_keys), "file", f"without a row in {table}")
     spare = Lonely(counts[1], len(keys), "row", f"of {table} without a file")
-    shared = _shared_rows(given[0]["path"], file_keys, keys, on, table)
+    shared = _shared_rows(every.files["path"], file_keys, keys, on, table)
     return RowGroup(rows, notes=what_became(unmatched, lonely, spare), warnings=shared)
+
+
+def _names_of(files: pa.Table) -> list[str]:
+    """Return the keys that files have: fields, and what is made of their paths."""
+    return [*dict.fromkeys([*(n for n in files.column_names if n != "path"), *FROM_PATH])]
+
+
+def _keys_of(files: pa.Table, field: str) -> pa.ChunkedArray:
+    if field in files.column_names and field != "path":
+        return key_text(files[field], field, "the source")
+    return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
+
+
+def _left_out(skipped: Mapping[str, list[str]], pattern: Pattern | None) -> LeftOut:
+    others = {reason: paths for reason, paths in skipped.items() if reason != NO_FIT}
+    if pattern is None:
+        return LeftOut(others)
+    return LeftOut(others, skipped.get(NO_FIT, []), pattern.text, [*_near_misses(pattern)])
+
+
+def _near_misses(pattern: Pattern) -> Iterator[NearMiss]:
+    text, regex = pattern.text, pattern.regex
+    own = ' is for these: build with each pattern and unmatched="drop", and pandas.concat, or move '
+    widened = re.sub(r"\.[A-Za-z0-9]+$", ".{_}", text)
+    if widened != text:
+        takes = f"; pattern={quote(widened)} takes any"
+        yield NearMiss("with another extension", parse_pattern(widened).regex, takes)
+    case = "; write the pattern as they are, or rename them"
+    yield NearMiss("in another case", f"(?i){regex}", case)
+    if pattern.integers:
+        free = regex.replace("[0-9]+", "[^/]+")
+        as_text = "; write the field without :int to take them as text"
+        yield NearMiss("with more than digits", free, as_text)
+    deeper = regex.replace(r"\A", r"\A(?:[^/]+/)+", 1)
+    moved = f"; pattern={quote('{_}/' + text)}{own}them"
+    yield NearMiss("in folders further below", deeper, moved)
+    upper = text.partition("/")[2]
+    if re.search(r"{[A-Za-z]", upper):
+        moved = f"; pattern={quote(upper)}{own}them"
+        yield NearMiss("one folder above", parse_pattern(upper).regex, moved)
+    yield NearMiss("unlike it", r"(?s)(?P<_>.*)", "")
 
 
 def _shared_rows(
@@ -139,13 +189,13 @@ def _check_names(files: pa.Table, labels: pa.Table, table: str) -> None:
 
 def _no_field(files: FileKeys, field: str, labels: pa.Table) -> str:
     """Return the message on a key that files do not have."""
-    names = names_of(files.files)
-    advice = f"{did_you_mean(field, names)} A field of the pattern, such as {{id}}, is one too"
+    near = did_you_mean(field, files.names)
+    advice = f"{near} A field of the pattern, such as {{id}}, is one too"
     if field in labels.column_names:
         pair = best_pair(files, labels.select([field]))
         as_in = f'as in on="{pair[0]}", which matches {pair[1]}' if pair else f'on="FIELD={field}"'
         advice = f" It is a column of the table: write FIELD=COLUMN, {as_in}"
-    return f"on={quote(field)} is not a key of a file. Keys: {', '.join(names)}.{advice}"
+    return f"on={quote(field)} is not a key of a file. Keys: {', '.join(files.names)}.{advice}"
 
 
 def _append_without_file(

@@ -11,14 +11,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError
+from dfgen.explain.missing_paths import Begin, advice, near
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.gather import gather_rows
-from dfgen.manifest.building.lost_files import refuse_all_missing
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, unit_of
-from dfgen.manifest.building.scan import PANDAS_TYPES, read_facts, refresh_facts
+from dfgen.manifest.building.scan import NOT_THERE, PANDAS_TYPES, read_facts, refresh_facts
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update import Growth, grow
 from dfgen.manifest.from_pandas import to_frame
@@ -40,6 +40,7 @@ from dfgen.manifest.schema import (
     with_column,
     without,
 )
+from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.manifest.splitting.shared_paths import leaks_between_splits, notes_of
@@ -215,13 +216,52 @@ def _as_kept(facts: pa.Table, of_whole_files: bool) -> pa.Table:
     return facts if of_whole_files else without(facts, OF_WHOLE_FILES)
 
 
+def _refuse_all_missing(
+    paths: pa.ChunkedArray, problems: pa.ChunkedArray, recipe: Recipe, folder: str
+) -> None:
+    """Raise if no file of these absolute paths exists: they were looked for in a wrong place.
+
+    A few that are missing keep their rows. Relative paths start at `folder`.
+    """
+    if not len(problems) or not pc.all(pc.fill_null(pc.equal(problems, NOT_THERE), False)).as_py():
+        return
+    tried = [paths[row].as_py() for row in (0, len(paths) // 2, -1)]
+    files, first = pc.count_distinct(paths).as_py(), tried[0]
+    none = "the only file does not exist,"
+    if files > 1:
+        none = f"none of the {files:,} files exists, as"
+    none += f" {quote(first)}: "
+    of_table = recipe.kind == LABEL_TABLE
+    of_images = not of_table and "images" in SOURCES[recipe.kind].arguments
+    root = Begin(
+        recipe.path_column or "path",
+        folder,
+        frame="labels" if of_table else "",
+        argument="images=" if of_images else "root=",
+        option=" (--images)" if of_images else " (--root)",
+    )
+    if has_store(scheme_of(first)):
+        raise MissingFileError(f"{none}give {root.argument}{root.option}")
+    names = [path.removeprefix(folder.rstrip("/") + "/") for path in dict.fromkeys(tried)]
+    found = near(names[0], root)
+    no_file = found is None or os.path.isdir(found.place(names[0]))
+    if no_file and not any(os.path.splitext(name)[1] for name in names):
+        shown = ", ".join(map(quote, names))
+        what = f"is {shown} the path of a file? Name the column of paths, path_column="
+    else:
+        what = advice(names, root)
+    raise MissingFileError(
+        f'{none}{what}. For files that are not on this machine give facts="none" (--facts none)'
+    )
+
+
 def _settle(gathered: RowGroup, read: ReadFacts | None, recipe: Recipe) -> pa.Table:
     """Add the facts, place the boxes, and gather what is wrong with each row."""
     table = gathered.rows
     facts = read(table[files_column(table.schema)]) if read else None
     if facts is not None and "path" in table.column_names:
         folder = gathered.folder or recipe.folder
-        refuse_all_missing(table["path"], facts["problem"], recipe, folder)
+        _refuse_all_missing(table["path"], facts["problem"], recipe, folder)
     problems = [table["problem"]] if "problem" in table.column_names else []
     problems += [facts["problem"]] if facts else []
     if _box_format(gathered.labels):

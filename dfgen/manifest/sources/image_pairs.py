@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.key_causes import CAUSES, Cause, JoinKeys
-from dfgen.manifest.key_mismatch import Lonely, Words, explain, what_became
+from dfgen.explain.joins import Lonely, Words, explain, what_became
+from dfgen.explain.key_causes import CAUSES, Cause, JoinKeys
 from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 

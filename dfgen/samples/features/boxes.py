@@ -15,7 +15,6 @@ from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.features.spec import Present, Spec, Values, Watch
-from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.geometry import Geometry, move
 from dfgen.samples.stores.store import Store
 from dfgen.system import one_of
@@ -188,8 +187,8 @@ class Boxes(Feature):
 
     def __post_init__(self) -> None:
         check_column(self)
-        one_of("format", self.format, BOX_FORMATS, ELSEWHERE["format"])
-        one_of("source_format", self.source_format, BOX_FORMATS, ELSEWHERE["format"])
+        one_of("format", self.format, BOX_FORMATS, "format of boxes")
+        one_of("source_format", self.source_format, BOX_FORMATS, "format of boxes")
         checked_missing(self.missing)
         if not isinstance(self.max_boxes, int | np.integer) or self.max_boxes < 1:
             raise ArgumentError(f"max_boxes must be a number of boxes, got {self.max_boxes!r}")

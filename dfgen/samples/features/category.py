@@ -18,7 +18,6 @@ from dfgen.samples.features.arguments import (
 )
 from dfgen.samples.features.encoded import Encoded
 from dfgen.samples.features.spec import Indices, Present, Values
-from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.system import one_of
 from dfgen.table.arrow_types import OR_IGNORE, is_list, value_type
 
@@ -56,7 +55,7 @@ class Category(Encoded):
 
     def __post_init__(self) -> None:
         check_column(self)
-        one_of("label_mode", self.label_mode, LABEL_MODES, ELSEWHERE["label_mode"])
+        one_of("label_mode", self.label_mode, LABEL_MODES)
         checked_missing(self.missing)
         if self.class_names is None:
             return

@@ -26,7 +26,6 @@ from dfgen.samples.features.one_row import (
     store_of_row,
 )
 from dfgen.samples.features.spec import OwnDtype, Spec, Values, Watch, unwatched
-from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.geometry import (
     AREA,
@@ -180,7 +179,7 @@ class Image(Feature):
         object.__setattr__(self, "antialias", flag("antialias", self.antialias))
         refuse_sizes(self)
         for name, allowed in _WORDS.items():
-            one_of(name, getattr(self, name), allowed, ELSEWHERE[name])
+            one_of(name, getattr(self, name), allowed)
         one_of("extra", self.extra, (None, *_TELLING))
         checked_missing(self.missing)
         scale = checked_scale(self.scale, self.color_mode, CHANNELS[self.color_mode])

@@ -15,7 +15,6 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import check_dataset, pixels_of_row
 from dfgen.samples.features.spec import Spec, Values, Watch
-from dfgen.samples.features.values_elsewhere import ELSEWHERE
 from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.png_encoder import png_of
@@ -78,7 +77,7 @@ class Mask(Feature):
 
     def __post_init__(self) -> None:
         check_column(self)
-        one_of("dtype", self.dtype, ("uint8", "int32", "float32"), ELSEWHERE["dtype of a mask"])
+        one_of("dtype", self.dtype, ("uint8", "int32", "float32"), "dtype of a mask")
         checked_missing(self.missing)
         check_dataset(self)
         if self.dtype == "float32":

@@ -25,7 +25,7 @@ from dfgen.training.callbacks.model_state import (
     trained,
 )
 from dfgen.training.callbacks.sigterm import Sigterm
-from dfgen.training.data_adapter import Passes
+from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.keras_calls import of_fit, validation_logs
 from dfgen.training.keras_private import begin_at
 from dfgen.training.keras_probe import lacks, refuse_if_plain
@@ -137,15 +137,26 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._backups.lock()
         callbacks = of_fit("callbacks").callbacks
         callbacks[:] = [each for each in callbacks if getattr(each, "tells", None) is not self]
-        callbacks.append(_Last(self))
+        callbacks.append(self._last())
         if self._on_sigterm:
             self._sigterm.watch(self._leave)
             for data in (self._sequence, of_fit("validation_data")):
                 if isinstance(data, Passes):
                     data.look_while_waiting(self._sigterm.look)
 
-    def all_begun(self) -> None:
-        """Go on from the newest backup, if there is one: all callbacks have begun the training."""
+    def _last(self) -> keras.callbacks.Callback:
+        """Return a callback for the end of the list: all others have had their turn then."""
+        last = keras.callbacks.LambdaCallback(
+            on_train_begin=lambda logs: self._all_begun(),
+            on_epoch_begin=lambda epoch, logs: self._all_begun_epoch(),
+            on_train_batch_end=lambda batch, logs: self._all_ended_batch(),
+            on_epoch_end=lambda epoch, logs: self._all_ended_epoch(),
+            on_train_end=lambda logs: self._all_ended(),
+        )
+        last.tells = self
+        return last
+
+    def _all_begun(self) -> None:
         warn_of_uncounted(of_fit("callbacks").callbacks)
         self._contents, self._looked = contents(of_fit("callbacks").callbacks), -1
         if (backup := self._backups.load()) is not None:
@@ -162,7 +173,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._step = 0 if self._found is None else self._found[0]["step"]
         self._epoch, self._before = epoch, self._step
 
-    def all_begun_epoch(self) -> None:
+    def _all_begun_epoch(self) -> None:
         """Undo what callbacks have done at the begin of an epoch that had begun before."""
         if self._found is not None:
             facts, arrays, lists = self._found
@@ -191,8 +202,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._due |= self._save_freq != "epoch" and self._unsaved >= int(self._save_freq)
         self._logs = logs or {}
 
-    def all_ended_batch(self) -> None:
-        """Save if it is time."""
+    def _all_ended_batch(self) -> None:
         goes_on = self._step < self.params["steps"] and not self.model.stop_training
         if self._sigterm.noticed or (self._due and goes_on):
             self._save()
@@ -207,14 +217,12 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._epoch, self._step, self._begun = epoch + 1, 0, False
         self._due |= self._save_freq == "epoch"
 
-    def all_ended_epoch(self) -> None:
-        """Save if it is time, and training goes on."""
+    def _all_ended_epoch(self) -> None:
         goes_on = self._epoch < self.params["epochs"] and not self.model.stop_training
         if goes_on and (self._due or self._sigterm.noticed):
             self._save()
 
-    def all_ended(self) -> None:
-        """Delete the backups, for the run has ended."""
+    def _all_ended(self) -> None:
         self._sigterm.unwatch()
         begin_at(self.model, None)
         if self._sigterm.noticed:
@@ -226,7 +234,6 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._backups.delete()
 
     def _refuse_two(self) -> None:
-        """Refuse a folder in which two callbacks would save."""
         folder = self._backups.folder
         folders = map(_folder_of, of_fit("callbacks").callbacks)
         if (
@@ -249,7 +256,6 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     @property
     def _saves(self) -> bool:
-        """Whether this process saves, of those that train together."""
         return self._sequence.shard[0] == 0
 
     def _save(self, ended: bool = False) -> None:
@@ -282,7 +288,6 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._sigterm.end()
 
     def _go_on(self, path: str, facts: Mapping[str, Any], arrays: NamedArrays) -> None:
-        """Put everything back."""
         if facts["ended"]:
             print(f"dfgen: {path} is of a run that has ended: this one begins anew", flush=True)
             return
@@ -296,8 +301,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._sequence.load_state_dict(facts["input"])
         for weights in drawn_by[1:]:
             self._progress.draw_by(weights)
-        layout = self._sequence._nested_for(self.model, "fit")
-        specs = layout.element_spec(self._sequence._loader.specs)
+        specs = view_of(self._sequence, self.model, "fit").element_spec
         build(self.model, specs, facts.get("trained"))
         restore(self.model, arrays, facts.get("optimizer"))
         after = f" after {step} of {steps} steps" if step else ""
@@ -315,7 +319,6 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._step = self._progress.steps_done = step
 
     def _begin_at(self, epoch: int) -> None:
-        """Have `fit` begin at an epoch."""
         if not lacks("Model._initial_epoch"):
             begin_at(self.model, epoch)
         elif of_fit("initial_epoch") != epoch:
@@ -331,31 +334,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         callbacks.on_epoch_end(epoch, {**logs, **validation_logs(self.model, epoch)})
 
 
-class _Last(keras.callbacks.Callback):
-    """Tells a BackupAndRestore when all other callbacks have had their turn."""
-
-    def __init__(self, backup: BackupAndRestore) -> None:
-        super().__init__()
-        self.tells = backup
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        self.tells.all_begun()
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.tells.all_begun_epoch()
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.tells.all_ended_batch()
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.tells.all_ended_epoch()
-
-    def on_train_end(self, logs: Any = None) -> None:
-        self.tells.all_ended()
-
-
 def _folder_of(callback: Any) -> Any:
-    """Return the folder that a BackupAndRestore, Keras's too, saves in; None of others."""
     if isinstance(callback, BackupAndRestore):
         return callback._backups.folder
     of_keras = isinstance(callback, keras.callbacks.BackupAndRestore)
@@ -363,5 +342,4 @@ def _folder_of(callback: Any) -> Any:
 
 
 def _is_input(found: Any, progress: Progress) -> bool:
-    """Whether this is the Sequence of a progress, or its `repeat()`."""
     return isinstance(found, Passes) and found.progress is progress

@@ -121,7 +121,6 @@ class Generations:
                 os.unlink(os.path.join(self.folder, path))
 
     def _numbers(self) -> list[int]:
-        """Return the numbers of the backups, the newest last."""
         found = (_NAME.fullmatch(name) for name in self._names())
         return sorted(int(match[1]) for match in found if match)
 
@@ -133,8 +132,6 @@ class Generations:
 
 
 class _Hashed:
-    """A file that is written from its start to its end, and hashed meanwhile."""
-
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.digest = blake2b(digest_size=_DIGEST // 2)
@@ -145,7 +142,6 @@ class _Hashed:
 
 
 def _read(path: str) -> tuple[Facts, NamedArrays]:
-    """Return the facts and arrays of a file, or raise ValueError."""
     digest = blake2b(digest_size=_DIGEST // 2)
     with open(path, "rb") as file:
         left = os.path.getsize(path) - _DIGEST

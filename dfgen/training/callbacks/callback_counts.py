@@ -152,12 +152,10 @@ def _counting(callbacks: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _has_own(callback: Any) -> bool:
-    """Whether a callback of the user's gives and takes what it counts."""
     return all(hasattr(callback, name) for name in _OWN)
 
 
 def _known(callback: Any) -> list[str]:
-    """Return the attributes in which one of Keras's classes counts."""
     of_class = (
         names
         for name, names in COUNTED_BY.items()
@@ -184,7 +182,6 @@ def _changing(callback: Any) -> list[str]:
 
 
 def _of_user(callback: Any) -> dict[str, Any]:
-    """Return the attributes of a callback of the user's that no class of Keras or dfgen sets."""
     classes = type(callback).__mro__
     others = [each for each in classes if each.__module__.startswith(_NOT_OF_USERS)]
     if others == list(classes):
@@ -194,7 +191,6 @@ def _of_user(callback: Any) -> dict[str, Any]:
 
 
 def _set_by(owner: type, skip: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the names of the attributes that the methods of a class set."""
     for name, method in vars(owner).items():
         if isinstance(method, FunctionType) and name not in skip:
             for instruction in dis.get_instructions(method):

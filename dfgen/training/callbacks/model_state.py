@@ -36,13 +36,7 @@ def optimizer_name(model: keras.Model) -> str | None:
 def restore(
     model: keras.Model, arrays: Mapping[str, npt.NDArray[Any]], optimizer: str | None = None
 ) -> None:
-    """Put a snapshot back into a model that is built; refuse one of another model.
-
-    Args:
-        model: built, with its optimizer and metrics.
-        arrays: the snapshot.
-        optimizer: the name of the optimizer it was made with, where that is known.
-    """
+    """Put a snapshot back into a model that is built; refuse one of another model."""
     if optimizer not in (None, own := optimizer_name(model)):
         raise ArgumentError(
             f"the backup is of the optimizer {optimizer}, this model is compiled with {own}"
@@ -68,14 +62,7 @@ def restore(
 def build(
     model: keras.Model, batch: Any, trained: Mapping[str, Iterable[int]] | None = None
 ) -> None:
-    """Make all variables of a compiled model, its optimizers and its metrics not there yet.
-
-    Args:
-        model: which is compiled.
-        batch: tells their shapes: the `element_spec` of what the model is trained on.
-        trained: which optimizers to build, of which variables: what `trained` returned of the model
-            that the backup is of. Without it that of compile is built of all trainable ones.
-    """
+    """Make all variables of a compiled model, its optimizers and its metrics not there yet."""
     unbuilt = {name: one for name, one in _optimizers(model).items() if not one.built}
     try:
         for optimizer in unbuilt.values():  # or Keras builds that of compile, which may stay unused

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.input_advice import Waiting, verdict
+from dfgen.explain.remedies import remedies, stored_remedies
+from dfgen.explain.speed import Waiting, verdict
 from dfgen.loading.metrics import STAGES
 from dfgen.loading.receipts import Receipt
-from dfgen.loading.remedies import remedies, stored_remedies
 from dfgen.system import check_writable, usable_cpus, write_whole
 from dfgen.training.backends import on_accelerator
-from dfgen.training.data_adapter import Passes
+from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import refuse_if_plain
 
@@ -130,7 +130,7 @@ class InputMonitor(keras.callbacks.Callback):
         found.progress.count_taken()
         if self._receipts is not None:
             read_receipts(self._receipts)
-        self._loader = found._loader
+        self._loader = view_of(found).loader
         self._epochs: list[dict[str, float]] = []
         self._first: dict[str, float] = {}
         self._stages: list[str] = []
@@ -176,13 +176,12 @@ class InputMonitor(keras.callbacks.Callback):
         self._write_receipts()
         if self.params.get("verbose") != 0 and self._epochs:
             waiting = self._waiting()
-            reader, limits = self._loader.reader, self._loader._limits
+            reader, limits = self._loader.reader, self._loader.limits
             ways = remedies(reader) + stored_remedies(reader, limits) if waiting.counts else []
             print(verdict(waiting, ways))
         self._input = self._loader = None  # which may be large
 
     def _measured(self) -> dict[str, float]:
-        """Return what the workers and this process have done by now."""
         metrics = self._input.metrics
         process = {"samples": metrics.samples, "process": time.process_time()}
         return metrics.seconds | process  # type: ignore[no-any-return]
@@ -193,7 +192,6 @@ class InputMonitor(keras.callbacks.Callback):
             self._spent |= _minus(self._measured(), self._since)
 
     def _figures(self, spent: Mapping[str, float]) -> dict[str, float]:
-        """Return what is added to the logs of an epoch."""
         steps, workers = spent["steps"] or 1e-9, max(1, self._loader.metrics.workers)
         model = steps - spent["waited"]
         made, busy = spent["samples"], sum(spent[stage] for stage in STAGES)
@@ -210,7 +208,6 @@ class InputMonitor(keras.callbacks.Callback):
         }
 
     def _waiting(self) -> Waiting:
-        """Return what was measured of the steps that count."""
         once, *rest = self._epochs
         counted = {name: sum(epoch[name] for epoch in rest) for name in once}
         if not rest:

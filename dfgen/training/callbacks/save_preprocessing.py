@@ -9,15 +9,8 @@ import keras
 from dfgen.errors import ArgumentError, warn
 from dfgen.samples.transforms import Transform
 from dfgen.system import check_writable, refuse_others, write_whole
-from dfgen.training.checks.meanings import (
-    features,
-    meanings,
-    other_classes,
-    other_order,
-    other_scale,
-    pairs,
-)
-from dfgen.training.data_adapter import Passes
+from dfgen.training.checks.meanings import SCALE, differences, features, meanings
+from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import falls_back
 from dfgen.training.sequence import Sequence
@@ -57,7 +50,7 @@ class SavePreprocessing(keras.callbacks.Callback):
         self.path = os.path.abspath(path)
         self._check_place()
         self._text = sequence.preprocessing(transform).to_json()
-        self._told = meanings(sequence._loader, sequence._layout)
+        self._told = meanings(view_of(sequence))
         self._made, self._has_transform = _made(sequence), transform is not None
 
     def on_train_begin(self, logs: object = None) -> None:
@@ -69,23 +62,16 @@ class SavePreprocessing(keras.callbacks.Callback):
         write_whole(self.path, lambda file: file.write(self._text.encode()))
 
     def _check_place(self) -> None:
-        """Refuse a place that cannot be written, or where something else is, such as the model."""
         check_writable(self.path)
         refuse_others(self.path, "preprocessing", _is_preprocessing)
 
     def _check(self, running: Passes) -> None:
         """Refuse to save what means something else than what `fit` trains on."""
-        trained = meanings(running._loader, running._layout)
-        for what, theirs in self._told.items():
-            found = [*pairs(trained[what], theirs)]
-            faults = [other_classes(*pair, _HERE) for pair in found]
-            faults.append(other_order(trained[what], theirs, what, _HERE))
-            if not self._has_transform:
-                faults += [other_scale(what, *pair, _HERE) for pair in found]
-            for fault in filter(None, faults):
+        for one in differences(meanings(view_of(running)), self._told, _HERE):
+            if one.kind != SCALE or not self._has_transform:
                 raise ArgumentError(
                     f"SavePreprocessing was made for another Sequence than the one that fit trains "
-                    f"on: {fault}. Give it that one, or a Sequence of validation made alike"
+                    f"on: {one.text}. Give it that one, or a Sequence of validation made alike"
                 )
         measured = [one for one in (running, of_fit("validation_data")) if isinstance(one, Passes)]
         made = [*map(_made, measured)]
@@ -103,6 +89,4 @@ def _is_preprocessing(file: IO[bytes]) -> bool:
 
 
 def _made(passes: Passes) -> list[Any]:
-    """Return the features of x as they are without chance."""
-    found = features(passes._loader, passes._layout, "x").values()
-    return [bound.feature.still for bound in found]
+    return [bound.feature.still for bound in features(view_of(passes), "x").values()]

@@ -36,11 +36,7 @@ class Sigterm:
         self.noticed = False
 
     def watch(self, leave: Callable[[], Any]) -> None:
-        """Begin to notice; without effect outside of the main thread, where Python forbids it.
-
-        Args:
-            leave: a method, which is held weakly: ends the process where a batch does not come.
-        """
+        """Begin to notice; without effect outside of the main thread, where Python forbids it."""
         self.noticed, self._since, self._written = False, None, 0
         self._leave = weakref.WeakMethod(leave)
         if threading.current_thread() is threading.main_thread():
@@ -68,11 +64,7 @@ class Sigterm:
         raise SystemExit(128 + signal.SIGTERM)
 
     def look(self) -> None:
-        """Give up a batch that is waited for, in whichever thread, when SIGTERM came a while ago.
-
-        Raises:
-            Interruption: whose `leave` ends the process, in the main thread.
-        """
+        """Give up a batch that any thread waits for, when SIGTERM came a while ago."""
         if self._pipe is not None:
             with contextlib.suppress(BlockingIOError):
                 self._written += os.read(self._pipe[0], 64).count(signal.SIGTERM)

@@ -16,25 +16,26 @@ from dfgen.errors import ArgumentError, DecodeError, MissingFileError, warn
 from dfgen.loading.loader import Loader
 from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.training.checks.known_losses import CHECKED, KnownLoss, known_loss
 from dfgen.training.checks.loss_rules import doubt, mismatch
-from dfgen.training.checks.model_outputs import Output, Target, Trained, outputs_made, outputs_of
+from dfgen.training.checks.model_outputs import (
+    CHECKED,
+    KnownLoss,
+    Output,
+    Target,
+    Trained,
+    known_loss,
+    outputs_made,
+    outputs_of,
+)
 from dfgen.training.keras_calls import Call, when_losses_are_built
 from dfgen.training.keras_private import unweighted_metrics
-from dfgen.training.layout import Layout
+from dfgen.training.layout import SequenceView
 
 
-def warn_of_metrics(model: Any, loader: Loader, y: Any, padded: bool) -> None:
-    """Warn of metrics that will count rows which hold blanks, or come a second time.
-
-    Args:
-        model: compiled, with `metrics=` or without.
-        loader: makes the batches.
-        y: names of the arrays of its targets.
-        padded: whether its last batch is filled up with rows of weight 0.
-    """
+def warn_of_metrics(model: Any, view: SequenceView, padded: bool) -> None:
+    """Warn of metrics that will count rows which hold blanks, or fill up the last batch."""
     metrics = unweighted_metrics(model)
-    left_out = list(_left_out(metrics, loader, y, padded)) if metrics else []
+    left_out = list(_left_out(metrics, view, padded)) if metrics else []
     if left_out:
         warn(
             f"Keras's metrics= ignore weights, and so count rows of weight 0: "
@@ -43,9 +44,9 @@ def warn_of_metrics(model: Any, loader: Loader, y: Any, padded: bool) -> None:
         )
 
 
-def _left_out(metrics: Any, loader: Loader, y: Any, padded: bool) -> Iterator[str]:
-    asked = metrics.keys() if isinstance(metrics, Mapping) else None
-    for name in leaves(y):
+def _left_out(metrics: Any, view: SequenceView, padded: bool) -> Iterator[str]:
+    loader, asked = view.loader, metrics.keys() if isinstance(metrics, Mapping) else None
+    for name in leaves(view.layout.y):
         there = loader.reader.present.get(name) if isinstance(name, str) else None
         if there is not None and not there.all() and (asked is None or name in asked):
             yield f"{np.count_nonzero(~there):,} without a label, as blanks in {name!r}"
@@ -64,17 +65,10 @@ _ROWS = 50_000
 """Rows of which it is asked whether they have several labels."""
 
 
-def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> None:
+def check_loss(call: Call, view: SequenceView, where: str = "") -> None:
     """Refuse targets that a model's losses cannot learn from, and warn of logits taken for others.
 
-    Args:
-        call: of `fit` or `evaluate`.
-        loader: of the Sequence.
-        layout: of the Sequence.
-        where: what messages begin with.
-
-    Raises:
-        ArgumentError: there are no targets, or classes, numbers and units do not go together.
+    There are no targets, or classes, numbers and units do not go together. `where` begins messages.
     """
     model, own, step = call.model, type(call.model), _STEPS.get(call.purpose or "")
     loss = getattr(model, "loss", None)
@@ -83,7 +77,7 @@ def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> N
     if own.compute_loss is not keras.Model.compute_loss:
         return
     losses = [one for one in keras.tree.flatten(loss) if one is not None]
-    if layout.y is None:
+    if view.layout.y is None:
         if any(map(_needs_targets, losses)):
             raise ArgumentError(where + _no_targets(losses))
         return
@@ -91,7 +85,7 @@ def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> N
     on_tensorflow, said = keras.backend.backend() == "tensorflow", set[str]()
 
     def check(outputs: dict[str, Output]) -> None:
-        for trained in _trained(outputs, loss, loader, layout):
+        for trained in _trained(outputs, loss, view):
             told = mismatch(trained, is_fit)
             if told is not None:
                 raise ArgumentError(where + told)
@@ -105,10 +99,8 @@ def check_loss(call: Call, loader: Loader, layout: Layout, where: str = "") -> N
         when_losses_are_built(call, lambda made: check(outputs_made(model, made)))
 
 
-def _trained(
-    outputs: dict[str, Output], loss: Any, loader: Loader, layout: Layout
-) -> Iterator[Trained]:
-    """Yield each output that has a known loss, and a target."""
+def _trained(outputs: dict[str, Output], loss: Any, view: SequenceView) -> Iterator[Trained]:
+    loader, layout = view.loader, view.layout
     losses, targets = _by_output(loss, list(outputs)), _by_output(layout.y, list(outputs))
     bound = {name: one for one in loader.reader.features for name in one.specs}
     for name, output in outputs.items():
@@ -118,7 +110,6 @@ def _trained(
 
 
 def _by_output(tree: Any, names: list[str]) -> dict[str, Any]:
-    """Return what `loss` or y has for each output, where that is plain."""
     if isinstance(tree, Mapping) and names and set(names) >= set(tree):
         return dict(tree)
     if isinstance(tree, Mapping | list | tuple):
@@ -158,12 +149,10 @@ def _target(bound: BoundFeature, array: str, loader: Loader, loss: KnownLoss) ->
 
 
 def _counted(bound: BoundFeature, loader: Loader) -> Any:
-    """Return which rows have any weight in the loss, bool (rows,)."""
     return loader.counted if bound.present is None else loader.counted & bound.present
 
 
 def _labels_in_files(bound: BoundFeature, store: Any, counted: Any) -> Any:
-    """Return the different labels in the files of a few rows, evenly spaced; None without any."""
     whole = bound.files is not None and bound.array_rows is None and not bound.has_lists
     if not whole or not counted.any():
         return None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.training.checks.known_losses import (
+from dfgen.training.checks.model_outputs import (
     BINARY,
     CATEGORICAL,
     COUNTS,
@@ -22,8 +22,9 @@ from dfgen.training.checks.known_losses import (
     SHARES,
     SPARSE,
     VECTORS,
+    Target,
+    Trained,
 )
-from dfgen.training.checks.model_outputs import Target, Trained
 
 _ANY = float("inf")
 _PROBABILITIES = "sigmoid", "hard_sigmoid", "softmax"
@@ -50,12 +51,7 @@ _TAKES = {
 
 
 def mismatch(trained: Trained, training: bool) -> str | None:
-    """Return what is wrong in words, None where nothing is known to be.
-
-    Args:
-        trained: the output, its loss and its target.
-        training: whether these rows train, so that the output must reach their numbers.
-    """
+    """Return what is wrong in words, None where nothing is known to be."""
     if trained.output.units is None:
         return None
     rules: tuple[_Rule, ...] = (_constant, *_RULES[trained.loss.kind], *(_often_beyond,) * training)
@@ -63,12 +59,7 @@ def mismatch(trained: Trained, training: bool) -> str | None:
 
 
 def doubt(trained: Trained, on_tensorflow: bool) -> str | None:
-    """Return what is wrong but trains nevertheless, None where nothing is known.
-
-    Args:
-        trained: the output, its loss and its target.
-        on_tensorflow: where Keras itself tells of probabilities taken for logits, and mends it.
-    """
+    """Return what is wrong but trains nevertheless, None where nothing is known."""
     loss, wanted = trained.loss, _SUITED.get(trained.loss.kind, ("",))[0]
     rules = _DOUBTS[loss.kind]
     if on_tensorflow and loss.from_logits and trained.output.activation == wanted:
@@ -81,7 +72,6 @@ def _first(rules: Iterable["_Rule"], trained: Trained) -> str | None:
 
 
 def _other_activation(trained: Trained) -> str | None:
-    """A last layer that gives other numbers than the loss takes."""
     loss, made = trained.loss, trained.output.activation
     suited, name = _SUITED[loss.kind], f"the last layer {trained.output.name!r} of the model"
     if made is None or made in (("linear",) if loss.from_logits else suited):
@@ -104,7 +94,6 @@ def _other_activation(trained: Trained) -> str | None:
 
 
 def _given(trained: Trained) -> str:
-    """Return what the last layer gives, for messages."""
     made, (low, high) = trained.output.activation, trained.output.reach
     if made == "linear":
         return "has no activation, so that it gives any numbers"
@@ -135,7 +124,6 @@ def _several_labels(trained: Trained) -> str | None:
 
 
 def _more_units(trained: Trained) -> str | None:
-    """Units that no class has."""
     names, units = trained.target.class_names, trained.output.units or 0
     if names is None or units <= len(names):
         return None
@@ -148,7 +136,6 @@ def _more_units(trained: Trained) -> str | None:
 
 
 def _numbers_of_classes(trained: Trained) -> str | None:
-    """Classes, of which a regression would learn the numbers, and so an order."""
     target, loss = trained.target, trained.loss
     names = target.class_names or ()
     try:
@@ -206,7 +193,6 @@ def _beyond_reach(trained: Trained, often: bool) -> str | None:
 
 
 def _bytes(trained: Trained) -> str | None:
-    """Pixels of 0 to 255 where 0 to 1 are wanted."""
     output, column = trained.output, trained.target.column
     if not trained.target.is_bytes or (trained.loss.kind == REGRESSION and output.reach[1] == _ANY):
         return None
@@ -221,7 +207,6 @@ def _bytes(trained: Trained) -> str | None:
 
 
 def _constant(trained: Trained) -> str | None:
-    """A softmax over one unit."""
     softmax, kind = trained.output.activation == "softmax", trained.loss.kind
     if trained.output.units != 1 or not (softmax or kind in (SPARSE, CATEGORICAL)):
         return None
@@ -238,7 +223,6 @@ def _constant(trained: Trained) -> str | None:
 
 
 def _vectors_for_numbers(trained: Trained) -> str | None:
-    """One-hot classes where class numbers are wanted."""
     target = trained.target
     if not target.is_vector_of_classes:
         return None
@@ -253,7 +237,6 @@ def _vectors_for_numbers(trained: Trained) -> str | None:
 
 
 def _numbers_for_vectors(trained: Trained) -> str | None:
-    """One number where each unit wants its own."""
     target, loss = trained.target, trained.loss
     if not target.is_one_number or trained.output.units == 1:
         return None
@@ -305,7 +288,6 @@ def _doubtful(target: Target, most: int) -> npt.NDArray[Any] | None:
 
 
 def _beyond_units(trained: Trained) -> str | None:
-    """Class numbers that have no unit."""
     target, units = trained.target, trained.output.units or 0
     numbers = _doubtful(target, units)
     if numbers is None:
@@ -333,7 +315,6 @@ def _beyond_units(trained: Trained) -> str | None:
 
 
 def _numbered(trained: Trained, low: int, high: int) -> str:
-    """Return how to make class numbers of other numbers."""
     column = trained.target.column
     found = [f"write y=dfgen.Category({column!r}), which numbers its values from 0"]
     if trained.target.of_files:
@@ -350,7 +331,6 @@ def _numbered(trained: Trained, low: int, high: int) -> str:
 
 
 def _palette(target: Target) -> str:
-    """Return how the gray levels of a mask become classes from 0."""
     levels = [] if target.numbers is None else target.numbers[:8].tolist()
     levels = [0, *levels] if len(levels) == 1 else levels
     pairs = ", ".join(f"{level:g}: {number}" for number, level in enumerate(levels))
@@ -358,7 +338,6 @@ def _palette(target: Target) -> str:
 
 
 def _beyond_two(trained: Trained) -> str | None:
-    """Numbers that are no probabilities."""
     target, numbers = trained.target, _doubtful(trained.target, 2)
     if numbers is None:
         return None

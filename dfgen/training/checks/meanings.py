@@ -1,22 +1,29 @@
 """Meanings of the numbers in an input or a target: which class, which range, which column.
 
 Two Sequences that give a model other meanings make it no error and no sense: the shapes are alike.
+A model remembers in this process what it was trained on: later data must mean the same. One that
+was loaded is unknown here: `SavePreprocessing` writes beside it what tells.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from math import prod
+from typing import Any, NamedTuple, TypeVar
 
 import keras
 import numpy as np
 
-from dfgen.errors import ArgumentError, listed
-from dfgen.loading.loader import Loader
+from dfgen.errors import ArgumentError, listed, warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.spec import Spec
 from dfgen.samples.pixels.scaling import rescale
-from dfgen.training.layout import Layout
+from dfgen.training.keras_calls import Call
+from dfgen.training.layout import SequenceView
+
+CLASSES, ORDER, SCALE = "classes", "order", "scale"
 
 
 @dataclass(frozen=True)
@@ -24,9 +31,6 @@ class Meaning:
     """The meaning of the numbers of one input or target, without its rows and functions.
 
     Args:
-        name: in x or y.
-        columns: that it is made of.
-        label_column: the one of them that holds classes.
         class_names: in the order of their numbers; None where classes are numbers already.
         palette: of a mask, what stands for which class.
         spec: of its first array.
@@ -56,37 +60,33 @@ Meanings = dict[object, Meaning]
 def meaning_of(
     name: str, feature: Feature, spec: Spec | None = None, scale: tuple[Any] | None = None
 ) -> Meaning:
-    """Return what a feature means; the arguments are those of a Meaning."""
+    """Return what a feature means."""
     palette = getattr(feature, "palette", None) or ()
     names = None if feature.class_names is None else tuple(feature.class_names)
     return Meaning(name, feature.columns, feature.label_column, names, palette, spec, scale)
 
 
-def meanings(loader: Loader, layout: Layout) -> dict[str, Meanings]:
+def meanings(view: SequenceView) -> dict[str, Meanings]:
     """Return what the inputs and the targets of a Sequence mean, by "x" and "y"."""
     return {
-        what: {key: _of(bound, loader) for key, bound in features(loader, layout, what).items()}
+        what: {key: _of(bound, view) for key, bound in features(view, what).items()}
         for what in ("x", "y")
     }
 
 
-def _of(bound: BoundFeature, loader: Loader) -> Meaning:
-    settled = _settles_scale(bound, loader)
-    spec = loader.reader.specs[next(iter(bound.arrays.values()))]
-    return meaning_of(bound.name, bound.feature, spec, (bound.feature.scale,) if settled else None)
+def _of(bound: BoundFeature, view: SequenceView) -> Meaning:
+    feature, reader = bound.feature, view.loader.reader
+    # pixels whose range `scale` alone tells: no function of the user's can change it
+    settled = feature.has_channels and not view.loader.transforms_batches
+    settled = settled and (reader.transform is None or feature.made_spec.dtype is not None)
+    spec = reader.specs[next(iter(bound.arrays.values()))]
+    return meaning_of(bound.name, feature, spec, (feature.scale,) if settled else None)
 
 
-def _settles_scale(bound: BoundFeature, loader: Loader) -> bool:
-    """Whether `scale` alone tells the range of an image: no function of the user's can."""
-    if not bound.feature.has_channels or loader.transforms_batches:
-        return False
-    return loader.reader.transform is None or bound.feature.made_spec.dtype is not None
-
-
-def features(loader: Loader, layout: Layout, what: str) -> dict[object, BoundFeature]:
+def features(view: SequenceView, what: str) -> dict[object, BoundFeature]:
     """Return the features of x or y by their keys, or by their places where they have none."""
-    tree = getattr(layout, what)
-    by_array = {next(iter(bound.arrays.values())): bound for bound in loader.reader.features}
+    tree = getattr(view.layout, what)
+    by_array = {next(iter(bound.arrays.values())): bound for bound in view.loader.reader.features}
     names = [] if tree is None else keras.tree.flatten(tree)
     found = [by_array[name] for name in names if name in by_array]
     if not isinstance(tree, Mapping):
@@ -112,8 +112,30 @@ def _columns(one: Meaning | BoundFeature) -> tuple[str, ...]:
     return one.columns if isinstance(one, Meaning) else one.feature.columns
 
 
-def other_classes(ours: Meaning, theirs: Meaning, where: str) -> str | None:
-    """Return in words which class has another number in training, ours, than elsewhere, theirs."""
+class Difference(NamedTuple):
+    """Another class number, order of columns or range of pixels than in training, in words."""
+
+    kind: str
+    text: str
+    pair: tuple[Meaning, Meaning] | None = None
+
+
+def differences(
+    ours: Mapping[str, Meanings], theirs: Mapping[str, Meanings], where: str
+) -> Iterator[Difference]:
+    """Yield how inputs and targets elsewhere, theirs, mean something else than in training, ours.
+
+    They are of the kinds CLASSES, ORDER and SCALE, in this order for each of x and y.
+    """
+    for what, others in theirs.items():
+        found = pairs(ours[what], others)
+        told = [Difference(CLASSES, _other_classes(*pair, where), pair) for pair in found]
+        told.append(Difference(ORDER, _other_order(ours[what], others, what, where)))
+        told += [Difference(SCALE, _other_scale(what, *pair, where), pair) for pair in found]
+        yield from (one for one in told if one.text)
+
+
+def _other_classes(ours: Meaning, theirs: Meaning, where: str) -> str:
     column = ours.label_column or theirs.label_column
     trained, tested = _names(ours, theirs), _names(theirs, ours)
     if trained is None or tested is None or column is None:
@@ -132,11 +154,10 @@ def other_classes(ours: Meaning, theirs: Meaning, where: str) -> str | None:
             f"{column!r} is an array of {len(trained)} classes in training, {listed(trained)}, and "
             f"of {len(tested)} in {where}, {listed(tested)}: a model has outputs for one of them"
         )
-    return None
+    return ""
 
 
 def _names(one: Meaning, other: Meaning) -> tuple[object, ...] | None:
-    """Return its class names; where the other alone names numbers, those that are the numbers."""
     names = other.class_names
     as_it_is = one.class_names is None and names is not None and one.columns == other.columns
     if as_it_is and all(type(name) is int for name in names or ()):
@@ -148,7 +169,7 @@ def _differ(one: object, other: object) -> bool:
     return one != other and str(one) != str(other)  # a table of text has "1" for 1
 
 
-def _other_palette(ours: Meaning, theirs: Meaning, where: str) -> str | None:
+def _other_palette(ours: Meaning, theirs: Meaning, where: str) -> str:
     tested = dict(theirs.palette)
     for colour, number in ours.palette:
         if tested.get(colour, number) != number:
@@ -157,10 +178,10 @@ def _other_palette(ours: Meaning, theirs: Meaning, where: str) -> str | None:
                 f"{tested[colour]} in {where}: the palette of training is {dict(ours.palette)}, "
                 f"that of {where} {tested}"
             )
-    return None
+    return ""
 
 
-def other_order(ours: Meanings, theirs: Meanings, what: str, where: str) -> str | None:
+def _other_order(ours: Meanings, theirs: Meanings, what: str, where: str) -> str:
     """Return in words that columns stand in the places of each other.
 
     Two inputs may change places on purpose, as the halves of a pair do.
@@ -174,21 +195,21 @@ def other_order(ours: Meanings, theirs: Meanings, what: str, where: str) -> str 
         is_other = trained != tested and sorted(trained) == sorted(tested)
         swapped = [tuple(trained), tuple(tested)] if is_other else None
     if swapped is None:
-        return None
+        return ""
     return (
         f"{what} is made of the columns {listed(swapped[0])} in training, in {where} of "
         f"{listed(swapped[1])}: the model would take each for another"
     )
 
 
-def other_scale(what: str, ours: Meaning, theirs: Meaning, where: str) -> str | None:
+def _other_scale(what: str, ours: Meaning, theirs: Meaning, where: str) -> str:
     """Return in words that pixels have another range: a model would see black or white."""
     if ours.scale is None or theirs.scale is None or ours.spec is None or theirs.spec is None:
-        return None
+        return ""
     (trained,), (tested,) = ours.scale, theirs.scale
     channels = [spec.shape[-1] for spec in (ours.spec, theirs.spec)]
     if trained == tested or channels[0] != channels[1] or _alike(trained, tested, channels[0]):
-        return None
+        return ""
     return (
         f"{what} of {where} has scale={tested!r}, {_range(theirs)}, that of training "
         f"scale={trained!r}, {_range(ours)}: the model would see other numbers than it was trained "
@@ -196,14 +217,7 @@ def other_scale(what: str, ours: Meaning, theirs: Meaning, where: str) -> str | 
     )
 
 
-def refuse(told: str | None, advice: str = "") -> None:
-    """Raise what was told, if anything, and what to do about it."""
-    if told is not None:
-        raise ArgumentError(told + advice)
-
-
 def _alike(one: Any, other: Any, channels: int) -> bool:
-    """Whether two scales make the same of pixels."""
     pixels = (np.arange(256 * channels) * 7 % 256).astype(np.uint8).reshape(16, 16, channels)
     made = [np.zeros(pixels.shape, np.float32) for _ in range(2)]
     rescale(pixels, one, made[0])
@@ -218,3 +232,137 @@ def _range(one: Meaning) -> str:
 def shape_shown(spec: Any) -> str:
     """Return dtype and shape of a batch, for messages."""
     return f"{spec.dtype} {('batch', *spec.shape)}".replace("'", "").replace("None", "any")
+
+
+_HERE = "this Sequence"
+_SHOWN = 10
+_ANEW = (
+    "To train a model on other classes, make it anew, give it a new last layer, copy it with "
+    "keras.models.clone_model, or put back the weights that it had before its first fit"
+)
+_SMALL = 4_096
+"""Numbers in a weight, such as a bias, that is compared with what it was before the first fit."""
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What x and y meant to a model that was trained; it holds neither the model nor rows."""
+
+    told: dict[str, Meanings]
+    weights: tuple[weakref.ref[Any], ...]
+
+
+_KNOWN: weakref.WeakKeyDictionary[Any, _Trained] = weakref.WeakKeyDictionary()
+_BEFORE: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
+"""Model -> digest of its weights before it was trained on anything."""
+
+
+def check_trained(call: Call, view: SequenceView) -> None:
+    """Refuse what means something else than the model was trained on."""
+    told = meanings(view)
+    if call.purpose == "fit":
+        _check_fit(call.model, told)
+    elif call.purpose == "evaluate":
+        check_as_before(call.model, told, "evaluate")
+    elif call.purpose == "predict":
+        check_as_before(call.model, {"x": told["x"]}, "predict")
+
+
+def check_as_before(model: Any, told: Mapping[str, Meanings], purpose: str) -> None:
+    """Refuse inputs and targets that mean something else than those that a model was trained on."""
+    known = _known(model)
+    if known is None:
+        return
+    for one in differences(known.told, told, _HERE):
+        advice = f". Give {purpose} the order of training" if one.kind == ORDER else ""
+        raise ArgumentError(_numbered(one, purpose) + advice)
+
+
+def _check_fit(model: Any, told: Mapping[str, Meanings]) -> None:
+    """Refuse other numbers of the same classes in another `fit`.
+
+    Classes of which the model knows none may be another task: they are trained on, with a warning.
+    Pixels of another range it can learn. A model that has its first weights again, as in a loop of
+    one model a class, knows nothing. Other weights prove nothing: `EarlyStopping` puts back those
+    of its best epoch.
+    """
+    known = _known(model)
+    if known is None:
+        _BEFORE[model] = _digest(model)
+        return
+    for fault, certain in _refused(known.told, told):
+        before = _BEFORE.get(model)
+        if before is not None and before == _digest(model):
+            _KNOWN.pop(model, None)
+            return
+        if certain:
+            raise ArgumentError(f"{fault}. {_ANEW}")
+        warn(f"fit goes on with classes that the model was not trained on: {fault}. {_ANEW}")
+
+
+def _digest(model: Any) -> str | None:
+    small = [weight for weight in model.trainable_weights if prod(weight.shape) <= _SMALL]
+    digest = blake2b(digest_size=16)
+    try:
+        for weight in small:
+            digest.update(keras.ops.convert_to_numpy(weight.value).tobytes())
+    except Exception:  # of weights that lie on several machines
+        return None
+    return digest.hexdigest() if small else None
+
+
+def note_epoch(model: Any, view: SequenceView) -> None:
+    """Note what `fit` has trained a model on for an epoch."""
+    known, told = _known(model), meanings(view)
+    if known is not None and not any(_refused(known.told, told)):
+        told = {what: _longest(theirs, known.told[what]) for what, theirs in told.items()}
+    _KNOWN[model] = _Trained(told, tuple(map(weakref.ref, model.weights)))
+
+
+def _refused(
+    known: Mapping[str, Meanings], told: Mapping[str, Meanings]
+) -> Iterator[tuple[str, bool]]:
+    """Yield what another `fit` is told otherwise than the one before, and whether it is certain."""
+    for one in differences(known, told, _HERE):
+        if one.kind != SCALE:
+            names = [{*map(str, each.class_names or ())} for each in one.pair or ()]
+            another_task = bool(names) and all(names) and names[0].isdisjoint(names[1])
+            yield _numbered(one, "fit"), not another_task
+
+
+def _known(model: Any) -> _Trained | None:
+    """Return what is known of a model, or of one that it is a part of or wraps, by their weights.
+
+    None of a model whose layers were replaced since.
+    """
+    own = {*map(id, model.weights)}
+    for known in (_KNOWN.get(model), *_KNOWN.values()):
+        noted = set() if known is None else {id(weight()) for weight in known.weights}
+        if own and own <= noted:
+            return known
+    return None
+
+
+def _longest(theirs: Meanings, ours: Meanings) -> Meanings:
+    before = {new.name: old.class_names or () for new, old in pairs(theirs, ours)}
+    longer = {
+        key: replace(new, class_names=before[new.name])
+        for key, new in theirs.items()
+        if len(before.get(new.name, ())) > len(new.class_names or ())
+    }
+    return {**theirs, **longer} or ours
+
+
+def _numbered(one: Difference, purpose: str) -> str:
+    """Return a difference in words, with the numbers of training where it is of classes."""
+    if one.kind != CLASSES or one.pair is None:
+        return one.text
+    ours, names = one.pair[0], one.pair[0].class_names
+    given = "class_names= of the Sequence that it was trained on"
+    if ours.palette:
+        given = f"palette={dict(ours.palette)}"
+    elif names is None:
+        given = f"dfgen.Number({ours.columns[0]!r})"
+    elif len(names) <= _SHOWN:
+        given = f"class_names={[*names]}"
+    return f"{one.text}. Give {purpose} a Sequence with the numbers of training: {given}"

@@ -10,8 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from dfgen.errors import ArgumentError, did_you_mean
-from dfgen.loading.loader import Loader
+from dfgen.errors import ArgumentError, did_you_mean, listed
 from dfgen.loading.order.plan import Plan
 from dfgen.training.checks.model_outputs import keras_order
 from dfgen.training.checks.pairing import (
@@ -24,37 +23,29 @@ from dfgen.training.checks.pairing import (
 )
 from dfgen.training.keras_calls import DROPPED, Call, when_losses_are_built
 from dfgen.training.keras_private import has_lost_variables
-from dfgen.training.layout import Layout
+from dfgen.training.layout import SequenceView
 
 
-def check_shapes(model: Any, x: Any) -> None:
+def check_shapes(model: Any, x: Any, where: str) -> None:
     """Refuse images of another size or other channels than a model can take.
 
     A functional model insists on the shapes of its inputs. A Sequential may take others, where its
     layers do: that is tried, without numbers. Height and width exchanged are never meant, and
     where a Flatten follows nobody else would tell.
-
-    Args:
-        model: of Keras; one that does not know its inputs is left alone.
-        x: the inputs as `element_spec` has them.
-
-    Raises:
-        ArgumentError: a shape does not go into the model.
     """
-    other = [pair for pair in _pairs(model, x) if _differ(*pair)]
-    for given, expected in other:
+    for given, expected in filter(lambda pair: _differ(*pair), _pairs(model, x)):
         sizes = _sizes(given), _sizes(expected)
         turned = sizes[0] != sizes[1] and sizes[0] == sizes[1][::-1]
         if isinstance(model, keras.Sequential) and not turned and _takes(model, given):
             continue
         raise ArgumentError(
-            f"x gives {given.name!r} as {_shown(given)}, but the model takes {_shown(expected)}"
-            f"{', height and width exchanged' if turned else ''}: {_advice(given, expected)}"
+            f"{where}x gives {given.name!r} as {_shown(given)}, but the model takes "
+            f"{_shown(expected)}{', height and width exchanged' if turned else ''}: "
+            f"{_advice(given, expected)}"
         )
 
 
 def _pairs(model: Any, x: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each array and the input that it feeds."""
     inputs = getattr(model, "inputs", None) or []
     keyed = None if isinstance(model, keras.Sequential) or not inputs else model.input
     if isinstance(x, Mapping):
@@ -88,7 +79,6 @@ def _takes(sequential: Any, tensor: Any) -> bool:
 
 
 def _advice(given: Any, expected: Any) -> str:
-    """Return what to write in the Sequence, or in the model."""
     shape = ", ".join("None" if size is None else str(size) for size in given.shape[1:])
     found = [f"the model begin with keras.Input(({shape}{',' * (len(given.shape) == 2)}))"]
     if len(given.shape) == 4:
@@ -114,26 +104,21 @@ def _shown(tensor: Any) -> str:
     return str(("batch", *tensor.shape[1:])).replace("'", "").replace("None", "any")
 
 
-def check_model(call: Call, loader: Loader, layout: Layout) -> None:
+def check_model(call: Call, view: SequenceView, where: str = "") -> None:
     """Refuse a model with an input or output that a Sequence has nothing for, or not one for one.
 
     Names, numbers and shapes are compared. A model that is not functional does not tell its
     inputs, and its outputs only when it is first run; one with a step or `compute_loss` of its own
     may do with a batch what it likes.
-
-    Args:
-        call: of Keras.
-        loader: of the Sequence.
-        layout: of its batches, as the model is nested where that is known.
     """
-    model, element_spec = call.model, layout.element_spec(loader.specs)
+    model, element_spec = call.model, view.element_spec
     if not steps_as_keras(model, call.purpose):
         return
     if keras.backend.backend() != "tensorflow":
         _refuse_strings(element_spec[0])
     if isinstance(model, keras.Sequential):
         _check_single(call, element_spec)
-    check_shapes(model, element_spec[0])
+    check_shapes(model, element_spec[0], where)
     if (inputs := inputs_of(model)) is not None:
         _check(inputs, element_spec[0], inputs.keyed)
     if call.purpose == "predict" or len(element_spec) == 1 or model.loss is None:
@@ -142,21 +127,19 @@ def check_model(call: Call, loader: Loader, layout: Layout) -> None:
         _check(outputs, element_spec[1])
         _check_weights(element_spec[2:], outputs)
     elif type(model).compute_loss is keras.Model.compute_loss:
-        when_losses_are_built(call, partial(_check_made, model, loader, layout))
+        when_losses_are_built(call, partial(_check_made, model, view))
 
 
-def _check_made(model: Any, loader: Loader, layout: Layout, made: Any) -> None:
-    """Refuse targets that do not go with what a model makes, which is known only now."""
-    outputs, element_spec = ends_made(model, made), layout.element_spec(loader.specs)
+def _check_made(model: Any, view: SequenceView, made: Any) -> None:
+    outputs, element_spec = ends_made(model, made), view.element_spec
     if outputs.keyed:
-        columns = columns_of(loader.reader.features)
-        outputs.refuse_late(layout.y, columns, keras_order(made))
+        columns = columns_of(view.loader.reader.features)
+        outputs.refuse_late(view.layout.y, columns, keras_order(made))
         _check(outputs, element_spec[1])
         _check_weights(element_spec[2:], outputs)
 
 
 def _check_single(call: Call, element_spec: tuple[Any, ...]) -> None:
-    """Refuse several inputs or targets for a Sequential, which has one of each."""
     told = [("input", "x", element_spec[0])] if getattr(call.model, "inputs", None) else []
     default = type(call.model).compute_loss is keras.Model.compute_loss
     if call.purpose != "predict" and call.model.loss is not None and default:
@@ -167,7 +150,6 @@ def _check_single(call: Call, element_spec: tuple[Any, ...]) -> None:
 
 
 def _one_for_several(what: str, argument: str, count: int) -> str:
-    """Return what to do about a list of columns where the model takes one array."""
     return (
         f"the model has one {what}, but {argument} gives {count}: columns of numbers, one-hot ones "
         f"too, are one vector as {argument}=dfgen.Number([...]); for {count} arrays build "
@@ -234,7 +216,6 @@ def check_whole(plan: Plan) -> None:
 
 
 def _check_weights(weights: Iterable[Any], outputs: Ends) -> None:
-    """Refuse weights that Keras would not find: it looks for them as the outputs are nested."""
     keyed, count = outputs.keyed, len(outputs.names)
     for tree in weights:
         nested = isinstance(tree, Mapping | tuple)
@@ -248,11 +229,7 @@ def _check_weights(weights: Iterable[Any], outputs: Ends) -> None:
 
 
 def _check(ends: Ends, given: Any, exact: bool = True) -> None:
-    """Compare the inputs or outputs of a model, of which some are needed, with what x or y has.
-
-    Exact, no key may be left over: Keras would take the arrays of a dict that has more of them in
-    alphabetical order, and so each for another.
-    """
+    # exact: Keras would take a dict with more keys in alphabetical order, so each for another
     what, argument, names, needed = ends.what, ends.argument, ends.names, ends.needed
     if not isinstance(given, Mapping):
         count = len(given) if isinstance(given, list | tuple) else 1
@@ -260,22 +237,22 @@ def _check(ends: Ends, given: Any, exact: bool = True) -> None:
             raise ArgumentError(_one_for_several(what, argument, count))
         if count not in (len(names), len(needed)):
             raise ArgumentError(
-                f"the model has {len(names)} {what}s, {_quoted(names)}, but {argument} gives "
+                f"the model has {len(names)} {what}s, {listed(names)}, but {argument} gives "
                 f"{count}: write {argument}={{{names[0]!r}: ..., ...}}, a feature for each"
             )
         return
     missing = [name for name in needed if name not in given]
     if missing:
         raise ArgumentError(
-            f"nothing feeds the {what} {_quoted(missing)} of the model: {argument} has "
-            f"{_quoted(given)}. Rename the key or the {what}, or add a feature to {argument}."
+            f"nothing feeds the {what} {listed(missing)} of the model: {argument} has "
+            f"{listed(given)}. Rename the key or the {what}, or add a feature to {argument}."
             f"{did_you_mean(missing[0], given)}"
         )
     extra = [name for name in given if name not in names]
     if extra and exact:
         raise ArgumentError(
-            f"{argument} has {_quoted(extra)}, which the model has no {what} for: its {what}s are "
-            f"{_quoted(names)}. Leave it out of {argument}.{did_you_mean(extra[0], names)}"
+            f"{argument} has {listed(extra)}, which the model has no {what} for: its {what}s are "
+            f"{listed(names)}. Leave it out of {argument}.{did_you_mean(extra[0], names)}"
         )
 
 
@@ -283,11 +260,7 @@ def _refuse_strings(x: Any) -> None:
     strings = [spec.name for spec in keras.tree.flatten(x) if spec.dtype == "string"]
     if strings:
         raise ArgumentError(
-            f"x has text or bytes, {_quoted(strings)}, which models on "
+            f"x has text or bytes, {listed(strings)}, which models on "
             f"{keras.backend.backend()} cannot take: make numbers of them before, with "
             "dfgen.Column, or train on TensorFlow (KERAS_BACKEND=tensorflow)"
         )
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))

@@ -1,4 +1,4 @@
-"""The outputs of a model: how many units each has, and what its last layer does.
+"""Losses of Keras, outputs of a model and their targets, as far as each is known.
 
 A functional model tells its outputs, and so does a Sequential that is built. Of a Sequential that
 is not, the last layers may tell them. Of any other model nothing is known before it has run, and
@@ -15,8 +15,73 @@ import keras
 import numpy.typing as npt
 
 from dfgen.errors import listed
-from dfgen.training.checks.known_losses import REGRESSION, KnownLoss
-from dfgen.training.keras_private import operation_of
+from dfgen.training.keras_private import arguments_of_loss, operation_of
+
+SPARSE, CATEGORICAL, BINARY, REGRESSION = "sparse", "categorical", "binary", "regression"
+COUNTS, MARGIN, VECTORS, SHARES, OVERLAP = "counts", "margin", "vectors", "shares", "overlap"
+_KINDS = {
+    "sparse_categorical_crossentropy": SPARSE,
+    "categorical_crossentropy": CATEGORICAL,
+    "categorical_focal_crossentropy": CATEGORICAL,
+    "binary_crossentropy": BINARY,
+    "binary_focal_crossentropy": BINARY,
+    "mean_squared_error": REGRESSION,
+    "mean_absolute_error": REGRESSION,
+    "mean_absolute_percentage_error": REGRESSION,
+    "mean_squared_logarithmic_error": REGRESSION,
+    "huber": REGRESSION,
+    "log_cosh": REGRESSION,
+}
+CHECKED = _KINDS | {
+    "poisson": COUNTS,
+    "hinge": MARGIN,
+    "squared_hinge": MARGIN,
+    "categorical_hinge": VECTORS,
+    "kl_divergence": SHARES,
+    "dice": OVERLAP,
+    "tversky": OVERLAP,
+}
+"""Also losses that predictions know nothing of, but `fit` does."""
+
+
+@dataclass(frozen=True)
+class KnownLoss:
+    """A loss of Keras's own, by the name of its function; it may leave out a class, `ignored`."""
+
+    kind: str
+    name: str
+    from_logits: bool = False
+    ignored: int | None = None
+
+    def named(self, name: str) -> str:
+        """Return another loss of its sort as it is written, with logits where it has them."""
+        if not self.from_logits:
+            return f'loss="{name}"'
+        return f"loss=keras.losses.{class_of(name)}(from_logits=True)"
+
+
+def class_of(name: str) -> str:
+    """Return the name of the class in `keras.losses` that goes with the name of a function."""
+    return "".join(part.capitalize() for part in name.split("_")).replace("Kl", "KL")
+
+
+def known_loss(given: Any, kinds: Mapping[str, str] = _KINDS) -> KnownLoss | None:
+    """Return what is known of a loss as `compile` takes it, None of one of the user's own."""
+    try:
+        loss = keras.losses.get(given)
+    except (ValueError, TypeError):
+        return None
+    for name, kind in kinds.items():
+        if loss is getattr(keras.losses, name):
+            return KnownLoss(kind, name)
+        if type(loss) is getattr(keras.losses, class_of(name)):
+            arguments = arguments_of_loss(loss)
+            if arguments is None or arguments.get("axis") not in (None, -1):
+                return None
+            logits, ignored = arguments.get("from_logits", False), arguments.get("ignore_class")
+            return KnownLoss(kind, name, bool(logits), ignored)
+    return None
+
 
 _CONVOLUTIONS = (
     keras.layers.Conv1D,
@@ -51,13 +116,7 @@ _REACH = {
 
 @dataclass(frozen=True)
 class Output:
-    """One output of a model.
-
-    Args:
-        name: of the layer that makes it.
-        units: the length of its last axis; None where that is not known.
-        layer: the last layer; None where it is none of Keras.
-    """
+    """One output of a model: the length of its last axis, and its last layer, where known."""
 
     name: str
     units: int | None
@@ -71,10 +130,7 @@ class Output:
 
     @property
     def activation(self) -> str | None:
-        """The activation that the last layer ends in, such as linear or softmax; None if unknown.
-
-        An Activation that is linear only casts what a layer before it has made.
-        """
+        """The activation that the last layer ends in, such as softmax; None if unknown."""
         return _activation(self.layer)
 
     @property
@@ -96,6 +152,7 @@ def _activation(layer: Any) -> str | None:
         return _activation(layer.activation)
     known = (name for name in _REACH if layer.activation is getattr(keras.activations, name))
     name = next(known, None)
+    # an Activation that is linear only casts what a layer before it has made
     return None if name == "linear" and kind is keras.layers.Activation else name
 
 
@@ -138,7 +195,6 @@ def _of_tensor(tensor: Any) -> Output:
 
 
 def _last(layer: Any) -> Any:
-    """Return the last layer of a model with one output that is a layer itself, or the layer."""
     inner = getattr(layer, "outputs", None)
     if isinstance(layer, keras.Model):
         return _last(operation_of(inner[0])) if inner and len(inner) == 1 else None
@@ -157,7 +213,6 @@ def _unbuilt(model: Any) -> Output | None:
 
 
 def _units(layers: list[Any]) -> int | None:
-    """Return the length of the last axis of what layers in a row make, by the last of them."""
     for layer in reversed(layers):
         if type(layer) is keras.layers.Dense:
             return int(layer.units)
@@ -170,18 +225,14 @@ def _units(layers: list[Any]) -> int | None:
 
 @dataclass(frozen=True)
 class Target:
-    """One target.
+    """One target: a column of the manifest, and the shape of one sample of it.
 
     Args:
-        column: of the manifest.
-        shape: of one sample, without the batch.
-        class_names: where they are known.
         many_labels: whether a row may have several classes.
         has_several: tells whether one of the rows that count has, of many at least one in 50,000.
         is_bytes: whether it is pixels of 0 to 255.
         of_files: whether it is a mask whose classes are what its files hold.
-        find_numbers: returns the numbers in all rows, where the table tells them; those in some
-            files of a mask.
+        find_numbers: returns the numbers in all rows, or in some files of a mask.
     """
 
     column: str

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 
 from dfgen.binding.nested import leaves
-from dfgen.errors import ArgumentError, listed, warn
+from dfgen.errors import ArgumentError, listed
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.training.checks.model_outputs import keras_order
 from dfgen.training.keras_private import built_outputs
@@ -25,14 +25,7 @@ ColumnNames = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Ends:
-    """The inputs or the outputs of a model.
-
-    Args:
-        what: "input" or "output".
-        names: of all; their places, where a list has none.
-        needed: those that must be fed.
-        keyed: whether they are a dict.
-    """
+    """The inputs or the outputs of a model, some of which must be fed; `keyed`: they are a dict."""
 
     what: str
     names: list[str]
@@ -45,31 +38,25 @@ class Ends:
         return "x" if self.what == "input" else "y"
 
     def nest(self, tree: Any, columns: ColumnNames) -> Any:
-        """Return names of arrays nested as these are, where that is not plain to Keras.
-
-        Raises:
-            ArgumentError: the columns of a list do not say what they are for, or say otherwise.
-        """
+        """Return names of arrays nested as these are, where that is not plain to Keras."""
         if isinstance(tree, Mapping):
             fits = not self.keyed and len(tree) > 1 and tree.keys() == {*self.names}
             return tuple(map(tree.__getitem__, self.names)) if fits else tree
         given = list(leaves(tree))
         if len(self.names) == 1 or len(given) not in (len(self.names), len(self.needed)):
             return tree
-        known, places = _known(tree, columns), self.places(given)
+        known = _known(tree, columns)
         if self.keyed:
             return self._by_names(given, known)
-        if known != places and len({*known} & {*self.names}) == len(given):
-            shown = f"write {self.argument}=[{listed(places)}], or for this order "
-            raise self.refusal(known, "which Keras takes one after the other", shown)
+        places = self.names if len(given) == len(self.names) else self.needed
+        pairs = [*zip(known, places, strict=True)]
+        if any(n != to and n in self.names and (n, n) not in pairs for n, to in pairs):
+            exchanged = len({*known} & {*self.names}) == len(given)
+            instead = f"write {self.argument}=[{listed(places)}], or for this order " * exchanged
+            raise self.refusal(known, "which Keras takes one after the other", instead or "write ")
         return tree
 
-    def places(self, tree: Any) -> list[str]:
-        """Return which ones a list is for, one after the other."""
-        return self.names if len(list(leaves(tree))) == len(self.names) else self.needed
-
     def _by_names(self, given: list[Any], known: list[str | None]) -> dict[str, Any]:
-        """Return a dict of what a list has: one that no name tells is for the one that is left."""
         found = {name: one for name, one in zip(known, given, strict=True) if name in self.names}
         others = [one for name, one in zip(known, given, strict=True) if name not in self.names]
         left = [name for name in self.needed if name not in found]
@@ -78,16 +65,7 @@ class Ends:
         raise self.refusal(known, "and names do not tell which is for which")
 
     def refuse_late(self, tree: Any, columns: ColumnNames, order: list[str]) -> None:
-        """Refuse names of arrays that these, known only now, are not fed with as they are nested.
-
-        Args:
-            tree: of the names.
-            columns: of these.
-            order: in which Keras takes a list for a dict.
-
-        Raises:
-            ArgumentError: it is so, or as of `nest`.
-        """
+        """Refuse a list that these, known only now, are not fed with in the order of Keras."""
         nested = self.nest(tree, columns)
         found = [nested[name] for name in order if name in nested]
         if not isinstance(tree, Mapping) and found != list(leaves(tree)):
@@ -105,11 +83,7 @@ class Ends:
 
 
 def paired(layout: Layout, features: Iterable[BoundFeature], model: Any, purpose: Any) -> Layout:
-    """Return a layout nested as a model is, for fit, evaluate or predict.
-
-    Raises:
-        ArgumentError: as of `Ends.nest`.
-    """
+    """Return a layout nested as a model is, for fit, evaluate or predict; refuse as `nest` does."""
     columns, inputs = columns_of(features), inputs_of(model)
     alike = all(steps_as_keras(model, one) for one in _STEPS)  # which predict as they train
     if alike and inputs is not None and _calls_as_keras(model):
@@ -120,29 +94,7 @@ def paired(layout: Layout, features: Iterable[BoundFeature], model: Any, purpose
     return layout if outputs is None else replace(layout, y=outputs.nest(layout.y, columns))
 
 
-def warn_of_doubt(
-    layout: Layout, features: Iterable[BoundFeature], model: Any, purpose: Any
-) -> None:
-    """Warn where a list for a list has a column that is called as another place is."""
-    if not steps_as_keras(model, purpose):
-        return
-    columns, found = columns_of(features), [(inputs_of(model), layout.x)]
-    found += [(outputs_of_loss(model), layout.y)] * (purpose != "predict")
-    for ends, tree in found:
-        if ends is None or ends.keyed or isinstance(tree, Mapping):
-            continue
-        pairs = list(zip(_known(tree, columns), ends.places(tree), strict=False))
-        for name, place in pairs:
-            if name != place and name in ends.names and (name, name) not in pairs:
-                warn(
-                    f"{ends.argument} gives column {name!r} to the {ends.what} {place!r} of the "
-                    f"model, which has an {ends.what} {name!r} too. If it is meant so, write "
-                    f"{ends.argument}={{{place!r}: {name!r}, ...}}, else exchange them"
-                )
-
-
 def _known(tree: Any, columns: ColumnNames) -> list[str | None]:
-    """Return the column of each of a list, None where it is of several."""
     return [columns.get(next(leaves(one))) for one in leaves(tree)]
 
 
@@ -199,7 +151,6 @@ def _calls_as_keras(model: Any) -> bool:
 
 
 def _with_loss(loss: Any, names: list[str]) -> list[str]:
-    """Return the outputs that have a loss, and so need a target."""
     if isinstance(loss, Mapping):
         return [name for name in names if loss.get(name) is not None]
     if isinstance(loss, list | tuple) and len(loss) == len(names):

@@ -7,7 +7,7 @@ import keras
 
 from dfgen.binding.nested import leaves
 from dfgen.errors import warn
-from dfgen.loading.loader import Loader
+from dfgen.training.layout import SequenceView
 
 _PASSING = (
     keras.layers.InputLayer, keras.layers.Reshape, keras.layers.Flatten, keras.layers.Dropout,
@@ -21,35 +21,30 @@ _WEIGHING = ("Conv2D", "SeparableConv2D", "DepthwiseConv2D", "Conv2DTranspose", 
 _SMALL = ("0..1", "-1..1", "tf", "torch", "standardize")
 
 
-def warn_of_scaling_twice(model: Any, loader: Loader, x: Any) -> None:
+def warn_of_scaling_twice(model: Any, view: SequenceView) -> None:
     """Warn where all images are about 1 already, and a layer divides them by 127 or 255 again.
 
     Nothing would fail, but the model would see one gray for all images.
-
-    Args:
-        model: of Keras.
-        loader: of the Sequence.
-        x: the names of its inputs, nested.
     """
-    for fault in _scaled_twice(model, _scales(loader, x)):
+    for fault in _scaled_twice(model, _scales(view)):
         warn(fault)
 
 
-def range_faults(model: Any, loader: Loader, x: Any) -> list[str]:
+def range_faults(model: Any, view: SequenceView) -> list[str]:
     """Return what is wrong with the range of pixels for a model: scaled twice, or not at all.
 
-    The arguments are those of `warn_of_scaling_twice`. That pixels are not scaled is no fault that
-    `fit` tells: some models learn to do with it.
+    That pixels are not scaled is no fault that `fit` tells: some models learn to do with it.
     """
-    scales = _scales(loader, x)
+    scales = _scales(view)
     return [*_scaled_twice(model, scales), *_not_scaled(model, scales)]
 
 
-def _scales(loader: Loader, x: Any) -> list[Any]:
-    """Return the scale of each image among the inputs, none where nobody knows what comes out."""
-    names = set(leaves(x))
-    images = [one for one in loader.reader.features if one.channel_arrays & names]
-    return [] if loader.transforms_batches else [one.feature.scale for one in images]
+def _scales(view: SequenceView) -> list[Any]:
+    if view.loader.transforms_batches:
+        return []  # nobody knows what comes out
+    names = set(leaves(view.layout.x))
+    images = (one for one in view.loader.reader.features if one.channel_arrays & names)
+    return [one.feature.scale for one in images]
 
 
 def _scaled_twice(model: Any, scales: list[Any]) -> Iterator[str]:
@@ -68,10 +63,9 @@ def _not_scaled(model: Any, scales: list[Any]) -> Iterator[str]:
     if None not in scales:
         return
     for one in _operations(model):
-        is_layer = isinstance(one, keras.layers.Layer)
         if isinstance(one, _PASSING):
             continue
-        if is_layer and type(one).__name__ in _WEIGHING:
+        if isinstance(one, keras.layers.Layer) and type(one).__name__ in _WEIGHING:
             yield (
                 f"pixels of 0 to 255 reach the layer {one.name!r} of the model, "
                 f'{type(one).__name__}, as they are: give the Sequence scale="0..1", or begin the '
@@ -81,13 +75,11 @@ def _not_scaled(model: Any, scales: list[Any]) -> Iterator[str]:
 
 
 def _is_small(scale: Any) -> bool:
-    """Whether pixels are about 1 at most after it."""
     pair = isinstance(scale, tuple) and isinstance(scale[0], tuple)  # a mean and a deviation
     return pair or (isinstance(scale, str) and scale in _SMALL)
 
 
 def _dividing(model: Any) -> Iterator[Any]:
-    """Yield the layers that make pixels of 0..255 small, of a model that makes none larger."""
     found = list(_operations(model))
     if not any(map(_may_enlarge, found)):
         for one in found:
@@ -97,7 +89,6 @@ def _dividing(model: Any) -> Iterator[Any]:
 
 
 def _operations(model: Any) -> Iterator[Any]:
-    """Yield layers and operations of a model, and of those within it."""
     for one in getattr(model, "operations", getattr(model, "layers", [])):
         yield one
         if isinstance(one, keras.Model):

@@ -6,7 +6,6 @@ Differences of measurement alone, such as size, crop or weights, are allowed.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -16,26 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, listed, warn
-from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.training.checks.meanings import (
+    CLASSES,
+    ORDER,
+    differences,
     features,
     meanings,
-    other_classes,
-    other_order,
-    other_scale,
     pairs,
-    refuse,
     shape_shown,
 )
 from dfgen.training.keras_calls import Call
-from dfgen.training.layout import Layout
+from dfgen.training.layout import SequenceView
 
 _ALIKE = (
     "Number them once for both: dfgen.sequences(df, ...), or df[{0!r}] = "
     'df[{0!r}].astype("category") before splitting, or class_names=[...]'
 )
-_IN_ORDER = ". Give both Sequences the same order"
 
 _COMPARED = 1024
 """Ids, evenly spaced, that are looked for in training: 5 ms among a million."""
@@ -43,35 +39,18 @@ _EACH = 16
 """The inputs of one in so many of them are compared too."""
 
 
-@dataclass(frozen=True)
-class Side:
-    """The data that trains, or that validates.
-
-    Args:
-        loader: makes its batches.
-        layout: how they are nested.
-        endless: whether it is a `repeat()`.
-    """
-
-    loader: Loader
-    layout: Layout
-    endless: bool
-
-
 def validation_of(call: Call, sequence: type) -> Any:
-    """Return the Sequence that validates, of a class; None where Keras is given something else.
-
-    Raises:
-        ArgumentError: something stands beside it, or stands for it, that Keras cannot take.
-    """
+    """Return the Sequence that validates, of a class; None where Keras is given something else."""
     given = call.validation
     x, *others = given if isinstance(given, list | tuple) and given else (given,)
     held = x.values() if isinstance(x, Mapping) else others
     if isinstance(x, sequence) and all(other is None for other in others):
         return x
     if isinstance(x, sequence) or any(isinstance(one, sequence) for one in held):
+        parts = held if isinstance(given, Mapping) else (x, *others)
+        types = ", ".join(type(one).__name__ for one in parts)
         raise ArgumentError(
-            f"validation_data is a {type(given).__name__} of {_types(given)}, expected one "
+            f"validation_data is a {type(given).__name__} of {types}, expected one "
             "dfgen.Sequence, which has its own y and weights: validation_data=sequence"
         )
     if isinstance(given, type | str | os.PathLike) or _has_text(given):
@@ -84,39 +63,27 @@ def validation_of(call: Call, sequence: type) -> Any:
     return None
 
 
-def check_validation(call: Call, train: Side, validation: Side, x: Any) -> None:
+def check_validation(call: Call, train: SequenceView, validation: SequenceView) -> None:
     """Refuse validation data that mean something else than what the model is trained on.
 
-    Args:
-        call: of Keras.
-        train: what it trains on.
-        validation: what validates.
-        x: its inputs, as its `element_spec` has them.
-
-    Raises:
-        ArgumentError: classes are numbered otherwise, arrays are nested otherwise, have other axes
-            or another range, or `fit` gives what does not reach them.
+    Classes are numbered otherwise, arrays are nested otherwise, have other axes or another range,
+    or `fit` gives what does not reach them.
     """
     _check_arguments(call, validation)
     if isinstance(call.model, keras.Sequential):
         _check_nesting(train, validation)
     takes_both = type(call.model).test_step is keras.Model.test_step
-    ours, theirs = (meanings(side.loader, side.layout) for side in (train, validation))
+    ours, theirs = map(meanings, (train, validation))
     for what in ("y", "x"):
-        found = [*pairs(ours[what], theirs[what])]
-        for trained, tested in found:
-            advice = _ALIKE.format(trained.label_column)
-            refuse(other_classes(trained, tested, "validation"), f". {advice}")
-        refuse(other_order(ours[what], theirs[what], what, "validation"), _IN_ORDER)
+        for one in differences({what: ours[what]}, {what: theirs[what]}, "validation"):
+            alike = _ALIKE.format(one.pair[0].label_column) if one.pair else ""
+            advice = {CLASSES: f". {alike}", ORDER: ". Give both Sequences the same order"}
+            raise ArgumentError(one.text + advice.get(one.kind, ""))
         if takes_both:
             _check_axes(what, train, validation)
-        for pair in found:
-            refuse(other_scale(what, *pair, "validation"))
-    if takes_both:
-        _check_sizes(call.model, x)
 
 
-def warn_of_same_rows(train: Side, validation: Side) -> None:
+def warn_of_same_rows(train: SequenceView, validation: SequenceView) -> None:
     """Warn of validation on the very rows that train."""
     if _are_same_rows(train, validation):
         rows = len(train.loader.reader)
@@ -127,7 +94,7 @@ def warn_of_same_rows(train: Side, validation: Side) -> None:
         )
 
 
-def _are_same_rows(train: Side, validation: Side) -> bool:
+def _are_same_rows(train: SequenceView, validation: SequenceView) -> bool:
     """Whether what validates are all rows that train, in any order, and no others.
 
     Some rows in both may be meant, as may weights of 0 that tell one part from the other. Ids may
@@ -153,7 +120,6 @@ def _are_same_rows(train: Side, validation: Side) -> bool:
 
 
 def _whole(values: Any) -> Any:
-    """Return what every row holds as an Arrow array, None of what is none."""
     values = getattr(values, "array", values)  # of a pack
     if isinstance(values, np.ndarray) and values.ndim == 1:
         return pa.array(values)
@@ -161,7 +127,6 @@ def _whole(values: Any) -> Any:
 
 
 def _alike_at(ours: Any, rows: Any, theirs: Any, others: Any) -> bool:
-    """Whether some rows hold the same as some others."""
     if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray):
         return np.array_equal(ours[rows], theirs[others])
     one, other = _whole(ours), _whole(theirs)
@@ -170,8 +135,7 @@ def _alike_at(ours: Any, rows: Any, theirs: Any, others: Any) -> bool:
     return bool(one.take(pa.array(rows)).equals(other.take(pa.array(others))))
 
 
-def _check_arguments(call: Call, validation: Side) -> None:
-    """Refuse what Keras would tell after the first epoch, in other words, or never."""
+def _check_arguments(call: Call, validation: SequenceView) -> None:
     if call.of_validation.get("validation_batch_size") is not None:
         raise ArgumentError(
             "fit(validation_batch_size=...) does not reach a dfgen.Sequence, Keras would drop it. "
@@ -184,7 +148,7 @@ def _check_arguments(call: Call, validation: Side) -> None:
         )
 
 
-def _check_nesting(train: Side, validation: Side) -> None:
+def _check_nesting(train: SequenceView, validation: SequenceView) -> None:
     for what in ("x", "y"):
         ours, theirs = (getattr(side.layout, what) for side in (train, validation))
         if ours is not None and theirs is None:
@@ -199,32 +163,11 @@ def _check_nesting(train: Side, validation: Side) -> None:
             )
 
 
-def _check_sizes(model: Any, x: Any) -> None:
-    """Refuse arrays that a functional model, which insists on the sizes of its inputs, refuses."""
-    inputs = getattr(model, "inputs", None) or []
-    if isinstance(model, keras.Sequential) or isinstance(model.input if inputs else None, Mapping):
-        return
-    given = [x.get(i.name) for i in inputs] if isinstance(x, Mapping) else keras.tree.flatten(x)
-    if len(given) != len(inputs):
-        return
-    for spec, expected in zip(given, inputs, strict=True):
-        if spec is None or len(spec.shape) != len(expected.shape):
-            continue
-        sizes = zip(spec.shape[1:], expected.shape[1:], strict=True)
-        if any(None not in pair and pair[0] != pair[1] for pair in sizes):
-            raise ArgumentError(
-                f"x of validation has {_shape(spec)}, but the input {expected.name!r} of the model "
-                f"takes {_shape(expected)}. Give the Sequence of validation the image_size of "
-                "training, or the model an Input of any size, (None, None, 3)"
-            )
+def _bound(what: str, *sides: SequenceView) -> list[tuple[BoundFeature, BoundFeature]]:
+    return [*pairs(*(features(side, what) for side in sides))]
 
 
-def _bound(what: str, *sides: Side) -> list[tuple[BoundFeature, BoundFeature]]:
-    """Return those features of x or y that stand for the same input or target."""
-    return [*pairs(*(features(side.loader, side.layout, what) for side in sides))]
-
-
-def _check_axes(what: str, train: Side, validation: Side) -> None:
+def _check_axes(what: str, train: SequenceView, validation: SequenceView) -> None:
     """Refuse arrays of other axes, such as classes as numbers here and one-hot there."""
     for ours, theirs in _bound(what, train, validation):
         for key in ours.arrays.keys() & theirs.arrays.keys():
@@ -250,17 +193,7 @@ def _form(tree: Any) -> str:
     return "one array"
 
 
-def _shape(tensor: Any) -> str:
-    return str(("batch", *tensor.shape[1:])).replace("'", "").replace("None", "any")
-
-
-def _types(given: Any) -> str:
-    held = given.values() if isinstance(given, Mapping) else given
-    return ", ".join(type(one).__name__ for one in held)
-
-
 def _has_text(given: Any) -> bool:
-    """Whether it is a DataFrame that holds something else than numbers."""
     if not isinstance(given, pd.DataFrame):
         return False
     return not all(pd.api.types.is_numeric_dtype(dtype) for dtype in given.dtypes)

@@ -12,7 +12,7 @@ from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
-from dfgen.training.checks.known_losses import (
+from dfgen.training.checks.model_outputs import (
     BINARY,
     CATEGORICAL,
     CHECKED,
@@ -21,9 +21,10 @@ from dfgen.training.checks.known_losses import (
     SPARSE,
     VECTORS,
     KnownLoss,
+    keras_order,
     known_loss,
+    outputs_of,
 )
-from dfgen.training.checks.model_outputs import keras_order, outputs_of
 from dfgen.training.checks.pairing import Ends
 from dfgen.training.keras_private import loss_weights
 
@@ -36,13 +37,10 @@ class ModelHead:
     """One output of a model.
 
     Args:
-        name: of the output; "" where there is one alone.
+        name: "" where there is one output alone.
         target: the name of its array in y, None without.
-        feature: what y has for it, None where there is no y.
-        bound: that with its rows.
+        feature: what y has for it, and `bound` with its rows; None where there is no y.
         loss: as `compile` takes it; None: the model has none for it, or makes it by itself.
-        known: what is known of the loss.
-        activation: what the last layer ends in, where that is known.
         logits: as `from_logits` of `predict_frame`.
         loss_weight: what its loss counts in that of all.
     """
@@ -97,11 +95,7 @@ class ModelHead:
         return self.loss_kind == SPARSE or (self.loss_kind == CATEGORICAL and self.feature is None)
 
     def activated(self, outputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Return probabilities of what are logits, other numbers as they are, as float32.
-
-        Raises:
-            ArgumentError: classes are told by numbers that are no probabilities.
-        """
+        """Return probabilities of what are logits, other numbers as they are, as float32."""
         found: npt.NDArray[np.float32] = np.asarray(outputs, np.float32)
         kind = self.kind(outputs)
         of_classes = kind in (CLASSES, LABELS) or self.loss_kind in (SPARSE, CATEGORICAL, BINARY)
@@ -120,7 +114,6 @@ class ModelHead:
         return found
 
     def _way_to_probabilities(self, kind: str, found: npt.NDArray[np.float32]) -> str:
-        """Return why outputs are no probabilities, by their loss, and what makes them some."""
         if self.known is None or self.loss_kind != REGRESSION:
             return (
                 "the loss does not say that they are logits: give from_logits=True if they are, or "
@@ -176,18 +169,7 @@ def model_heads(
     targets: Mapping[str, tuple[Feature, BoundFeature | None]],
     logits: bool | None = None,
 ) -> list[tuple[ModelHead, npt.NDArray[Any]]]:
-    """Return each output of a model with its head.
-
-    Args:
-        model: the model.
-        outputs: what it has said, nested as it is.
-        y: the names of the arrays of the targets, nested; None: there are none.
-        targets: name of an array -> the feature that it is of.
-        logits: as `from_logits` of `predict_frame`.
-
-    Raises:
-        ArgumentError: outputs and y do not go together.
-    """
+    """Return each output of a model with its head."""
     named = dict(_named(outputs, list(getattr(model, "output_names", ()))))
     keyed = isinstance(outputs, Mapping)
     in_lists = sorted(named) if keyed and keras_order(outputs) != [*outputs] else list(named)
@@ -231,11 +213,7 @@ def _named(tree: Any, names: list[str], within: str = "") -> Iterator[tuple[str,
 
 
 def _nested(ends: Ends, y: Any, targets: Mapping[str, tuple[Feature, BoundFeature | None]]) -> Any:
-    """Return y nested as the outputs are; of a list that was saved, which has no rows, what fits.
-
-    Raises:
-        ArgumentError: names do not tell what it is for.
-    """
+    """Return y nested as the outputs are; of a saved list, which has no rows, what fits."""
     known = {name: one.columns for name, (one, _) in targets.items() if one is not None}
     columns = {name: one[0] for name, one in known.items() if len(one) == 1}
     has_rows = all(bound is not None for _, bound in targets.values())
@@ -246,7 +224,6 @@ def _nested(ends: Ends, y: Any, targets: Mapping[str, tuple[Feature, BoundFeatur
 
 
 def _losses(model: Any, names: list[str]) -> dict[str, Any]:
-    """Return the loss of each output, as `compile` was given it."""
     loss = getattr(model, "loss", None)
     if type(model).compute_loss is not keras.Model.compute_loss or makes_own_outputs(model):
         return {}
@@ -254,7 +231,6 @@ def _losses(model: Any, names: list[str]) -> dict[str, Any]:
 
 
 def _by_name(given: Any, names: list[str]) -> dict[str, Any]:
-    """Return what `compile` was given for each output: all by their names, in a list, or one."""
     if isinstance(given, Mapping):
         if names == [""] and len(given) == 1:  # of a single output, which has a name there
             return dict.fromkeys(names, next(iter(given.values())))
@@ -265,7 +241,6 @@ def _by_name(given: Any, names: list[str]) -> dict[str, Any]:
 
 
 def _pairs(named: dict[str, Any], y: Any, needed: list[str]) -> dict[str, str | None]:
-    """Return name of an output -> name of its target's array."""
     if y is None:
         return dict.fromkeys(named)
     wanted = dict(_named(y, list(named)))

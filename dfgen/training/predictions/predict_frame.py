@@ -1,24 +1,30 @@
-"""predict_frame, evaluate_frame: what a model says of each row, as columns of the frame."""
+"""predict_frame, evaluate_frame, and the command: what a model says of each row, as columns."""
 
 import os
+import warnings
 from typing import Any
 
 import keras
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from dfgen.errors import ArgumentError, ManifestError, brief, warn
+from dfgen.binding.preprocessing import load_preprocessing
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, brief, listed, reason, warn
+from dfgen.limits import Limits
+from dfgen.manifest.io import read_manifest
 from dfgen.manifest.not_a_manifest import check_place
 from dfgen.manifest.tables import arrow_table
 from dfgen.samples.stores.embedded import are_files
 from dfgen.system import flag, only_writer, whole
-from dfgen.training.checks.meanings import meanings
-from dfgen.training.checks.trained_model import check_as_before
+from dfgen.training.checks.meanings import check_as_before, meanings
+from dfgen.training.data_adapter import view_of
 from dfgen.training.device_division import keras_division
-from dfgen.training.predictions.array_outputs import LISTS
 from dfgen.training.predictions.heads import makes_own_outputs
 from dfgen.training.predictions.predicted_rows import Prediction
+from dfgen.training.predictions.prediction_columns import LISTS
 from dfgen.training.predictions.predictions_file import (
     PREDICTIONS,
     PartsFolder,
@@ -28,7 +34,12 @@ from dfgen.training.predictions.predictions_file import (
     write_joined,
 )
 from dfgen.training.predictions.run_identity import refuse_other
-from dfgen.training.predictions.saved_preprocessing import Saved, check_as_trained, opened
+from dfgen.training.predictions.saved_preprocessing import (
+    Saved,
+    check_as_trained,
+    opened,
+    sequence_as_trained,
+)
 from dfgen.training.sequence import Sequence
 
 _LOGITS = "leave it out where the loss tells it"
@@ -43,25 +54,12 @@ def checked_prediction(
     arrays: Any,
     weighs: bool = False,
 ) -> Prediction:
-    """Return what is to be predicted.
-
-    Args:
-        model: as of `predict_frame`, and all of these.
-        sequence: likewise.
-        views: likewise.
-        logits: as `from_logits`.
-        saved: as `preprocessing`.
-        arrays: likewise.
-        weighs: whether the weights of rows are told.
-
-    Raises:
-        ArgumentError: one of them cannot be, or they cannot be together.
-    """
+    """Return what is to be predicted."""
     if not isinstance(model, keras.Model):
         raise ArgumentError(f"model must be a keras.Model, got {brief(model)}")
     if not isinstance(sequence, Sequence):
         raise ArgumentError(f"sequence must be a dfgen.Sequence, got {brief(sequence)}")
-    if sequence._loader.transforms_batches:
+    if view_of(sequence).loader.transforms_batches:
         raise ArgumentError(
             "the Sequence has a batch_transform, which may mix rows, so that no prediction is of "
             "one row: make one for predictions without it"
@@ -72,9 +70,8 @@ def checked_prediction(
     known = opened(saved)
     if known is not None:
         check_as_trained(known, sequence)
-    layout = sequence._nested_for(model, "evaluate" if weighs else "predict")
-    told = meanings(sequence._loader, layout)
-    check_as_before(model, told, "evaluate_frame" if weighs else "predict_frame")
+    purpose = "evaluate" if weighs else "predict"
+    check_as_before(model, meanings(view_of(sequence, model, purpose)), f"{purpose}_frame")
     if arrays is not None and views > 1:
         raise ArgumentError(
             f"views={views} with arrays={brief(arrays)}: each view lies otherwise on the image, so "
@@ -86,7 +83,7 @@ def checked_prediction(
 
 def _checked_views(sequence: Sequence, views: int | None) -> int:
     """Return how many views there are, 1 where nobody asks; refuse several that are alike."""
-    reader = sequence._loader.reader
+    reader = view_of(sequence).loader.reader
     if views is None:
         drawn = [one.feature for one in reader.features if one.feature.is_random]
         if drawn:
@@ -113,8 +110,7 @@ def path_of(name: str, given: Any) -> str:
 
 
 def _check_processes(model: Any, sequence: Sequence) -> None:
-    """Refuse a model that several processes share, and processes without rows."""
-    given = sequence._loader.given
+    loader = view_of(sequence).loader
     division = keras_division(model)
     if division.shard[1] > 1:
         raise ArgumentError(
@@ -122,7 +118,7 @@ def _check_processes(model: Any, sequence: Sequence) -> None:
             "model that each process has to itself: predict without it, each process its part, as "
             "shard=(index, count) of the Sequence says"
         )
-    batches = -(-len(sequence._loader.reader) // given.size)
+    given, batches = loader.given, -(-len(loader.reader) // loader.given.size)
     if batches < given.shard[1]:
         raise ArgumentError(
             f"{batches} batches of {given.size} rows are too few for {given.shard[1]} processes: "
@@ -258,7 +254,7 @@ def evaluate_frame(
             "evaluate_frame needs the outputs that the loss is told, but the model makes its own "
             "(predict_step): take predict_frame"
         )
-    if sequence._layout.y is None:
+    if view_of(sequence).layout.y is None:
         raise ArgumentError(
             "evaluate_frame needs labels, but the Sequence has inputs alone: give it y=, the "
             "column of the labels, or take predict_frame"
@@ -276,7 +272,6 @@ def evaluate_frame(
 
 
 def _framed(prediction: Prediction) -> pd.DataFrame:
-    """Return the rows of the manifest with what is predicted."""
     prediction.claim_arrays()
     rows = prediction.rows(prediction.steps)
     frame = prediction.sequence.manifest.iloc[rows].drop(columns="problem", errors="ignore")
@@ -289,12 +284,11 @@ def _framed(prediction: Prediction) -> pd.DataFrame:
     found = frame_of_columns(pa.concat_tables(tables))
     for name in found.columns:
         frame[name] = found[name].array
-    frame.attrs[PREDICTIONS] = prediction.said(whole=False)
+    frame.attrs[PREDICTIONS] = prediction.described(whole=False)
     return frame
 
 
 def _written(prediction: Prediction, out: str) -> str:
-    """Write the rows of the manifest with what is predicted; return the path of the file."""
     check_place(out)
     run, steps = prediction.run, prediction.steps
     with only_writer(out):
@@ -321,14 +315,13 @@ def _written(prediction: Prediction, out: str) -> str:
                 paths.append(folder.add(part, beside, prediction.heads))
                 bar.update(len(table))
         prediction.heads.update(run_of_file(paths[0]))
-        write_joined(out, paths, prediction.said(whole=True))
+        write_joined(out, paths, prediction.described(whole=True))
         folder.remove()
     return out
 
 
 def _manifest(sequence: Sequence) -> pa.Table:
-    """Return the columns of the manifest, without what files hold."""
-    source = sequence._binding.columns.source
+    source = view_of(sequence).binding.columns.source
     table = source if isinstance(source, pa.Table) else arrow_table(source)
     left_out = [f.name for f in table.schema if f.name == "problem" or are_files(f.type)]
     return table.drop_columns(left_out).replace_schema_metadata()
@@ -339,10 +332,69 @@ def _bar(rows: int, done: int = 0) -> Any:
 
 
 def _check_columns(known: list[str], made: list[str]) -> None:
-    """Refuse to write over columns of the manifest."""
     taken = [name for name in made if name in known]
     if taken:
         raise ManifestError(
             f"the manifest has the columns {taken} already, which predictions would be called: "
             f"rename them, or leave them out, df.drop(columns={taken})"
         )
+
+
+def predict_saved(
+    model: str,
+    manifest: str,
+    out: str,
+    *,
+    preprocessing: str | None = None,
+    split: str | None = None,
+    views: int | None = None,
+    arrays: str | None = None,
+    allow_functions: bool = False,
+    root: str | None = None,
+    **options: Any,
+) -> dict[str, int]:
+    """Write what a saved model says of the rows of a manifest, made as in training."""
+    if not os.path.exists(model):
+        raise MissingFileError(f"there is no model {model}")
+    path = preprocessing or f"{model}.json"
+    if preprocessing is None and not os.path.exists(path):
+        raise MissingFileError(
+            f"there is no {path}, which tells how rows were made in training, and the names of "
+            f'classes: fit with dfgen.SavePreprocessing("{path}", sequence), or name the file, '
+            "--preprocessing FILE"
+        )
+    saved = load_preprocessing(path, allow_functions)
+    keras.config.set_image_data_format(saved.data_format)
+    rows: Any = manifest if split is None else _of_split(manifest, split, root)
+    chance = views is not None
+    if options.get("on_error") == "skip":
+        options["limits"] = Limits(problems=1.0)  # all are told
+    with sequence_as_trained(saved, rows, chance, root=None if split else root, **options) as seq:
+        written = predict_frame(
+            _loaded(model), seq, views=views, preprocessing=saved, arrays=arrays, out=out
+        )
+    problems = pq.read_table(written, columns=["problem"])["problem"]
+    return {"rows": len(problems), "problems": pc.count(problems).as_py()}
+
+
+def _of_split(manifest: str, split: str, root: str | None) -> Any:
+    frame = read_manifest(manifest, root)
+    if "split" not in frame:
+        raise ManifestError(f"{manifest} has no column split: leave out --split {split}")
+    found = frame[frame.split == split]
+    if not len(found):
+        known = frame.split.dropna().unique().tolist()
+        raise ManifestError(f"no row of {manifest} has the split {split!r}, but {listed(known)}")
+    return found
+
+
+def _loaded(path: str) -> Any:
+    of_optimizer = r"(?s).*Skipping variable loading for optimizer"  # which predicts nothing
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", of_optimizer)
+            return keras.saving.load_model(path)
+    except Exception as error:  # of a file that may be anything
+        raise ArgumentError(
+            f"{path} cannot be loaded as a model of Keras: {reason(error)}"
+        ) from error

@@ -19,20 +19,23 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import Place
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.spec import Present
-from dfgen.training.checks.known_losses import SPARSE
-from dfgen.training.data_adapter import Passes
+from dfgen.training.checks.model_outputs import SPARSE
+from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.device_division import keras_division
 from dfgen.training.fit_pass import Run
 from dfgen.training.keras_calls import Call
 from dfgen.training.keras_private import as_loss, predicting_alone
-from dfgen.training.predictions.array_outputs import (
+from dfgen.training.layout import SequenceView
+from dfgen.training.predictions.heads import ModelHead, model_heads
+from dfgen.training.predictions.prediction_columns import (
     LISTS,
+    HeadValues,
+    array_values,
     files_of_rows,
     nested_lists,
-    said_of_arrays,
+    row_losses,
+    table_of,
 )
-from dfgen.training.predictions.heads import ModelHead, model_heads
-from dfgen.training.predictions.prediction_columns import Said, row_losses, table_of
 from dfgen.training.predictions.predictions_file import claim
 from dfgen.training.predictions.run_identity import ids_of_rows, run_of
 from dfgen.training.predictions.saved_preprocessing import targets_as_trained
@@ -45,30 +48,20 @@ class OrderedPasses(Passes):
 
     Rows come in the order of the manifest, whatever that of the Sequence is; the workers are its
     own, and its epochs are left alone.
-
-    Args:
-        sequence: whose rows they are.
-        plan: how they are divided into batches.
     """
 
     def __init__(self, sequence: Sequence, plan: Plan) -> None:
-        loader = sequence._loader.in_order(plan)
-        super().__init__(loader, Progress(loader), sequence._layout, shuffle=False, endless=False)
+        view = view_of(sequence)
+        loader = view.loader.in_order(plan)
+        super().__init__(loader, Progress(loader), view.layout, shuffle=False, endless=False)
         self._targets: dict[int, Any] = {}
         self._current = Run(plan, self._layout)
         self._made: Any = None
 
     def predict(self, model: Any, part: range, view: int, until: int) -> tuple[Any, Any]:
-        """Return what a model says of the rows of some batches, and their targets.
+        """Return outputs and targets of some batches, without rows that only fill up a batch.
 
-        Args:
-            model: the model.
-            part: the steps of the plan.
-            view: the epoch that chance draws as.
-            until: the step that none is made ahead of from.
-
-        Returns:
-            Outputs and targets, nested as they are, without rows that only fill up a batch.
+        `view` is the epoch that chance draws as; from the step `until` on none is made ahead.
         """
         self._part, self._targets = (part, until), {}
         self.progress.place = Place(view)
@@ -132,11 +125,6 @@ def next_steps(steps: int, seconds: float, nbytes: int) -> int:
     A part aims at 5 seconds, so that little is lost of a run that is killed, and the progress bar
     moves, and holds no more than 16 MiB of outputs and targets.
 
-    Args:
-        steps: batches of the last part.
-        seconds: that it took.
-        nbytes: of its outputs and targets.
-
     Example:
         >>> next_steps(8, 0.1, 1000), next_steps(100, 10.0, 1000), next_steps(8, 0.1, 1 << 27)
         (64, 50, 1)
@@ -147,15 +135,10 @@ def next_steps(steps: int, seconds: float, nbytes: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The rows to predict, and how.
+    """The rows to predict, and how: the arguments of `predict_frame`.
 
     Args:
-        model: the model.
-        sequence: whose rows.
-        views: passes that are averaged.
-        logits: as `from_logits` of `predict_frame`.
         saved: what was saved beside the model.
-        arrays: as of `predict_frame`.
         weighs: whether the weights of rows are told.
         heads: is told name -> kind and class names of each head.
     """
@@ -169,19 +152,25 @@ class Prediction:
     weighs: bool = False
     heads: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def view(self) -> SequenceView:
+        """The parts of the Sequence."""
+        return view_of(self.sequence)
+
     @cached_property
     def steps(self) -> range:
         """The batches of this process: those of several follow one another."""
-        given = self.sequence._loader.given
-        index, count = given.shard
-        batches = -(-len(self.sequence._loader.reader) // given.size)
+        loader = self.view.loader
+        index, count = loader.given.shard
+        batches = -(-len(loader.reader) // loader.given.size)
         return range(batches * index // count, batches * (index + 1) // count)
 
     @cached_property
     def plan(self) -> Plan:
         """How the rows are divided into batches, up to the last row of this process."""
-        size = self.sequence._loader.given.size
-        rows = min(len(self.sequence._loader.reader), self.steps.stop * size)
+        loader = self.view.loader
+        size = loader.given.size
+        rows = min(len(loader.reader), self.steps.stop * size)
         one = keras_division(self.model).devices == 1
         return Plan(rows, size, tail="short" if one else "pad")
 
@@ -197,10 +186,10 @@ class Prediction:
             while first < self.steps.stop:
                 part = range(first, min(first + steps, self.steps.stop))
                 began = time.perf_counter()
-                said, nbytes = self._of(passes, part)
+                values, nbytes = self._of(passes, part)
                 if not self._differ:
                     steps = next_steps(len(part), time.perf_counter() - began, nbytes)
-                yield part, self._table(said, self.rows(part))
+                yield part, self._table(values, self.rows(part))
                 first = part.stop
         finally:
             passes.end()
@@ -208,16 +197,16 @@ class Prediction:
     @cached_property
     def _differ(self) -> bool:
         """Whether batches may differ in more than rows: as images are padded to their largest."""
-        loader, y = self.sequence._loader, keras.tree.flatten(self.sequence._layout.y)
+        loader, y = self.view.loader, keras.tree.flatten(self.view.layout.y)
         if not loader.reader.padding.sizes:
             return False
         outputs = keras.tree.flatten(getattr(self.model, "outputs", None) or [None])
         flat = all(one is not None and len(one.shape) <= 2 for one in outputs)
         return not flat or any(None in loader.specs[name].shape for name in y if name is not None)
 
-    def _of(self, passes: OrderedPasses, part: range) -> tuple[list[Said], int]:
+    def _of(self, passes: OrderedPasses, part: range) -> tuple[list[HeadValues], int]:
         """Return what each head says of the rows of some batches, and the bytes that it took."""
-        found: list[Said] = []
+        found: list[HeadValues] = []
         y, features = self._targets
         nbytes = 0
         for view in range(self.views):
@@ -226,16 +215,16 @@ class Prediction:
             arrays = [] if targets is None else keras.tree.flatten(targets)
             true = dict(zip(keras.tree.flatten(y), arrays, strict=bool(arrays)))
             heads = model_heads(self.model, outputs, y, features, self.logits)
-            said = [_of_head(head, array, true.get(head.target)) for head, array in heads]
+            values = [_of_head(head, array, true.get(head.target)) for head, array in heads]
             held = [*true.values(), *(array for _, array in heads)]
             nbytes = sum(one.nbytes for one in held if one is not None)
-            found = [a + b for a, b in zip(found, said, strict=True)] if found else said
+            found = [a + b for a, b in zip(found, values, strict=True)] if found else values
         return [one.mean(self.views) for one in found], nbytes
 
     @cached_property
     def run(self) -> dict[str, Any]:
         """The identity that tells this run from others."""
-        told = {} if self.sequence._layout.y is not None else self._targets[1]
+        told = {} if self.view.layout.y is not None else self._targets[1]
         return run_of(
             self.model,
             self.sequence,
@@ -251,7 +240,7 @@ class Prediction:
         if self.arrays not in (None, LISTS):
             claim(str(self.arrays), self.run, "arrays")
 
-    def said(self, whole: bool) -> dict[str, Any]:
+    def described(self, whole: bool) -> dict[str, Any]:
         """Return what is told of the run beside its rows, once these are predicted.
 
         Its identity is `whole`, or one part of several: to find it takes time.
@@ -265,16 +254,15 @@ class Prediction:
     @cached_property
     def _targets(self) -> tuple[Any, Mapping[str, tuple[Any, BoundFeature | None]]]:
         """The names of the arrays of y, nested; and name -> feature, and that with its rows."""
-        binding, y = self.sequence._binding, self.sequence._layout.y
+        binding, y = self.view.binding, self.view.layout.y
         if y is None and self.saved is not None:
             return targets_as_trained(self.saved)
         bound = [binding[name] for name in leaves(binding.y)]
         return y, {name: (one.feature, one) for one in bound for name in one.specs}
 
-    def _table(self, said: list[Said], rows: slice) -> pa.Table:
-        """Return the columns of some rows."""
-        loader = self.sequence._loader
-        for one in said:
+    def _table(self, values: list[HeadValues], rows: slice) -> pa.Table:
+        loader = self.view.loader
+        for one in values:
             names = one.head.class_names
             known = {"kind": one.head.kind(one.numbers), "class_names": names and list(names)}
             self.heads[one.head.name] = known
@@ -287,23 +275,24 @@ class Prediction:
             alike = np.ones(len(reasons), np.float32)
             weights = alike if loader.weights is None else loader.weights[rows]
         arrays = None if self.arrays is None else partial(self._arrays, rows)
-        return table_of(said, rows, reasons, weights, arrays)
+        return table_of(values, rows, reasons, weights, arrays)
 
-    def _arrays(self, rows: slice, head: ModelHead, said: Any, lost: Present) -> pa.Array:
-        """Return the column of an output of more axes than one."""
-        found = said_of_arrays(head, said)
+    def _arrays(self, rows: slice, head: ModelHead, outputs: Any, lost: Present) -> pa.Array:
+        found = array_values(head, outputs)
         if self.arrays == LISTS:
             return nested_lists(found, lost)
-        ids = self.sequence._loader.order.ids_at(np.arange(rows.start, rows.stop))
+        ids = self.view.loader.order.ids_at(np.arange(rows.start, rows.stop))
         return files_of_rows(found, lost, os.path.join(self.arrays or "", head.name), ids)
 
 
-def _of_head(head: ModelHead, outputs: npt.NDArray[Any], target: npt.NDArray[Any] | None) -> Said:
+def _of_head(
+    head: ModelHead, outputs: npt.NDArray[Any], target: npt.NDArray[Any] | None
+) -> HeadValues:
     losses, loss = None, as_loss(head.loss)
     if loss is not None and target is not None:
         _check_classes(head, target, outputs.shape[-1])
         losses = row_losses(loss, target, outputs)
-    return Said(head, head.activated(outputs), losses)
+    return HeadValues(head, head.activated(outputs), losses)
 
 
 def _check_classes(head: ModelHead, target: npt.NDArray[Any], units: int) -> None:

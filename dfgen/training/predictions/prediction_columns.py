@@ -1,8 +1,11 @@
-"""Predictions for rows as columns of Arrow: names of classes, probabilities, losses."""
+"""Predictions for rows as columns of Arrow: names of classes, probabilities, losses, arrays."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
+from urllib.parse import quote
 
 import keras
 import numpy as np
@@ -12,7 +15,9 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError, listed
 from dfgen.manifest.verify import NO_PREDICTION
 from dfgen.samples.features.spec import Present
+from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.table.arrow_types import lists_of, with_ends
+from dfgen.training.checks.model_outputs import BINARY, CATEGORICAL, SPARSE
 from dfgen.training.predictions.heads import ARRAY, CLASSES, LABELS, ModelHead
 
 _BYTES = 1 << 24  # of targets and outputs that a loss takes at once
@@ -27,11 +32,6 @@ def row_losses(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) ->
     A loss that gives a number for each row, or for each pixel of it, is asked for many rows at
     once; one that gives a single number, for one row after the other. Of a row of which nothing
     counts, by `ignore_class`, it is NaN.
-
-    Args:
-        loss: a `keras.Loss`.
-        y_true: the targets, (rows, ...).
-        y_pred: the outputs, (rows, ...).
     """
     rows = len(y_pred)
     found: Losses = np.empty(rows, np.float32)
@@ -51,7 +51,6 @@ def row_losses(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) ->
 
 
 def _of_rows(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) -> Losses | None:
-    """Return the losses of several rows, None where the loss does not tell them apart."""
     if type(loss).__call__ is not keras.losses.Loss.__call__:
         return None
     tensors = (keras.ops.convert_to_tensor(one, loss.dtype) for one in (y_true, y_pred))
@@ -80,24 +79,18 @@ _OfArrays = Callable[[ModelHead, _Floats, Present], pa.Array] | None
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
-    """The predictions of one head for some rows.
-
-    Args:
-        head: the output.
-        numbers: probabilities of classes, others as they are, (rows, ...).
-        losses: of each row, None without.
-    """
+class HeadValues:
+    """The predictions of one head for some rows: probabilities or other numbers, (rows, ...)."""
 
     head: ModelHead
     numbers: _Floats
     losses: _Floats | None
 
-    def __add__(self, other: "Said") -> "Said":
+    def __add__(self, other: "HeadValues") -> "HeadValues":
         losses = None if self.losses is None or other.losses is None else self.losses + other.losses
         return replace(self, numbers=self.numbers + other.numbers, losses=losses)
 
-    def mean(self, views: int) -> "Said":
+    def mean(self, views: int) -> "HeadValues":
         """Return the mean of what was added up of so many views."""
         if views == 1:
             return self
@@ -107,28 +100,17 @@ class Said:
 
 
 def table_of(
-    said: list[Said],
+    outputs: list[HeadValues],
     rows: slice,
     reasons: npt.NDArray[Any],
     weights: _Floats | None = None,
     arrays: _OfArrays = None,
 ) -> pa.Table:
-    """Return the columns of some rows.
-
-    Args:
-        said: of every head.
-        rows: which of the manifest.
-        reasons: why each has no prediction, None where it has one; more are noted in it.
-        weights: what each counts in the loss; None: nobody asks.
-        arrays: makes a column of what has more axes than one; None: leaves it out.
-
-    Raises:
-        ArgumentError: there are other classes than y has.
-    """
+    """Return the columns of some rows."""
     bad = reasons.astype(bool)
     columns: dict[str, Any] = {}
     losses = []
-    for one in said:
+    for one in outputs:
         head, lacking = one.head, _lacking(one.head, rows)
         columns |= _truth(head, rows, lacking)
         lost = bad | np.isnan(one.numbers.reshape(len(bad), -1)).any(axis=1)
@@ -139,15 +121,14 @@ def table_of(
             columns[head.column("loss")] = _numbers(losses[-1])
         if weights is not None and head.bound is not None:
             columns[head.column("row_weight")] = pa.array(np.where(lost | lacking, 0, weights))
-    if len(said) > 1 and losses:
-        factors = [one.head.loss_weight for one in said if one.losses is not None]
+    if len(outputs) > 1 and losses:
+        factors = [one.head.loss_weight for one in outputs if one.losses is not None]
         total = _total(losses, factors)
         columns["loss"] = _numbers(np.where(reasons.astype(bool), np.nan, total))
     return pa.table({**columns, "problem": pa.array(reasons, pa.string())})
 
 
 def _total(losses: list[_Floats], factors: list[float]) -> _Floats:
-    """Return the sum of losses of those that there are; NaN where there is none."""
     each = np.array([one * factor for one, factor in zip(losses, factors, strict=True)])
     found: _Floats = np.where(np.isnan(each).all(axis=0), np.nan, np.nansum(each, axis=0))
     return found
@@ -158,7 +139,6 @@ def _numbers(values: _Floats) -> pa.Array:
 
 
 def _lacking(head: ModelHead, rows: slice) -> Present:
-    """Return which rows have no label of a head."""
     if head.bound is None or head.bound.present is None:
         return np.zeros(rows.stop - rows.start, bool)
     found: Present = ~head.bound.present[rows]
@@ -166,7 +146,6 @@ def _lacking(head: ModelHead, rows: slice) -> Present:
 
 
 def _truth(head: ModelHead, rows: slice, lacking: Present) -> dict[str, pa.Array]:
-    """Return `y_true`, where the table tells it."""
     bound = head.bound
     if bound is None:
         return {}
@@ -183,60 +162,49 @@ def _truth(head: ModelHead, rows: slice, lacking: Present) -> dict[str, pa.Array
 
 
 def _predicted(
-    head: ModelHead, said: _Floats, lost: Present, arrays: _OfArrays
+    head: ModelHead, outputs: _Floats, lost: Present, arrays: _OfArrays
 ) -> dict[str, pa.Array]:
-    """Return `y_pred`, and `prob` of classes.
-
-    Args:
-        head: the output.
-        said: of each row, probabilities where it tells of classes.
-        lost: rows without a prediction.
-        arrays: as of `table_of`.
-
-    Raises:
-        ArgumentError: there are other classes than y has.
-    """
-    kind = head.kind(said)
+    """Return `y_pred`, and `prob` of classes."""
+    kind = head.kind(outputs)
     if kind == ARRAY:
-        return {} if arrays is None else {head.column("y_pred"): arrays(head, said, lost)}
-    said = said.reshape(len(said), -1)
-    made = {CLASSES: _of_class, LABELS: _of_labels}.get(kind, _of_numbers)(head, said, lost)
+        return {} if arrays is None else {head.column("y_pred"): arrays(head, outputs, lost)}
+    outputs = outputs.reshape(len(outputs), -1)
+    made = {CLASSES: _of_class, LABELS: _of_labels}.get(kind, _of_numbers)(head, outputs, lost)
     return {head.column(name): values for name, values in made.items()}
 
 
-def _of_class(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
+def _of_class(head: ModelHead, outputs: _Floats, lost: Present) -> dict[str, pa.Array]:
     names = head.class_names
     if names is not None:
-        _check_units(head, said.shape[1], len(names))
-    if said.shape[1] == 1:
-        said = np.concatenate([1 - said, said], axis=1)
-        numbers = said[:, 1] > 0.5
+        _check_units(head, outputs.shape[1], len(names))
+    if outputs.shape[1] == 1:
+        outputs = np.concatenate([1 - outputs, outputs], axis=1)
+        numbers = outputs[:, 1] > 0.5
     else:
-        numbers = said.argmax(axis=1)
-    prob = lists_of(said, lost)
+        numbers = outputs.argmax(axis=1)
+    prob = lists_of(outputs, lost)
     if names is None:
         return {"y_pred": pa.array(numbers.astype(np.int64), mask=lost), "prob": prob}
     codes = pa.array(numbers.astype(np.int32), mask=lost)
     return {"y_pred": pa.DictionaryArray.from_arrays(codes, pa.array(names)), "prob": prob}
 
 
-def _of_labels(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
+def _of_labels(head: ModelHead, outputs: _Floats, lost: Present) -> dict[str, pa.Array]:
     names = head.class_names or ()
-    _check_units(head, said.shape[1], len(names), alone=False)
-    chosen = (said > 0.5) & ~lost[:, None]
+    _check_units(head, outputs.shape[1], len(names), alone=False)
+    chosen = (outputs > 0.5) & ~lost[:, None]
     labels = pa.array(names).take(pa.array(np.nonzero(chosen)[1]))
     ends = np.append(0, np.cumsum(chosen.sum(axis=1)))
-    return {"y_pred": with_ends(labels, ends, lost), "prob": lists_of(said, lost)}
+    return {"y_pred": with_ends(labels, ends, lost), "prob": lists_of(outputs, lost)}
 
 
-def _of_numbers(head: ModelHead, said: _Floats, lost: Present) -> dict[str, pa.Array]:
-    if said.shape[1] == 1:
-        return {"y_pred": pa.array(said[:, 0], mask=lost)}
-    return {"y_pred": lists_of(said, lost)}
+def _of_numbers(head: ModelHead, outputs: _Floats, lost: Present) -> dict[str, pa.Array]:
+    if outputs.shape[1] == 1:
+        return {"y_pred": pa.array(outputs[:, 0], mask=lost)}
+    return {"y_pred": lists_of(outputs, lost)}
 
 
 def _check_units(head: ModelHead, units: int, classes: int, alone: bool = True) -> None:
-    """Refuse an output without a unit for each class; of two, one alone may tell them."""
     if units == classes or (alone and (units, classes) == (1, 2)):
         return
     raise ArgumentError(
@@ -244,3 +212,63 @@ def _check_units(head: ModelHead, units: int, classes: int, alone: bool = True) 
         f"has {classes} classes, {listed(head.class_names or ())}: expected a unit for each"
         f"{', or one alone for two classes' * alone}"
     )
+
+
+LISTS = "lists"
+"""The value that asks for lists; all else is the path of a folder."""
+
+_LONGEST = 200  # characters of a name of a file
+
+
+def array_values(head: ModelHead, outputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return what an output says: classes of pixels as numbers (height, width), or as it is."""
+    if head.has_pixels and keras.config.image_data_format() == "channels_first":
+        outputs = np.moveaxis(outputs, 1, -1)
+    if outputs.shape[-1] == 1 and (head.loss_kind == BINARY or head.activation == "sigmoid"):
+        return (outputs[..., 0] > 0.5).astype(np.uint8)
+    of_classes = head.loss_kind in (SPARSE, CATEGORICAL) or head.activation == "softmax"
+    if outputs.shape[-1] > 1 and of_classes:
+        dtype = np.uint8 if outputs.shape[-1] <= 256 else np.uint16
+        classes: npt.NDArray[Any] = outputs.argmax(axis=-1).astype(dtype)
+        return classes
+    return outputs
+
+
+def nested_lists(values: npt.NDArray[Any], lost: Present) -> pa.Array:
+    """Return arrays (rows, ...) as lists of lists."""
+    found = pa.array(values.ravel())
+    for axis in range(values.ndim - 1, 0, -1):
+        ends = np.arange(0, len(found) + 1, values.shape[axis], dtype=np.int64)
+        lacking = lost if axis == 1 else np.zeros(len(ends) - 1, bool)
+        found = with_ends(found, ends, lacking)
+    return found
+
+
+def files_of_rows(
+    values: npt.NDArray[Any], lost: Present, folder: str, ids: Sequence[object]
+) -> pa.Array:
+    """Write arrays (rows, ...) into a folder, a file each, and return their paths.
+
+    Classes of pixels become PNG files, whose values they are; all else becomes NPY.
+    """
+    os.makedirs(folder, exist_ok=True)
+    of_classes = values.dtype in (np.uint8, np.uint16) and values.ndim == 3
+    paths: list[str | None] = []
+    for value, gone, name in zip(values, lost, ids, strict=True):
+        path = os.path.join(folder, _name(name) + (".png" if of_classes else ".npy"))
+        if not gone:
+            with open(path, "wb") as file:
+                if of_classes:
+                    file.write(png_of(value))
+                else:
+                    np.save(file, value)
+        paths.append(None if gone else path)
+    return pa.array(paths, pa.string())
+
+
+def _name(id: object) -> str:
+    """Return the name of a file of a row, without what is no name of a file."""
+    name = quote(str(id), safe=" ")
+    if len(name) <= _LONGEST and not name.startswith("."):
+        return name
+    return blake2b(str(id).encode(), digest_size=16).hexdigest()

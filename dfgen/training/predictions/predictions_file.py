@@ -1,4 +1,4 @@
-"""Predictions in a Parquet file, written part by part, so that a run that was killed goes on."""
+"""Predictions in Parquet files: written part by part, and those of several processes joined."""
 
 import io
 import json
@@ -14,8 +14,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dfgen.errors import ArgumentError, WriteError
+from dfgen.errors import ArgumentError, WriteError, brief
 from dfgen.loading.state import ids_digest
+from dfgen.manifest.not_a_manifest import check_out
 from dfgen.system import write_whole
 from dfgen.training.predictions.run_identity import refuse_other
 
@@ -36,17 +37,7 @@ def frame_of_columns(table: pa.Table) -> pd.DataFrame:
 
 
 def claim(folder: str, run: Mapping[str, Any], argument: str) -> None:
-    """Make a folder for the files of a run, or find it as this run has left it.
-
-    Args:
-        folder: its path.
-        run: what tells the run from others.
-        argument: which names the folder.
-
-    Raises:
-        ArgumentError: it holds files of another run, or of something else.
-        WriteError: it cannot be made.
-    """
+    """Make a folder for the files of a run, or find it as this run has left it."""
     path = os.path.join(folder, _RUN)
     advice = f"Give another {argument}=, or remove {folder}"
     try:
@@ -66,15 +57,7 @@ class PartsFolder:
     """A folder beside a file to be, with what is predicted so far: a file for some batches each.
 
     Each is written whole or not at all, and called by a digest of it: one that was damaged or
-    edited is not taken for one of them.
-
-    Args:
-        out: the path of the file to be.
-        run: what tells the run from others.
-
-    Raises:
-        ArgumentError: the folder is of another run.
-        WriteError: it cannot be made.
+    edited is not taken for one of them. A folder of another run is refused.
     """
 
     def __init__(self, out: str, run: Mapping[str, Any]) -> None:
@@ -98,9 +81,9 @@ class PartsFolder:
         """Yield the files that there are from the first of some steps on, with the step after."""
         known = {}
         for name in os.listdir(self._folder):
-            path, told = os.path.join(self._folder, name), _PART.fullmatch(name)
-            if told is not None and _digest(Path(path).read_bytes()) == told[3]:
-                known[int(told[1])] = int(told[2]), path
+            path, match = os.path.join(self._folder, name), _PART.fullmatch(name)
+            if match is not None and _digest(Path(path).read_bytes()) == match[3]:
+                known[int(match[1])] = int(match[2]), path
         step = steps.start
         while step in known:
             step, path = known[step]
@@ -115,20 +98,16 @@ def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def check_rows(part: pd.DataFrame | str, told: Mapping[str, Any], where: str, advice: str) -> None:
-    """Refuse predictions, in a frame or a file, of which rows are gone, doubled or moved.
-
-    Raises:
-        ArgumentError: they are such.
-    """
-    first, stop = told["part"]
+def check_rows(part: pd.DataFrame | str, run: Mapping[str, Any], where: str, advice: str) -> None:
+    """Refuse predictions, in a frame or a file, of which rows are gone, doubled or moved."""
+    first, stop = run["part"]
     rows = pq.read_metadata(part).num_rows if isinstance(part, str) else len(part)
     if rows != stop - first:
         raise ArgumentError(
             f"{where} has {rows:,} rows, but {stop - first:,} were predicted in it: {advice}"
         )
-    name = told.get("id")
-    if name is not None and ids_digest(_column(part, name)) != told["part_ids"]:
+    name = run.get("id")
+    if name is not None and ids_digest(_column(part, name)) != run["part_ids"]:
         raise ArgumentError(
             f"{where} has other rows than were predicted in it, or in another order, as its column "
             f"{name!r} says: {advice}"
@@ -136,7 +115,6 @@ def check_rows(part: pd.DataFrame | str, told: Mapping[str, Any], where: str, ad
 
 
 def _column(part: pd.DataFrame | str, name: str) -> Iterator[object]:
-    """Yield the values of a column, none where there is no such column."""
     if isinstance(part, pd.DataFrame):
         yield from part.get(name, ())
         return
@@ -146,11 +124,7 @@ def _column(part: pd.DataFrame | str, name: str) -> Iterator[object]:
 
 
 def run_of_file(path: str) -> Any:
-    """Return what a file says of its run.
-
-    Raises:
-        ArgumentError: it is no file of predictions.
-    """
+    """Return what a file says of its run."""
     try:
         with pq.ParquetFile(path) as file:
             return json.loads((file.schema_arrow.metadata or {})[PREDICTIONS.encode()])
@@ -160,29 +134,23 @@ def run_of_file(path: str) -> Any:
         ) from error
 
 
-def write_joined(out: str, paths: Iterable[str], said: Mapping[str, Any]) -> None:
-    """Write one file of several, holding a little of it at a time.
-
-    Args:
-        out: the file.
-        paths: of the files, in order.
-        said: what it says of the run.
-    """
-    write_whole(out, lambda file: _write(file, list(paths), said))
-
-
-def _write(file: BinaryIO, paths: list[str], said: Mapping[str, Any]) -> None:
+def write_joined(out: str, paths: Iterable[str], run: Mapping[str, Any]) -> None:
+    """Write one file of several, holding a little of it at a time."""
+    paths = list(paths)
     schema = pq.read_schema(paths[0])
     empty = frame_of_columns(schema.empty_table())
     of_pandas = pa.Schema.from_pandas(empty, preserve_index=False).metadata
-    schema = schema.with_metadata({**of_pandas, PREDICTIONS.encode(): json.dumps(said).encode()})
-    with pq.ParquetWriter(file, schema) as writer:
-        for table in _gathered(paths):
-            writer.write_table(table.cast(schema))
+    schema = schema.with_metadata({**of_pandas, PREDICTIONS.encode(): json.dumps(run).encode()})
+
+    def write(file: BinaryIO) -> None:
+        with pq.ParquetWriter(file, schema) as writer:
+            for table in _gathered(paths):
+                writer.write_table(table.cast(schema))
+
+    write_whole(out, write)
 
 
 def _gathered(paths: list[str]) -> Iterator[pa.Table]:
-    """Yield the rows of files, at least a row group at once."""
     held: list[pa.Table] = []
     for path in paths:
         with pq.ParquetFile(path) as file:
@@ -193,3 +161,111 @@ def _gathered(paths: list[str]) -> Iterator[pa.Table]:
                     held = []
     if held:
         yield pa.concat_tables(held)
+
+
+_AS_MADE = "join parts as they were made, and filter afterwards"
+
+_Part = pd.DataFrame | str | os.PathLike[str]
+
+
+def join_predictions(
+    parts: Iterable[_Part], out: str | os.PathLike[str] | None = None
+) -> pd.DataFrame | str:
+    """Return the predictions of several processes, `shard=(0, n)` to `(n - 1, n)`, as one frame.
+
+    The parts may come in any order. Checked is that they are of one run: the same manifest, model
+    and arguments; and that no part, and no row of one, is missing or there twice.
+
+    Args:
+        parts: frames of `predict_frame` or `evaluate_frame`, as these have returned them, or the
+            paths of files that they have written.
+        out: the Parquet file to write instead, of parts that are files; no more than one row group
+            of theirs is held in memory.
+
+    Returns:
+        The rows in the order of the manifest; with `out` the path of the file.
+
+    Raises:
+        ArgumentError: the parts are not those of one run, one of them is missing or there twice,
+            or rows of one are.
+        WriteError: the file cannot be written.
+
+    Example:
+        >>> dfgen.join_predictions(["part0.parquet", "part1.parquet"])  # doctest: +SKIP
+    """
+    if isinstance(parts, str | os.PathLike | pd.DataFrame):
+        raise ArgumentError(f"parts must be a list of frames or paths, got {brief(parts)}")
+    given = [one if isinstance(one, pd.DataFrame) else os.path.abspath(one) for one in parts]
+    if not given:
+        raise ArgumentError("parts is an empty list, expected the predictions of each process")
+    runs = [_run_of(one, number) for number, one in enumerate(given)]
+    for number, one in enumerate(runs):
+        mended = {**one, "shard": runs[0]["shard"], "paths": runs[0].get("paths")}
+        where = _named(given[number], number)
+        advice = f"Join what goes with {_named(given[0], 0)}"
+        refuse_other(mended, runs[0], f"{where} holds predictions", advice)
+        check_rows(given[number], one, where, _AS_MADE)
+    order = _in_order(given, runs)
+    run = {**runs[0], "shard": [0, 1], "part": [0, runs[0]["rows"]], "part_ids": runs[0]["ids"]}
+    if out is None:
+        return _joined([given[place] for place in order], run)
+    paths = [given[place] for place in order]
+    if not all(isinstance(path, str) for path in paths):
+        raise ArgumentError(f"out={brief(out)} needs parts that are files, got frames")
+    path = os.path.abspath(out)
+    check_out(path, key=PREDICTIONS.encode(), kind="file of predictions")
+    write_joined(path, [str(one) for one in paths], run)
+    return path
+
+
+def _run_of(part: pd.DataFrame | str, number: int) -> Any:
+    if isinstance(part, str):
+        return run_of_file(part)
+    run = part.attrs.get(PREDICTIONS, {})
+    if "shard" not in run:
+        raise ArgumentError(
+            f"{_named(part, number)} does not say of which run it is: expected a frame as "
+            "predict_frame returns it for a Sequence with shard=(index, count), whose attrs have "
+            f"{PREDICTIONS!r}"
+        )
+    return run
+
+
+def _named(part: pd.DataFrame | str, number: int) -> str:
+    return part if isinstance(part, str) else f"parts[{number}]"
+
+
+def _in_order(given: list[Any], runs: list[Any]) -> list[int]:
+    count = runs[0]["shard"][1]
+    found: dict[int, int] = {}
+    for place, one in enumerate(runs):
+        index, of = one["shard"]
+        if of != count:
+            raise ArgumentError(
+                f"{_named(given[0], 0)} is one of {count} parts, {_named(given[place], place)} one "
+                f"of {of}: they are not parts of the same run"
+            )
+        if index in found:
+            first = found[index]
+            raise ArgumentError(
+                f"part {index} of {count} is there twice: {_named(given[first], first)} and "
+                f"{_named(given[place], place)}"
+            )
+        found[index] = place
+    missing = [index for index in range(count) if index not in found]
+    if missing:
+        raise ArgumentError(
+            f"of {count} parts {', '.join(map(str, missing))} (from 0) are missing: expected the "
+            "predictions of each process"
+        )
+    return [found[index] for index in range(count)]
+
+
+def _joined(parts: list[Any], run: dict[str, Any]) -> pd.DataFrame:
+    frames = [pd.read_parquet(one) if isinstance(one, str) else one for one in parts]
+    bare = [frame.copy(deep=False) for frame in frames]
+    for frame in bare:
+        frame.attrs = {}  # pandas compares them
+    joined: pd.DataFrame = pd.concat(bare, ignore_index=isinstance(parts[0], str))
+    joined.attrs[PREDICTIONS] = json.loads(json.dumps(run))
+    return joined

@@ -18,6 +18,7 @@ from dfgen.loading.state import ids_digest
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.manifest.schema import label_columns
 from dfgen.table.arrow_types import is_text
+from dfgen.training.data_adapter import view_of
 from dfgen.training.sequence import Sequence
 
 _VERSION = 2
@@ -59,13 +60,10 @@ def run_of(
 ) -> dict[str, Any]:
     """Return what tells a run from another, as plain types of JSON.
 
-    Args:
-        model: the model.
-        sequence: whose rows.
-        targets: what was saved beside the model of y, where the Sequence has none.
-        arguments: of the run.
+    `targets` were saved beside the model, where the Sequence has no y.
     """
-    identity, loader, binding = sequence._identity, sequence._loader, sequence._binding
+    view, state = view_of(sequence), sequence.state_dict()
+    loader, binding = view.loader, view.binding
     features = {bound.name: _written(bound.feature) for bound in loader.reader.features}
     names = [*keras.tree.flatten(binding.x)]
     files = {name for one in loader.reader.features if one.feature.of_files
@@ -74,9 +72,9 @@ def run_of(
     told = [name for name in [*label_columns(known), "index", "digest"] if name in known]
     return {
         "format": _VERSION,
-        "rows": identity.rows,
-        "ids": identity.ids,
-        "labels": identity.labels,
+        "rows": state["rows"],
+        "ids": state["ids"],
+        "labels": state["labels"],
         "columns": [name for name in known if name != "problem"],
         "values": _values_digest(binding.columns, [one for one in told if one not in files]),
         "paths": _values_digest(binding.columns, [one for one in known if one in files]),
@@ -94,18 +92,13 @@ def run_of(
 
 
 def refuse_other(found: Mapping[str, Any], run: Mapping[str, Any], where: str, advice: str) -> None:
-    """Refuse what is of another run, and say what differs.
-
-    Raises:
-        ArgumentError: it is.
-    """
+    """Refuse what is of another run, and say what differs."""
     differs = [words for name, words in _WORDS.items() if found.get(name) != run.get(name)]
     if differs:
         raise ArgumentError(f"{where} of another run: {'; '.join(differs)}. {advice}")
 
 
 def _written(one: Any) -> str:
-    """Return how something is written, the same in every process."""
     if isinstance(one, keras.losses.Loss):
         one = type(one).__name__, sorted(one.get_config().items(), key=str)
     if callable(one) and hasattr(one, "__qualname__"):
@@ -131,14 +124,15 @@ def _values_digest(columns: Columns, names: list[str]) -> str:
 
 def ids_of_rows(sequence: Sequence, rows: slice) -> dict[str, Any]:
     """Return the digest of the ids of some rows, and which column has them, None where none has."""
-    ids, columns = sequence._loader.reader.ids, sequence._binding.columns
+    view = view_of(sequence)
+    ids, columns = view.loader.reader.ids, view.binding.columns
     names = sorted(columns.names, key=("path", "id").__contains__, reverse=True)
     if isinstance(ids, np.ndarray | pa.Array):
         name = next((name for name in names if _holds(columns, name, ids)), None)
     else:  # of a pack, mapped
         name = "id"
     is_whole = rows == slice(0, len(ids))
-    digest = sequence._identity.ids if is_whole else ids_digest(plain_ids(ids[rows]))
+    digest = sequence.state_dict()["ids"] if is_whole else ids_digest(plain_ids(ids[rows]))
     return {"id": name, "part_ids": digest}
 
 
@@ -150,7 +144,6 @@ def _holds(columns: Columns, name: str, ids: Any) -> bool:
 
 
 def _model_digest(model: Any) -> str:
-    """Return a digest of weights, and of the layers that they are in."""
     digest = blake2b(digest_size=16)
     try:
         layers = json.dumps(_plain(model.get_config(), {}), default=str, sort_keys=True)
@@ -170,9 +163,7 @@ def _model_digest(model: Any) -> str:
 def _plain(one: Any, names: Mapping[str, str]) -> Any:
     """Return a configuration without what differs between two models that are made alike.
 
-    Args:
-        one: the configuration, or a part of it.
-        names: of layers -> their place in the model: Keras counts on in the names that it gives.
+    Names of layers become their place in the model: Keras counts on in the names that it gives.
     """
     if isinstance(one, Mapping):
         if one.get("class_name") == "__lambda__":  # whose code is written otherwise each time

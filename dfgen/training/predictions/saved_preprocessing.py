@@ -15,6 +15,7 @@ from dfgen.manifest.tables import Table
 from dfgen.samples.features.base import Feature
 from dfgen.samples.transforms import Sample, Transform
 from dfgen.training.checks.meanings import Meanings, meaning_of, meanings, pairs
+from dfgen.training.data_adapter import view_of
 from dfgen.training.sequence import Sequence
 
 Saved: TypeAlias = Preprocessing | str | os.PathLike[str] | None
@@ -36,17 +37,7 @@ def opened(saved: Saved) -> Preprocessing | None:
 def sequence_as_trained(
     saved: Preprocessing, manifest: Table | str, chance: bool = False, **options: Any
 ) -> Sequence:
-    """Return a Sequence that makes x of a manifest as training did, and y where it has it.
-
-    Args:
-        saved: beside the model.
-        manifest: a frame, or a path.
-        chance: whether crops and flips are drawn, and not the middle.
-        options: of Sequence.
-
-    Raises:
-        ManifestError: the manifest lacks columns of x, or holds classes that the model has not.
-    """
+    """Return a Sequence that makes x of a manifest as training did, and y where it has it."""
     inputs = {name: one if chance else one.still for name, one in saved.inputs.items()}
     x = map_leaves(inputs.__getitem__, saved.x)
     transform = None if saved.transform is None else _of_x(saved.transform, frozenset(inputs))
@@ -54,18 +45,14 @@ def sequence_as_trained(
     bare = Sequence(manifest, x, label_mode=None, **options)
     known = [saved.targets.get(name) for name in leaves(saved.y)]
     columns = {name for one in known if one is not None for name in one.columns}
-    if None in known or not columns or not columns <= {*bare._binding.columns.names}:
+    if None in known or not columns or not columns <= {*view_of(bare).binding.columns.names}:
         return bare
     bare.close()
     return Sequence(manifest, x, map_leaves(saved.targets.__getitem__, saved.y), **options)
 
 
 def check_as_trained(saved: Preprocessing, sequence: Sequence) -> None:
-    """Refuse a Sequence that makes other inputs than training did, or numbers classes otherwise.
-
-    Raises:
-        ArgumentError: it is such.
-    """
+    """Refuse a Sequence that makes other inputs than training did, or numbers classes otherwise."""
     if saved.data_format != keras.config.image_data_format():
         raise ArgumentError(
             f"the model was trained on {saved.data_format}, but keras.config.image_data_format() "
@@ -86,7 +73,7 @@ def check_as_trained(saved: Preprocessing, sequence: Sequence) -> None:
         for place, (name, target) in enumerate(saved.targets.items())
         if target is not None
     }
-    for trained, given in pairs(known, meanings(sequence._loader, sequence._layout)["y"]):
+    for trained, given in pairs(known, meanings(view_of(sequence))["y"]):
         names, others = trained.class_names or (), given.class_names
         if others is not None and others != names:
             raise ArgumentError(

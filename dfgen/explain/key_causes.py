@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.manifest.schema import quote
+from dfgen.errors import quote
 
 SAMPLE = 50_000  # keys of each side by which causes are compared
 KEYS_TRIED = 50  # of these, for a prefix or suffix
 LONGEST_KEY = 100  # characters of a key in which a prefix is looked for
 
-_PARTS = re.compile(r"[^\W\d_]+|\d+|[\W_]")
-"""The parts of a key: words, numbers, and each other character."""
+_PARTS = re.compile(r"[^\W\d_]+|\d+|[\W_]")  # words, numbers, and each other character
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class JoinKeys:
         return self.keys.filter(self.lonely)
 
     def sample(self) -> "JoinKeys":
-        """Return a random choice of the keys without a partner, and of the others."""
+        """Return some of the keys without a partner, and of the others, at random."""
         lonely = self.lonely.to_numpy()
         alone = int(np.count_nonzero(lonely))
         most = np.where(lonely, SAMPLE / max(1, alone), SAMPLE / max(1, len(lonely) - alone))

@@ -20,21 +20,24 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import DfgenError
+from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.spec import Indices, Present, Values, Watch
+from dfgen.samples.features.spec import Indices, Present, Values, Watch, each
 from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.pixels.geometry import Geometry
+from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.cache.slot_file import SlotFile
 from dfgen.samples.stores.cache.slot_pages import NOWHERE, SlotKey
-from dfgen.samples.stores.known_files import UNKNOWN, KnownFiles
+from dfgen.samples.stores.known_files import UNKNOWN
 from dfgen.samples.stores.store import Store
+from dfgen.table.arrow_types import is_text
 
 _UNKNOWN, _ABSENT, _SOUGHT = 0, -1, -2  # instead of 1 + the slot of a row
 _Facts = tuple[Any, ...]  # of a file: size, time, and what else tells it from others
 _DECIDING = ("size", "load_size", "resize", "color_mode", "interpolation", "antialias", "dtype")
 
 
-class CachedPixels:
+class CachedPixels(RowSource):
     """The pixels of every row that are kept, found by path, size and time of its file.
 
     A file is looked at once, when its row is first wanted: one that changes later is noticed by
@@ -42,34 +45,33 @@ class CachedPixels:
     it counts.
 
     Args:
-        fixed: makes what is kept of a file.
-        rest: makes of that what a batch wants.
-        paths: of the files of all rows.
-        store: where they are.
+        files: reads and decodes the file of each row.
+        steps: what makes the pixels that are kept of a file, and what makes of these the pixels
+            that a batch wants; as of `cache_steps`.
+        store: where the files are.
         slots: what is kept.
-        known: what the manifest knows of the files, as of `BoundFeature`.
     """
 
     def __init__(
-        self,
-        fixed: Image,
-        rest: Image,
-        paths: pa.Array,
-        store: Store,
-        slots: SlotFile,
-        known: KnownFiles | None = None,
+        self, files: FileSource, steps: tuple[Image, Image], store: Store, slots: SlotFile
     ) -> None:
-        self._arguments = (fixed, rest, paths, store, slots, known)
-        self.fixed, self.rest, self.spec = fixed, rest, slots.spec
-        self._paths, self._store, self._slots, self._known = paths, store, slots, known
-        self._places = np.zeros(len(paths), np.int64)
+        self._arguments = (files, steps, store, slots)
+        self.files, self.spec = files, slots.spec
+        self.fixed, self.rest = steps
+        self._paths, self._store, self._slots = files.values, store, slots
+        self._places = np.zeros(len(files.values), np.int64)
         self._sought: dict[int, tuple[SlotKey, _Facts]] = {}  # of rows that are being made
         self._counts, self._lock = Counter[str](), threading.Lock()
         self._told: int | None = None
-        self._is_all = replace(rest, scale=None).keeps(self.spec)
+        self._is_all = replace(self.rest, scale=None).keeps(self.spec)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CachedPixels, self._arguments
+
+    @property
+    def pixels_for(self) -> Image:
+        """The image that is made of what is kept."""
+        return self.rest
 
     def take(self, rows: Indices, out: Values) -> Present | None:
         """Fill `out`, (rows, height, width, channels), all at once; return which rows are there."""
@@ -114,6 +116,8 @@ class CachedPixels:
 
     def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Geometry:
         """Fill `out`, as `Image.read` does, with the image of one row, decoded if it must be."""
+        if self.files.known is not None:
+            store = self.files.known.of(row, store)
         watch("read")
         found = self.at(row)
         if found is None:
@@ -190,7 +194,7 @@ class CachedPixels:
 
     def _facts(self, row: int, path: str) -> _Facts | None:
         """Return what changes with the file of a row; of one far away what the manifest knows."""
-        known, store = self._known, self._store.of(path)
+        known, store = self.files.known, self._store.of(path)
         if store.far:
             facts = None if known is None else known.facts(row)
             return None if facts is None or UNKNOWN in facts else facts
@@ -209,6 +213,29 @@ class CachedPixels:
     def _count(self, what: str, rows: int) -> None:
         with self._lock:
             self._counts[what] += rows
+
+
+def cache_steps(bound: BoundFeature, source: RowSource, transforms: bool, store: Store) -> Any:
+    """Return the image that a cache keeps and the one made of it, or why nothing may be kept.
+
+    Args:
+        bound: the feature.
+        source: of its arrays.
+        transforms: whether a transform sees the pixels.
+        store: where the files are.
+    """
+    files, values, feature = source.files, bound.values, bound.feature
+    if files.packed is not None:
+        return "it is in a pack already"
+    if bound.has_lists:
+        return "it has lists of files"
+    if not isinstance(values, pa.Array) or not is_text(values.type):
+        return "its files are in the table"
+    is_far = len(values) > 0 and store.of(values[0].as_py()).far
+    if is_far and not (files.known and UNKNOWN not in files.known.facts(0)):
+        columns = "its columns bytes, mtime_ns"
+        return f"of files far away the manifest must know size and time, {columns}"
+    return feature.steps(each(feature.sample_spec if transforms else feature.made_spec)[0])
 
 
 CACHE_FAILED = "cache_failed_"

@@ -1,4 +1,4 @@
-"""PackedPixels: the images of packs, decoded already, gathered straight into batches."""
+"""PackedSource: images of packs, decoded already, gathered straight into batches."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,15 +8,54 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError
-from dfgen.samples.features.spec import Indices, Present, Spec, Values
-from dfgen.samples.pixels.geometry import Geometry, Size, place, shrunk
+from dfgen.samples.features.spec import Indices, Present, Spec, Values, Watch
+from dfgen.samples.pixels.geometry import Geometry, Size, after, place, shrunk
+from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.packs.pack_rows import PackRows
 from dfgen.samples.stores.packs.pack_shards import NOTHING, PackShards
+from dfgen.samples.stores.store import Store
 
 BAD_WHEN_PACKED = (
     "its file could not be used when it was packed, so the pack has nothing of it: leave the row "
     'out, df = df[df["problem"].isna()], or mend the file and pack again'
 )
+
+
+@dataclass(frozen=True, eq=False)
+class PackedSource(RowSource):
+    """Makes images of packed pixels; rows that lie in no pack are read from their files."""
+
+    files: FileSource
+    stored: "PackedPixels | SmallerFiles"
+
+    @property
+    def spec(self) -> Spec:
+        """The shape and dtype of the packed pixels."""
+        return self.stored.spec
+
+    @property
+    def far(self) -> bool:
+        """Whether some of the packs are remote."""
+        return self.files.far or self.stored.far
+
+    def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Any:
+        """Fill `out` with the packed pixels of one row, else with those of its file."""
+        pixels = self.stored.at(row)
+        if pixels is not None:
+            placed = self.stored.placed(row)
+            return self.files.feature.fill(pixels, out, watch, given, placed)
+        geometry = self.files.read(row, out, store, watch, given)
+        placed = self.stored.placed(row)
+        return geometry if placed is None else after(placed, geometry)
+
+    def take(self, rows: Indices, out: Values) -> Present | None:
+        """Fill `out` with the rows that are packed."""
+        return self.stored.take(rows, out)
+
+    def ahead(self, rows: Indices) -> None:
+        """Have the shards read where some rows lie."""
+        self.files.ahead(rows)
+        self.stored.ahead(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +144,7 @@ class SmallerFiles:
     sizes: npt.NDArray[np.int32]
     most: int
     spec = Spec((None, None, None), np.dtype(np.uint8))
+    far = False
 
     def at(self, row: int) -> None:
         """Return nothing: its file is decoded."""
@@ -112,6 +152,9 @@ class SmallerFiles:
     def take(self, rows: Indices, out: Values) -> Present | None:
         """Take nothing."""
         return np.zeros(len(rows), np.bool_)
+
+    def ahead(self, rows: Indices) -> None:
+        """Read nothing ahead."""
 
     def placed(self, row: int) -> Geometry | None:
         """Return how the upright image of a row became the one that was packed."""

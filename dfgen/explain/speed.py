@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from dfgen.explain.remedies import Remedy
 from dfgen.loading.metrics import CPU, STAGES
-from dfgen.loading.remedies import Remedy
 
 CLEAR = 0.03
 """The least gain that is worth a word, as a share of the time of the steps."""
@@ -30,39 +30,24 @@ _SPARE = 4  # times as many batches
 class Waiting:
     """The steps of a training that count, and those who made its batches.
 
-    Args:
-        waited: seconds of the steps that went by before their batch was handed out.
-        steps: seconds of the steps, waiting included.
-        seconds: of the workers in that time, as of `Metrics.seconds`.
-        cpu: seconds that this process was on CPUs, all of its threads together.
-        batches: how many the steps took.
-        workers: that made batches in the end; 0 = the calling thread.
-        processes: whether the workers are processes.
-        cpus: that this process may use.
-        depth: batches ready or in the making, as many as memory allows.
-        max_queue_size: the same, as many as were asked for.
-        start: seconds waited before the steps that count.
-        began: what was waited for then, `"epoch"` or `"step"`.
-        accelerated: whether the model has another device than the CPUs.
-        rows: how many the workers made in that time.
-        resting: threads more, which made batches slower where that was tried.
+    The workers' `seconds` are as of `Metrics.seconds`.
     """
 
-    waited: float
-    steps: float
+    waited: float  # seconds of the steps that went by before their batch was handed out
+    steps: float  # seconds of the steps, waiting included
     seconds: Mapping[str, float]
-    cpu: float = 0.0
-    batches: int = 1
-    workers: int = 1
+    cpu: float = 0.0  # seconds that this process was on CPUs, all of its threads together
+    batches: int = 1  # that the steps took
+    workers: int = 1  # that made batches in the end; 0 = the calling thread
     processes: bool = False
-    cpus: int = 1
-    depth: int = 10
-    max_queue_size: int = 10
-    start: float = 0.0
-    began: str = "step"
-    accelerated: bool = False
-    rows: int = 0
-    resting: int = 0
+    cpus: int = 1  # that this process may use
+    depth: int = 10  # batches ready or in the making, as many as memory allows
+    max_queue_size: int = 10  # the same, as many as were asked for
+    start: float = 0.0  # seconds waited before the steps that count
+    began: str = "step"  # what was waited for then, or "epoch"
+    accelerated: bool = False  # whether the model has another device than the CPUs
+    rows: int = 0  # that the workers made in that time
+    resting: int = 0  # threads more, which made batches slower where that was tried
 
     @property
     def share(self) -> float:
@@ -102,6 +87,16 @@ class Waiting:
         """Whether training waits so much and so long that it is worth a look at what would help."""
         return self.share >= CLEAR and self.waited >= CLEAR_SECONDS
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the workers had to stop at a full queue."""
+        return self.workers > 0 and self.saturation < _BUSY
+
+    @property
+    def is_late(self) -> bool:
+        """Whether batches were not made yet when they were asked for, and not only handed over."""
+        return self.seconds["consumer_wait"] >= self.waited / 2
+
     def part(self, stage: str) -> float:
         """Return a stage's share of the time that the workers were at work."""
         return self.seconds[stage] / (self.busy or 1e-9)
@@ -109,9 +104,7 @@ class Waiting:
     def gain(self, made: float, saved: float = 0.0) -> float:
         """Return how many seconds sooner the steps would end, at most.
 
-        Args:
-            made: seconds that making all their batches would take, if nothing else did.
-            saved: seconds on CPUs that would not be spent.
+        Their batches would be made in `made` seconds, with `saved` seconds on CPUs not spent.
         """
         on_cpus = self.cpu + self.processes * self.seconds[CPU]
         least = max(self.model, made, (on_cpus - saved) / self.cpus)
@@ -127,15 +120,10 @@ class Gain:
 
 
 def gains(waiting: Waiting, remedies: list[Remedy]) -> list[Gain]:
-    """Return what would gain a clear amount, the most first.
-
-    Args:
-        waiting: what was measured.
-        remedies: what makes samples sooner.
-    """
+    """Return what would gain a clear amount, the most first; `remedies` make samples sooner."""
     if not waiting.counts:
         return []
-    found = _from_queue if _is_idle(waiting) else _from_workers
+    found = _from_queue if waiting.is_idle else _from_workers
     clear = CLEAR * waiting.steps
     every = (gain for gain in found(waiting, remedies) if gain.seconds >= clear)
     return sorted(every, key=lambda gain: -gain.seconds)
@@ -172,11 +160,11 @@ def _advice(waiting: Waiting, remedies: list[Remedy]) -> str:
     if found:
         each = (f"{gain.what} (up to {gain.seconds:.1f} s)" for gain in found)
         return f"What would gain: {'; '.join(each)}."
-    if _is_idle(waiting) and not _is_late(waiting):
+    if waiting.is_idle and not waiting.is_late:
         batch = waiting.waited / max(1, waiting.batches)
         return (
-            f"Their batches were ready: the wait is for the hand-over, {batch * 1000:.1f} ms a "
-            "batch, of which larger batches have fewer."
+            "Their batches were ready: the wait is for the hand-over. Larger batches reduce this "
+            f"cost ({batch * 1000:.1f} ms a batch)."
         )
     if waiting.cpu >= _IN_USE * waiting.cpus * waiting.steps:
         every = f"All {waiting.cpus} CPUs are" if waiting.cpus > 1 else "The one CPU is"
@@ -184,18 +172,9 @@ def _advice(waiting: Waiting, remedies: list[Remedy]) -> str:
     return f"No setting would gain {CLEAR:.0%}."
 
 
-def _is_idle(waiting: Waiting) -> bool:
-    return waiting.workers > 0 and waiting.saturation < _BUSY
-
-
-def _is_late(waiting: Waiting) -> bool:
-    """Whether batches were not made yet when they were asked for, and not only handed over."""
-    return waiting.seconds["consumer_wait"] >= waiting.waited / 2
-
-
 def _from_queue(waiting: Waiting, _: list[Remedy]) -> Iterator[Gain]:
     """Yield what helps where workers had to stop at a full queue, and batches ran out later."""
-    if not _is_late(waiting):
+    if not waiting.is_late:
         return
     gain = waiting.gain(waiting.busy / waiting.workers)
     if waiting.depth < waiting.max_queue_size:

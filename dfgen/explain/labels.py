@@ -2,12 +2,12 @@
 
 import re
 from ast import literal_eval
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError, listed, warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.table.arrow_types import flattened, is_list, is_text, lengths_of, value_type
@@ -20,36 +20,35 @@ _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?\s*")
 
 
 def check_classes(
-    columns: Columns, column: str, names: pa.Array, single: bool, sep: str | None = None
+    rows: Any, column: str, names: pa.Array, single: bool, sep: str | None = None
 ) -> None:
     """Refuse or warn of class names of a target, which nobody has given, that look like none.
 
-    Args:
-        columns: the manifest, asked for rows only where something is wrong.
-        column: the name of the column.
-        names: those of the column, distinct; of a dictionary its values, which may be in no row.
-        single: whether a row has one of them, not a list.
-        sep: what the texts of a column were split by.
+    `rows` are the columns of the manifest, Arrow arrays by name, asked for if something is wrong;
+    `names` those of the column, distinct: of a dictionary its values, which may be in no row.
+    `single`: a row has one, not a list. The texts of the column were split by `sep`.
     """
     fixed = pa.types.is_dictionary(names.type)
     names = names.dictionary.drop_null() if fixed else names
     if not is_text(names.type):
         if not single and sorted(map(repr, names[:3].to_pylist())) == ["0", "1"]:
-            _warn_of_vectors(columns, column)
+            _warn_of_vectors(rows[column], column)
         return
     shown = names.slice(0, _SHOWN).to_pylist()
     _refuse_lists(column, shown, single)
     guessed = single and not fixed
-    if guessed and len(columns) >= 20 and len(names) > 0.9 * len(columns):
-        _warn_of_one_row_each(columns, column, names)
+    if guessed and len(rows) >= 20 and len(names) > 0.9 * len(rows):
+        meant = f"for texts to read write dfgen.Text({column!r}) in x, for an id choose another y"
+        if _are_numbers(shown):
+            meant = _numbers_of(column, shown)
+        warn(
+            f"column {column!r} has {len(names):,} classes in {len(rows):,} rows, as {shown[0]!r}: "
+            f"expected several rows of each class; {meant}, for such classes class_names="
+        )
         return
     bare = pc.utf8_trim_whitespace(names)
-    blank = names.filter(pc.equal(bare, ""))
-    if len(blank):
-        _refuse_blank(columns, column, names, blank)
-    missing = names.filter(pc.is_in(names, value_set=pa.array(_OF_MISSING, names.type)))
-    if len(missing):
-        _warn_of_missing(columns, column, missing)
+    _refuse_blank(rows, column, names, names.filter(pc.equal(bare, "")))
+    _warn_of_missing(rows, column, names.filter(pc.is_in(names, pa.array(_OF_MISSING, names.type))))
     _warn_of_alike(column, names, bare)
     if guessed and _are_numbers(shown) and _comma(shown) == "":
         warn(
@@ -59,6 +58,22 @@ def check_classes(
         )
     elif guessed or sep is not None:
         _warn_of_several(column, shown, sep)
+
+
+def warn_of_infinite(target: BoundFeature) -> None:
+    """Warn of numbers that make a loss NaN."""
+    values = target.values
+    if target.feature.kind != "number" or values.dtype.kind != "f":
+        return
+    finite = np.isfinite(values)
+    if not finite.all():
+        row, *place = np.argwhere(~finite)[0].tolist()
+        column = target.feature.columns[place[0] if place else 0]
+        warn(
+            f"target {column!r} is {values[(row, *place)]} in row {row}, and infinite "
+            f"{(~finite).sum():,} times in all: expected finite numbers, for one makes the loss "
+            f"NaN; drop such rows: df = df[np.isfinite(df[{column!r}])]"
+        )
 
 
 def _refuse_lists(column: str, names: list[str], single: bool) -> None:
@@ -88,17 +103,6 @@ def _is_list(text: str) -> bool:
         return False
 
 
-def _warn_of_one_row_each(columns: Columns, column: str, names: pa.Array) -> None:
-    shown, rows = names.slice(0, _SHOWN).to_pylist(), len(columns)
-    meant = f"for texts to read write dfgen.Text({column!r}) in x, for an id choose another y"
-    if _are_numbers(shown):
-        meant = _numbers_of(column, shown)
-    warn(
-        f"column {column!r} has {len(names):,} classes in {rows:,} rows, as {shown[0]!r}: expected "
-        f"several rows of each class; {meant}, for such classes class_names="
-    )
-
-
 def _are_numbers(names: list[str]) -> bool:
     return all(_NUMBER.fullmatch(name or "") for name in names)
 
@@ -112,23 +116,23 @@ def _comma(numbers: list[str]) -> str | None:
 
 
 def _numbers_of(column: str, names: list[str]) -> str:
-    """Return how to make numbers of texts."""
     point = _comma(names)
     comma = "" if point is None else f'.str.replace(",", "{point}")'
     return f"for numbers write df[{column!r}] = pd.to_numeric(df[{column!r}]{comma})"
 
 
-def _refuse_blank(columns: Columns, column: str, names: pa.Array, blank: pa.Array) -> None:
-    where = _where(columns, column, blank)
-    if where is None:  # a category that is in no row
+def _refuse_blank(rows: Any, column: str, names: pa.Array, blank: pa.Array) -> None:
+    where = _where(rows, column, blank)
+    if where is None:
         return
+    values = rows[column].type
     mended = (
         f"write [] where a row has no label, df[{column!r}] = df[{column!r}].map(lambda labels: "
         "[label for label in labels if label.strip()])"
-        if is_list(columns[column].type)
+        if is_list(values)
         else f"make them missing, df[{column!r}] = df[{column!r}].cat.remove_categories("
         f"{blank.to_pylist()}), and drop them, df = df[df[{column!r}].notna()]"
-        if pa.types.is_dictionary(columns[column].type)
+        if pa.types.is_dictionary(values)
         else f"drop such rows, df = df[df[{column!r}].str.strip() != '']"
     )
     raise ManifestError(
@@ -138,10 +142,9 @@ def _refuse_blank(columns: Columns, column: str, names: pa.Array, blank: pa.Arra
     )
 
 
-def _warn_of_missing(columns: Columns, column: str, missing: pa.Array) -> None:
-    where = _where(columns, column, missing)
+def _warn_of_missing(rows: Any, column: str, missing: pa.Array) -> None:
+    where, gone = _where(rows, column, missing), missing.to_pylist()
     if where is not None:
-        gone = missing.to_pylist()
         warn(
             f"column {column!r} has the class {listed(gone)}, {where}, as astype(str) makes it of "
             f"missing values: expected names of classes; drop such rows, df = "
@@ -149,25 +152,8 @@ def _warn_of_missing(columns: Columns, column: str, missing: pa.Array) -> None:
         )
 
 
-def warn_of_infinite(target: BoundFeature) -> None:
-    """Warn of numbers that make a loss NaN."""
-    values = target.values
-    if target.feature.kind != "number" or values.dtype.kind != "f":
-        return
-    finite = np.isfinite(values)
-    if not finite.all():
-        row, *place = np.argwhere(~finite)[0].tolist()
-        column = target.feature.columns[place[0] if place else 0]
-        warn(
-            f"target {column!r} is {values[(row, *place)]} in row {row}, and infinite "
-            f"{(~finite).sum():,} times in all: expected finite numbers, for one makes the loss "
-            f"NaN; drop such rows: df = df[np.isfinite(df[{column!r}])]"
-        )
-
-
-def _warn_of_vectors(columns: Columns, column: str) -> None:
+def _warn_of_vectors(values: Any, column: str) -> None:
     """Warn of one-hot vectors, of which each 0 and 1 would be a label of its own."""
-    values = columns[column]
     lengths = {*lengths_of(values).tolist()} if is_list(values.type) else {0}
     if len(values) > 1 and len(lengths) == 1 and min(lengths) > 2:
         warn(
@@ -177,20 +163,21 @@ def _warn_of_vectors(columns: Columns, column: str) -> None:
         )
 
 
-def _where(columns: Columns, column: str, names: pa.Array) -> str | None:
-    """Return in how many rows some names are, and which is the first; None where in none."""
-    values = columns[column]
+def _where(rows: Any, column: str, names: pa.Array) -> str | None:
+    """Return in how many rows some names are, and which is the first; None if in none."""
+    if not len(names):
+        return None
+    values = rows[column]
     labels = flattened(values) if is_list(values.type) else values
     known = labels.cast(value_type(labels.type))
-    found = pc.is_in(known, value_set=names.cast(known.type))
-    rows = pc.indices_nonzero(found)
+    places = pc.indices_nonzero(pc.is_in(known, value_set=names.cast(known.type)))
     if is_list(values.type):
-        rows = pc.unique(pc.list_parent_indices(values).take(rows))
-    if not len(rows):
+        places = pc.unique(pc.list_parent_indices(values).take(places))
+    if not len(places):
         return None
-    row = rows[0].as_py()
-    known_as = f" (id {columns['id'][row].as_py()!r})" if "id" in columns.names else ""
-    return f"in {len(rows):,} rows, the first is row {row}{known_as}"
+    row = places[0].as_py()
+    known_as = f" (id {rows['id'][row].as_py()!r})" if "id" in rows.names else ""
+    return f"in {len(places):,} rows, the first is row {row}{known_as}"
 
 
 def _warn_of_alike(column: str, names: pa.Array, bare: pa.Array) -> None:
@@ -232,10 +219,9 @@ def _recur(names: list[str], separator: str) -> bool:
     several = sum(separator in name for name in names)
     if several < 2 or several < 0.2 * len(names):
         return False
-    split = [[part.strip() for part in name.split(separator)] for name in names]
     places: dict[str, set[int]] = {}
-    for parts in split:
-        for place, part in enumerate(parts):
-            places.setdefault(part, set()).add(place)
+    for name in names:
+        for place, part in enumerate(name.split(separator)):
+            places.setdefault(part.strip(), set()).add(place)
     moving = sum(len(found) > 1 for found in places.values())
     return moving >= 0.25 * len(places)

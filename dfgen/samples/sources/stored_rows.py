@@ -4,102 +4,57 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import DecodeError
 from dfgen.samples.features.casting import fill
-from dfgen.samples.features.spec import Indices, Present, Spec, Values
-from dfgen.samples.pixels.geometry import Geometry
-from dfgen.samples.stores.known_files import KnownFiles
+from dfgen.samples.features.spec import Indices, Present, Spec, Values, Watch
+from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.store import Store
-
-
-class StoredPixels(Protocol):
-    """The decoded pixels of every row of a manifest, or of some of them.
-
-    It travels to worker processes, so it can be pickled; what it opens it opens there.
-    """
-
-    @property
-    def spec(self) -> Spec:
-        """The shape of each row: (height, width, channels), None for a length that differs."""
-
-    def at(self, row: int) -> Values | None:
-        """Return the pixels of one row, (height, width, channels), a view; None: none are there.
-
-        Raises:
-            DecodeError: what is stored of this row is broken.
-        """
-
-    def take(self, rows: Indices, out: Values) -> Present | None:
-        """Fill `out`, (rows, height, width, channels), all at once and with Python's lock released.
-
-        It is asked only where no length of its Spec is None. Return which of the rows are there,
-        None: all.
-        """
-
-    def placed(self, row: int) -> Geometry | None:
-        """Return how the upright image of a row became what is read of it, None: that is all."""
-
-
-@runtime_checkable
-class ReadsAhead(Protocol):
-    """StoredPixels that can have the system read rows before they are asked for.
-
-    Those that are `far` are read into the memory of this process.
-    """
-
-    far: bool
-
-    def ahead(self, rows: Indices) -> None:
-        """Have some rows read into the system's cache; it may take a while."""
-
 
 _BETWEEN = 1 << 16  # bytes that are read sooner than left out
 
 
-@dataclass(frozen=True)
-class StoredRows:
+@dataclass(frozen=True, eq=False)
+class StoredRows(RowSource):
     """Takes all rows of a chunk at once where they lie in their files as the batch wants them.
 
     Whatever it cannot take is read row by row, which tells why.
 
     Args:
+        files: reads rows one by one.
         spec: of a row.
         shape: that a row has in its file: gray pixels may lack their axis.
         paths: of the files, by their number.
-        files: number of the file of each row of the manifest.
+        numbers: of the file of each row of the manifest.
         indices: of the rows in their files.
         dataset: the name of the array in HDF5 files that hold several.
-        store: where the files are.
-        known: what the manifest knows of them.
+        store: where the array files are.
     """
 
+    files: FileSource
     spec: Spec
     shape: tuple[int, ...]
     paths: pa.Array
-    files: Indices
+    numbers: Indices
     indices: Indices
     dataset: str | None
     store: Store
-    known: KnownFiles | None = None
-    far = False
 
-    def at(self, row: int) -> None:
-        """Return nothing: one row by itself is read from its file."""
-
-    def placed(self, row: int) -> Geometry | None:
-        """Return nothing: rows are whole images."""
+    def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Any:
+        """Read one row by itself."""
+        return self.files.read(row, out, store, watch, given)
 
     def take(self, rows: Indices, out: Values) -> Present | None:
         """Fill `out` with the rows that are there."""
         taken = np.zeros(len(rows), np.bool_)
         out = out.reshape(len(out), *self.shape)
         for path, here in self._by_file(rows):
-            check = None if self.known is None else partial(self.known.check, rows[here])
+            known = self.files.known
+            check = None if known is None else partial(known.check, rows[here])
             take = partial(self.store.take, path, self.indices[rows[here]])
             if len(here) == len(rows) and out.dtype == self.spec.dtype:
                 taken[here] = take(out, self.dataset, check)
@@ -118,7 +73,7 @@ class StoredRows:
 
     def _by_file(self, rows: Indices) -> Iterator[tuple[str, Indices]]:
         """Yield the path of each file that rows lie in, and their places."""
-        files = self.files[rows]
+        files = self.numbers[rows]
         for file in np.unique(files).tolist():
             yield self.paths[file].as_py(), np.flatnonzero(files == file)
 

@@ -1,4 +1,4 @@
-"""Guesses what a name that is no column means: the index, another spelling, files, a folder."""
+"""Words for a name that is no column: the index, another spelling, a path, a folder."""
 
 import os
 from typing import Any
@@ -10,36 +10,26 @@ from dfgen.samples.features.arguments import series_name
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
 
 
-def not_a_column(argument: str, given: Any, names: list[str], source: Any) -> str:
-    """Return a message for what is not the name of a column.
-
-    Args:
-        argument: that it was given as.
-        given: what is no name of a column.
-        names: of the columns.
-        source: the frame, or an Arrow table.
-    """
+def not_a_column(argument: str, value: Any, names: list[str], source: Any) -> str:
+    """Return the message on what is no name of a column of `source`, a frame or an Arrow table."""
     columns = f"Columns: {column_list(names)}."
-    if isinstance(given, str):
-        hint = _meant(argument, given, names, source)
-        return f'{argument}="{given}" is not a column of the manifest. {columns}{hint}'
-    return (
-        f"{argument}={brief(given)} is not a column of the manifest, expected the name of one: "
-        f"{_named(argument, given, names)}. {columns}"
-    )
-
-
-def _named(argument: str, given: Any, names: list[str]) -> str:
-    """Return what to write for values, or for what is neither values nor a name."""
-    new = given[0] if isinstance(given, list | tuple) and len(given) == 1 else series_name(given)
+    if isinstance(value, str):
+        hint = _meant(argument, value, names, source)
+        return f'{argument}="{value}" is not a column of the manifest. {columns}{hint}'
+    new = value[0] if isinstance(value, list | tuple) and len(value) == 1 else series_name(value)
     if isinstance(new, str) and new in names:
-        return f'write {argument}="{new}"'
-    if isinstance(given, pd.Index):
-        return f'df = df.reset_index() makes the column "{new or "index"}" of it'
-    if not hasattr(given, "__len__"):
-        return f"give the name of a column, or leave {argument} out"
-    new = series_name(given) or argument
-    return f'put it into the frame, df["{new}"] = ..., and write {argument}="{new}"'
+        advice = f'write {argument}="{new}"'
+    elif isinstance(value, pd.Index):
+        advice = f'df = df.reset_index() makes the column "{new or "index"}" of it'
+    elif hasattr(value, "__len__"):
+        new = series_name(value) or argument
+        advice = f'put it into the frame, df["{new}"] = ..., and write {argument}="{new}"'
+    else:
+        advice = f"give the name of a column, or leave {argument} out"
+    return (
+        f"{argument}={brief(value)} is not a column of the manifest, expected the name of one: "
+        f"{advice}. {columns}"
+    )
 
 
 def _meant(argument: str, name: str, names: list[str], source: Any) -> str:

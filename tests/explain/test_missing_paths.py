@@ -1,10 +1,12 @@
 """What is near a path at which there is no file: the mistake, the way out, and where that leads."""
 
 import os
+import pickle
 
 import pytest
 
-from dfgen.samples.stores.near_paths import Begin, around, near
+from dfgen.errors import MissingFileError
+from dfgen.explain.missing_paths import Begin, advice, near, with_near
 
 FILES = (
     "imgs/cat/100.jpg", "imgs/cat/100.xml", "imgs/cat/007.jpg", "imgs/a b.png",
@@ -60,26 +62,45 @@ TABLE = (
 @pytest.mark.parametrize(("path", "root", "what", "steps"), TABLE, ids=[row[0] for row in TABLE])
 def test_what_is_near_a_path_is_told_with_what_to_write(path, root, what, steps, cwd):
     found = near(path, Begin("path", root))
-    assert (found.what, found.steps) == (what.replace("{}", cwd), steps.replace("{}", cwd))
+    assert found.advice == f"{what}: {steps}".replace("{}", cwd)
     assert os.path.exists(found.place(path)) is not path.startswith("s3")
 
 
 def test_where_other_files_are_there_no_other_folder_is_meant(cwd):
     assert near("cat/100.jpg", Begin("path"), alone=True) is None
-    assert near("imgs/cat/100.png", Begin("path"), alone=True).steps
+    assert near("imgs/cat/100.png", Begin("path"), alone=True)
 
 
 def test_the_root_of_a_manifest_is_changed_where_it_was_given(cwd):
     found = near("cat/100.jpg", Begin("path", f"{cwd}/gone", "dfgen.read_manifest"))
-    assert found.steps == 'give dfgen.read_manifest root="imgs"'
+    assert found.advice.endswith(': give dfgen.read_manifest root="imgs"')
+
+
+def test_a_table_that_nobody_can_change_is_told_the_option_alone(cwd):
+    begin = Begin("path", cwd, frame="", argument="images=", option=" (--images)")
+    assert near("dog/cat/100.jpg", begin).advice == (
+        f"'cat/100.jpg' is in '{cwd}/imgs': give images=\"imgs\" (--images)"
+    )
 
 
 def test_where_nothing_is_near_the_folder_is_told_whose_names_are_most_like_it(cwd):
     assert near("imgs/cat/800.jpg", Begin("path")) is None
-    assert around("imgs/cat/800.jpg", Begin("path")) == (
-        f"The folder '{cwd}/imgs/cat': holds '100.jpg', '007.jpg', '100.xml', ..."
+    assert advice(["imgs/cat/800.jpg"], Begin("path"), alone=True) == (
+        f"The folder '{cwd}/imgs/cat': holds '100.jpg', '007.jpg', '100.xml', .... Leave such rows "
+        "out"
     )
-    assert around("img/800.jpg", Begin("path")) == (
+    assert advice(["img/800.jpg"], Begin("path")) == (
         f"The folder '{cwd}': there is no folder 'img' in it, it holds 'imgs', '51.jpg', 'project',"
-        " ..."
+        " .... Give root=, the folder where the paths begin"
+    )
+
+
+def test_an_error_of_a_worker_process_is_told_with_what_is_near_its_missing_file(cwd):
+    error = MissingFileError("row id=1: the file does not exist")
+    error.files = (("path", "51.jpg"), ("mask", "imgs/cat/100.png"))
+    error = pickle.loads(pickle.dumps(error))
+    with_near(error)
+    assert str(error) == (
+        "row id=1: the file does not exist. '100.jpg', of another extension, is in "
+        f"'{cwd}/imgs/cat'"
     )

@@ -20,28 +20,33 @@ from dfgen.samples.features.spec import Spec, each, unwatched
 from dfgen.samples.pixels.smaller_jpeg import smaller_jpeg
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.sources.cached_pixels import cache_steps
+from dfgen.samples.sources.packed_pixels import PackedSource
+from dfgen.samples.sources.stored_rows import StoredRows
 from dfgen.samples.stores.cache.cache_folder import SPARE_PART
 from dfgen.samples.stores.schemes import store_of
 from dfgen.system import free_memory
 
-_ROWS = 8  # whose files' sizes are looked at
+OWN_WORK = "own work"
+"""Work for each row beside the stages: where whole chunks are copied, there is none."""
+
+_MEASURED = 8  # files whose sizes are read
+_COPIED = 64 << 20  # bytes that are copied to see how long it takes, more than CPUs keep by them
+_LEAST = 0.1  # share of the images: a cache that holds less is hardly worth its folder
+_MAX_SIDE, _QUALITY = 512, 92  # what `dfgen.pack` takes if it is told nothing else
+_DECODED = 3  # files that are decoded, made smaller, and decoded again
+_TIMES = 3
+_MOST = 0.7  # of the time: where more is left, a pack is hardly worth its disk
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """Something that makes batches sooner.
+    """Something that makes batches sooner."""
 
-    Args:
-        what: is to be written, or done.
-        left: stage -> the share of its seconds that is left; the other stages stay.
-        costs: seconds of a worker that it takes for each row.
-        is_stored: whether it keeps what is made of files on a disk.
-    """
-
-    what: str
-    left: Mapping[str, float]
-    costs: float = 0.0
-    is_stored: bool = False
+    what: str  # to write, or to do
+    left: Mapping[str, float]  # stage -> the share of its seconds that is left; the others stay
+    costs: float = 0.0  # seconds of a worker for each row
+    is_stored: bool = False  # whether it keeps what is made of files on a disk
 
 
 def remedies(reader: SampleReader) -> list[Remedy]:
@@ -58,10 +63,9 @@ def remedies(reader: SampleReader) -> list[Remedy]:
 
 def _surplus(bound: BoundFeature, reader: SampleReader) -> float:
     """Return how many times as many pixels the files have as are used, of some the least."""
-    if bound.pixels is not None:  # decoded already, of the size that is read
-        return 1.0
     found = []
-    for row in np.unique(np.linspace(0, len(reader) - 1, _ROWS).astype(int)).tolist():
+    decoded = isinstance(reader.source(bound), PackedSource | StoredRows)
+    for row in () if decoded else _some(reader, _MEASURED):
         if bound.has(row):
             try:
                 value = bound.feature.at(bound.values, row)
@@ -71,11 +75,8 @@ def _surplus(bound: BoundFeature, reader: SampleReader) -> float:
     return min(found, default=1.0)
 
 
-_TRIED = 64 << 20  # bytes that are copied to see how long it takes, more than CPUs keep by them
-_LEAST = 0.1  # share of the images: a cache that holds less is hardly worth its folder
-
-OWN_WORK = "own work"
-"""Work for each row beside the stages: where whole chunks are copied, there is none."""
+def _some(reader: SampleReader, number: int) -> list[int]:
+    return np.unique(np.linspace(0, len(reader) - 1, number).astype(int)).tolist()  # type: ignore[no-any-return]
 
 
 def stored_remedies(
@@ -87,22 +88,18 @@ def stored_remedies(
     """Return what keeping the pixels of a reader's images would leave of its stages.
 
     None where no image has pixels that may be kept, where they are kept already, or where there is
-    no room for a tenth of them. How long copying takes is measured, in some 0.05 s.
-
-    Args:
-        reader: makes the samples.
-        limits: `cache` bounds what is kept.
-        rows: of the manifest; None: those of the reader.
-        pack: returns the command that packs the pixels that such an Image makes of a file; it is
-            named where all of them have room on the disk.
+    no room for a tenth of them. How long copying takes is measured, in some 0.05 s. There are so
+    many `rows` in the manifest, by default those of the reader. `pack` returns the command that
+    packs what an Image makes of a file; it is named where all have room on the disk.
     """
     transforms = reader.transform is not None
     files = [bound for bound in reader.features if bound.files is not None]
-    steps = [bound.kept(transforms, reader.store) for bound in files if bound.packed is None]
+    loose = [bound for bound in files if reader.source(bound).files.packed is None]
+    steps = [cache_steps(one, reader.source(one), transforms, reader.store) for one in loose]
     kept = [found[0] for found in steps if not isinstance(found, str)]
     rows = len(reader) if rows is None else rows
     if not kept:
-        return jpeg_remedies(reader, rows)
+        return _of_smaller_jpegs(reader, files, rows)
     if reader.cached or sys.platform == "win32":
         return []
     specs = [image.spec for image in kept]
@@ -152,7 +149,7 @@ def _nbytes(spec: Spec) -> int:
 
 def _seconds_to_copy(spec: Spec) -> float:
     """Return how long it takes to copy the pixels of one row from memory into a batch."""
-    count = max(2, _TRIED // _nbytes(spec))
+    count = max(2, _COPIED // _nbytes(spec))
     pixels = np.zeros((count, *spec.shape), spec.dtype)
     pixels[:] = 1  # or all rows would be the same page
     rows = np.random.default_rng(0).permutation(count)
@@ -164,30 +161,18 @@ def _seconds_to_copy(spec: Spec) -> float:
     return (time.perf_counter() - began) / count
 
 
-_MAX_SIDE, _QUALITY = 512, 92  # what `dfgen.pack` takes if it is told nothing else
-_ROWS = 3  # files that are decoded, made smaller, and decoded again
-_TIMES = 3
-_MOST = 0.7  # of the time: where more is left, a pack is hardly worth its disk
-
-
-def jpeg_remedies(reader: SampleReader, rows: int) -> list[Remedy]:
-    """Return what a pack of smaller JPEGs would leave of the stages of a reader, and its bytes.
+def _of_smaller_jpegs(reader: SampleReader, files: list[BoundFeature], rows: int) -> list[Remedy]:
+    """Return what a pack of smaller JPEGs would leave of the stages, and its bytes.
 
     Named where photographs are twice as large as in such a pack, and crops of at most half its size
     are made of them. How long it takes to decode both is measured on a few files, some 0.6 s for
     those of 3000x2000.
-
-    Args:
-        reader: makes the samples.
-        rows: of the manifest.
     """
-    files = [bound for bound in reader.features if bound.files is not None]
-    if len(files) != 1 or not _is_cropped(files[0]):
+    if len(files) != 1 or not _is_cropped(files[0], reader):
         return []
-    tried = np.unique(np.linspace(0, len(reader) - 1, _ROWS).astype(int)).tolist()
     try:
-        found = [_tried(files[0], reader, row) for row in tried]
-    except DfgenError:  # of a file that is far away or broken: training tells
+        found = [_decoded(files[0], reader, row) for row in _some(reader, _DECODED)]
+    except DfgenError:  # of a remote or damaged file: training tells
         return []
     now, then, nbytes = np.array(found).sum(axis=0).tolist()
     if then > _MOST * now:
@@ -197,19 +182,16 @@ def jpeg_remedies(reader: SampleReader, rows: int) -> list[Remedy]:
     return [Remedy(what, dict.fromkeys(("decode", "resize"), then / now), is_stored=True)]
 
 
-def _is_cropped(bound: BoundFeature) -> bool:
+def _is_cropped(bound: BoundFeature, reader: SampleReader) -> bool:
     """Whether something is an image in files of its own, of which one size is made."""
-    feature, is_stored = bound.feature, bound.packed is not None or bound.pixels is not None
+    feature, source = bound.feature, reader.source(bound)
+    is_stored = source.files.packed is not None or isinstance(source, StoredRows)
     is_image = feature.has_geometry and not feature.follows and not feature.keeps_sizes
     return is_image and not is_stored and not bound.has_lists and len(feature.columns) == 1
 
 
-def _tried(bound: BoundFeature, reader: SampleReader, row: int) -> tuple[float, float, int]:
-    """Return the seconds that a file takes, those that a smaller one does, and the bytes of that.
-
-    Raises:
-        DfgenError: it cannot be read.
-    """
+def _decoded(bound: BoundFeature, reader: SampleReader, row: int) -> tuple[float, float, int]:
+    """Return the seconds that a file takes, those of a smaller one, and the bytes of that."""
     image, store = bound.feature, reader.store
     value = image.at(bound.values, row)
     size, spec = size_of_image(value, store), each(image.made_spec)[0]
@@ -219,13 +201,13 @@ def _tried(bound: BoundFeature, reader: SampleReader, row: int) -> tuple[float, 
     smaller = smaller_jpeg(data, _MAX_SIDE, _QUALITY, "rgb", store.limits)
     memory = store_of([pa.array([data, smaller])], store.limits)
     out: Any = np.empty(spec.shape, spec.dtype)
-    given = image.draw(np.random.default_rng(row))
+    drawn = image.draw(np.random.default_rng(row))
     now, then = inf, inf
     for _ in range(_TIMES):  # other programs only make it slower
         began = time.perf_counter()
-        image.read(data, out, memory, unwatched, given)
+        image.read(data, out, memory, unwatched, drawn)
         between = time.perf_counter()
-        image.read(smaller, out, memory, unwatched, given)
+        image.read(smaller, out, memory, unwatched, drawn)
         now = min(now, between - began)
         then = min(then, time.perf_counter() - between)
     return now, then, len(smaller)

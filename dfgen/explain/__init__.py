@@ -1,0 +1,1 @@
+"""Words for what went wrong: paths, columns, joins, labels, other libraries, speed."""
