@@ -3,10 +3,11 @@
 import numpy as np
 import pandas as pd
 from corpus import photographs
+from headroom import Headroom, headroom
 from measure import Findings, Verdict, finish
 
 import dfgen
-from dfgen.bench.headroom import Headroom, application, headroom
+from dfgen.bench.model_wait import application
 
 SIZE, CLASSES = 224, 1000
 
@@ -30,7 +31,7 @@ def trained(name: str, batch: int, size: int, rounds: int) -> Headroom:
         return dfgen.Sequence(frame, y="label", image_size=(size, size), batch_size=batch)
 
     model = application(name, (size, size, 3))
-    return headroom(name, model, sequence, rounds, advance=lambda: None)
+    return headroom(name, model, sequence, rounds)
 
 
 def show(result: Headroom) -> None:

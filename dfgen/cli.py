@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated, Any
 
@@ -34,7 +34,7 @@ from dfgen.commands.options import (
     silence,
 )
 from dfgen.commands.pack_cache import cache, pack_command
-from dfgen.errors import DfgenError
+from dfgen.errors import ArgumentError, DfgenError
 
 
 def predict_command(
@@ -62,7 +62,8 @@ def predict_command(
         str | None, typer.Option(help="Folder for masks and the like, a file a row.", metavar="DIR")
     ] = None,
     on_error: Annotated[
-        str, typer.Option(help="skip: mark rows that cannot be read; raise: stop.")
+        str,
+        typer.Option(help="Rows that cannot be read: mark them, or stop.", metavar="skip|raise"),
     ] = "skip",
     shard: Annotated[
         str | None,
@@ -75,7 +76,7 @@ def predict_command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the rows of a manifest with what a saved model says of each."""
+    """Write the rows of a manifest with the predictions of a saved model."""
     with silence():
         from dfgen.training.predictions.predict_frame import predict_saved
 
@@ -171,25 +172,49 @@ def _show_version(asked: bool) -> None:
 def _feed(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Feed Keras models from a table of files."""
 
 
-app.command("build-manifest", cls=BuildCommand)(build_command)
-app.command("verify")(verify_command)
-app.command("update-labels")(update_labels_command)
-app.command("diff")(diff_command)
-app.command("split")(split_command)
-app.command("recipe")(recipe_command)
-app.command("pack")(pack_command)
-app.command("predict")(predict_command)
-app.command("report")(report_command)
-app.add_typer(cache, name="cache")
+_EXAMPLES = {
+    "build-manifest": "imgs --pattern '{kind}/{id}.jpg' --split train=0.8 --split val=0.2 --out "
+    "pets.parquet",
+    "verify": "pets.parquet --decode",
+    "update-labels": "pets.parquet to_fix.csv",
+    "diff": "old.parquet pets.parquet",
+    "split": "pets.parquet --split train=0.8 --split val=0.2 --stratify kind",
+    "recipe": "pets.parquet --out pets.toml",
+    "pack": "pets.parquet --out packed --image-size 224,224",
+    "predict": "model.keras pets.parquet --out predicted.parquet",
+    "report": "pets.parquet --out pets.html",
+    "bench": "pets.parquet --image-size 224,224 --model MobileNetV2",
+    "demo": "--keep digits",
+}
 
 
-@app.command("demo")
+def _command(
+    name: str, panel: str = "Manifests", **how: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    example = f"Example: dfgen {name} {_EXAMPLES[name]}"
+    return app.command(name, epilog=example, rich_help_panel=panel, **how)
+
+
+_TRAINING = "Training and looking"
+_command("build-manifest", cls=BuildCommand)(build_command)
+_command("verify")(verify_command)
+_command("update-labels")(update_labels_command)
+_command("diff")(diff_command)
+_command("split")(split_command)
+_command("recipe")(recipe_command)
+_command("report", _TRAINING)(report_command)
+_command("pack", _TRAINING)(pack_command)
+_command("predict", _TRAINING)(predict_command)
+app.add_typer(cache, name="cache", rich_help_panel=_TRAINING)
+
+
+@_command("demo", _TRAINING)
 def demo_command(
     keep: Annotated[
         str | None,
@@ -205,7 +230,7 @@ def demo_command(
         raise typer.Exit(1)
 
 
-@app.command("bench")
+@_command("bench", _TRAINING)
 def bench_command(
     manifest: Annotated[str, typer.Argument(help="The manifest to measure.", metavar="M.parquet")],
     rows: Annotated[
@@ -217,32 +242,34 @@ def bench_command(
     batch_size: Annotated[int, typer.Option(help="Images of a batch.")] = 32,
     workers: Annotated[int | None, typer.Option(help="Threads. Default: all CPUs.")] = None,
     antialias: Annotated[bool, typer.Option(help="Filter images before shrinking.")] = True,
-    against: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Measure a peer beside: tf.data, torch, keras, or all of them that are "
-            "installed. Repeatable."
-        ),
-    ] = None,
+    against: Annotated[str | None, typer.Option(hidden=True)] = None,
     model: Annotated[
         str | None,
         typer.Option(
             help="Train a model of keras.applications, and say how long it waits.", metavar="NAME"
         ),
     ] = None,
-    png: Annotated[str | None, typer.Option(help="Draw the rates.", metavar="FILE")] = None,
+    png: Annotated[str | None, typer.Option(hidden=True)] = None,
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write all figures.", metavar="FILE")
     ] = None,
     force: Force = False,
 ) -> None:
     """Measure how fast batches come from your files, and say what limits them."""
+    if against is not None:
+        raise ArgumentError(
+            f"--against {against}: dfgen bench measures dfgen alone. python benchmarks/run.py "
+            "--only peers, in the repository of dfgen, runs tf.data, torch and Keras beside it"
+        )
+    if png is not None:
+        raise ArgumentError(f"--png {png}: dfgen bench draws nothing: --json FILE has all figures")
     height, width = height_and_width("--image-size", image_size)
     with silence():
         from dfgen.bench import report
         from dfgen.bench.run import bench
 
-    report.check_outputs(png, json_file)
+    if json_file:
+        report.check_output(json_file)
     result = bench(
         manifest,
         rows=rows,
@@ -250,8 +277,8 @@ def bench_command(
         batch_size=batch_size,
         workers=workers,
         antialias=antialias,
-        against=tuple(against or ()),
         model=model,
     )
     print(report.table(result))
-    report.write(result, png, json_file)
+    if json_file:
+        report.write(result, json_file)

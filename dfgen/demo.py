@@ -148,7 +148,6 @@ def run(command: Command, keep: str | None = None) -> bool:
 
 
 def _build_and_train(command: Command, epochs: int) -> list[float]:
-    """Return the accuracies of the three models, trained on the data set of the current folder."""
     print(f"$ {BUILD}")
     if command(shlex.split(BUILD.replace("\\\n", ""))[1:]):
         raise SystemExit(1)  # the command has said why

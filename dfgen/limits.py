@@ -2,11 +2,13 @@
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from numbers import Integral, Real
+from typing import Any, TypeVar
 
-from dfgen.errors import ArgumentError, brief
+from dfgen.errors import ArgumentError, UnknownArgumentError, brief
 
 
 def _is_number(value: object, kind: type = Real) -> bool:
@@ -23,8 +25,23 @@ def _check_problems(value: object) -> None:
 
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-_BYTES = ("file_bytes", "decoded_bytes", "header_bytes", "chunk_bytes")
-_COUNTS = ("scans", "aliases", "nesting")
+_BYTES = ("file_bytes", "decoded_bytes")
+FIXED = {
+    "header_bytes": 2**24,
+    "chunk_bytes": 2**26,
+    "scans": 100,
+    "aliases": 10,
+    "nesting": 100,
+}
+"""What no honest file needs more of, and nobody can set.
+
+`header_bytes`: what stands before the pixels of a JPEG or PNG, of which each piece counts for 1 KiB
+more, and each strip or tile of a TIFF for 64 bytes: many small ones take time; a .npy header, an
+annotation of one image, data.yaml, a recipe. `chunk_bytes`: what is read at once: a chunk of a PNG,
+a line of a .jsonl table. `scans`: of a progressive JPEG, each of which takes as long as a decode;
+encoders make about 10. `aliases`, of which a few unfold to billions of values, and `nesting` of
+YAML; of JSON and TOML Python's own bound of about 1,000 holds.
+"""
 
 Amount = int | str | None
 """Bytes as a number or a text such as "2GB"; None: any number of them."""
@@ -47,13 +64,34 @@ def bytes_given(name: str, given: object) -> int:
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
+T = TypeVar("T")
+
+
+def _refusing_fixed(made: type[T]) -> type[T]:
+    """Name those bounds that nobody can set, where they are given as arguments."""
+    init: Callable[..., None] = made.__init__
+
+    @wraps(init)
+    def refusing(self: T, *given: Any, **named: Any) -> None:
+        for name in (one for one in FIXED if one in named):
+            raise UnknownArgumentError(
+                f"Limits({name}=...): this bound cannot be set any more, it is {FIXED[name]:,} for "
+                f"all files: leave {name}= out"
+            )
+        init(self, *given, **named)
+
+    made.__init__ = refusing  # type: ignore[method-assign, assignment]
+    return made
+
+
+@_refusing_fixed
 @dataclass(frozen=True)
 class Limits:
     """Bounds on what a Sequence takes, and on what one file may ask for.
 
-    A file of 84 bytes can ask a decoder for 4 GB. The fields from `file_bytes` on are compared with
-    what a file says of itself before anything of that size is made; beyond one of them the file
-    cannot be decoded, and its error names the field. Each may be None: no bound. Decoders of
+    A file of 84 bytes can ask a decoder for 4 GB. `file_bytes` and `decoded_bytes` are compared
+    with what a file says of itself before anything of that size is made; beyond one of them the
+    file cannot be decoded, and its error names the field. Each may be None: no bound. Decoders of
     several workers work at the same time, so the worst case is `workers` times that of one.
 
     Args:
@@ -70,32 +108,21 @@ class Limits:
             that the manifest knows: a count, or a share of all rows from 0.0 to 1.0; None (default)
             is 5 % of them or 10, whichever is more. One more, and training stops with a list. With
             `shard` each process counts its own.
-        read_ahead: bytes of files that are far (in a bucket, behind HTTP) and were read before
-            their rows are decoded, or are being read; about, as their sizes are guessed from those
+        read_ahead: bytes of remote files (in a bucket, behind HTTP) that were read before their
+            rows are decoded, or are being read; about, as their sizes are guessed from those
             before. Beside `memory`. Default `"256MB"`; 0 reads nothing ahead.
         file_bytes: of a file that is read as a whole: an image, a .npy file, a sound in memory, a
             table of labels, annotations. Default `"2GB"`: a sparse file of any size costs nothing
-            to make. What is read by rows or in part (HDF5, .npy with `index=`, WAV) has none.
+            to make. Files read by rows or in part (HDF5, .npy with `index=`, WAV) have no bound.
         decoded_bytes: of the pixels of an image, width x height x channels x depth; of one row of
             an array file, and of the chunk of HDF5 that holds it; of a table that was packed
             (gzip; Parquet of over 100 times its size).
             Default `"512MiB"`: RGB of 178.9 million pixels, where Pillow too refuses. A JPEG that
             is decoded at 1/2, 1/4 or 1/8 counts as that, a progressive one with two bytes for each
             value of all its pixels, which libjpeg holds. Decoders take a few times as much.
-        header_bytes: of what stands before the pixels of a JPEG or PNG, of a .npy header, of an
-            annotation of one image (XML, YOLO), data.yaml, a recipe. Default `"16MiB"`, which EXIF,
-            XMP and colour profiles of cameras stay far below. Each piece of a JPEG or PNG counts
-            for 1 KiB more, each strip or tile of a TIFF for 64 bytes: many small ones take time.
-        chunk_bytes: of a piece that is read at once: a chunk of a PNG other than those of pixels, a
-            line of a .jsonl table. Default `"64MiB"`.
-        scans: of a progressive JPEG, each of which takes as long as a decode. Default 100; encoders
-            make about 10.
-        aliases: in a YAML file, of which a few unfold to billions of values. Default 10.
-        nesting: how deep lists and mappings of YAML stand in each other. Default 100. Of JSON and
-            TOML Python's own bound holds, about 1,000.
         cache: bytes of pixels in the folder, or the memory, of `cache=`. None (default): in a
-            folder 95 % of what is free on its disk, in memory half of what is free. What is there
-            stays: images that do not fit any more are decoded each time.
+            folder 95 % of what is free on its disk, in memory half of what is free. Cached
+            images stay: those that do not fit any more are decoded each time.
 
     Raises:
         ArgumentError: neither a number nor a text of a size, or not above 0.
@@ -111,11 +138,6 @@ class Limits:
     read_ahead: int | str = "256MB"
     file_bytes: Amount = "2GB"
     decoded_bytes: Amount = "512MiB"
-    header_bytes: Amount = "16MiB"
-    chunk_bytes: Amount = "64MiB"
-    scans: int | None = 100
-    aliases: int | None = 10
-    nesting: int | None = 100
     cache: Amount = None
 
     def __post_init__(self) -> None:
@@ -135,12 +157,6 @@ class Limits:
                 f'read_ahead must be bytes or a text such as "256MB", 0 for none, got '
                 f"{self.read_ahead!r}"
             )
-        for name in _COUNTS:
-            count = getattr(self, name)
-            if count is not None and not (_is_number(count, Integral) and count >= 0):
-                raise ArgumentError(
-                    f"{name} must be a whole number from 0 on, or None for any, got {count!r}"
-                )
 
     @property
     def nbytes(self) -> int | None:
@@ -163,17 +179,21 @@ class Limits:
 
     @cached_property
     def most(self) -> dict[str, float]:
-        """Field -> the most of it that a file may ask for; kept, as every decode asks."""
-        found = {name: self._bytes(name) for name in _BYTES}
-        found |= {name: getattr(self, name) for name in _COUNTS}
+        """Bound -> the most of it that a file may ask for; kept, as every decode asks."""
+        found = {name: self._bytes(name) for name in _BYTES} | FIXED
         return {name: math.inf if most is None else most for name, most in found.items()}
 
     def allows(self, name: str, asked: int) -> bool:
-        """Whether a file may ask for so much of what a field bounds."""
+        """Whether a file may ask for so much: of a field of these limits, or of `FIXED`."""
         return asked <= self.most[name]
 
     def refusal(self, name: str, asked: int, what: str) -> str:
-        """Return what to tell where `what`, a sentence, asks for more than a field allows."""
+        """Return what to tell where `what`, a sentence, asks for more than is allowed."""
+        if name in FIXED:
+            return (
+                f"{what}, more than the {FIXED[name]:,} that dfgen takes: the file is damaged, or "
+                "made to take memory and time. Save it again, or leave it out"
+            )
         return (
             f"{what}, more than limits.{name}={getattr(self, name)!r}: if it is to be trusted, "
             f"give limits=dfgen.Limits({name}={asked})"

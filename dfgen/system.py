@@ -39,7 +39,6 @@ def whole(
 
 
 def _as_whole(value: Any) -> int | None:
-    """Return the whole number that a text or a float is."""
     if isinstance(value, bool) or not isinstance(value, str | Real):
         return None
     try:

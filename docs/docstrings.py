@@ -32,7 +32,7 @@ def definitions(found):
     lines = []
     for name in found[2].split():
         default = parameters[name].default
-        shown = "" if name == "manifest" else f" = {default!r}"
+        shown = "" if name in ("manifest", "source") else f" = {default!r}"
         lines += [f"[`{name}{shown}`]{{#{name}}}", f": {texts[name]}", ""]
     return "\n".join(lines)
 
@@ -55,8 +55,9 @@ def fill_in(app, docname, source):
 
 
 def only_known(app, what, name, found, options, lines):
-    """Leave out `**unknown`, and the arguments of Sequence, which its page groups by purpose."""
-    left_out = r"^Args:\n.*?(?=^\S)" if name == "dfgen.Sequence" else r"^    \*\*unknown: .*?\n"
+    """Leave out `**unknown`, and arguments that the page groups by purpose."""
+    grouped = name in ("dfgen.Sequence", "dfgen.build_manifest")
+    left_out = r"^Args:\n.*?(?=^\S)" if grouped else r"^    \*\*unknown: .*?\n"
     lines[:] = re.sub(left_out, "", "\n".join(lines), flags=re.M | re.S).split("\n")
 
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from math import inf
 from statistics import median
 
-from dfgen.bench.headroom import Headroom
-from dfgen.bench.rates import Rates, shown
-from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, OURS, READ, RESIZE
+from dfgen.bench.model_wait import ModelWait
+from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, ONE, READ, RESIZE, Rates
 from dfgen.explain.remedies import Remedy
 from dfgen.explain.speed import CLEAR, CLEAR_SECONDS
 
@@ -20,6 +19,16 @@ _NAMES = {
     "hand-over": "The hand-over to the backend",
     "own work": "dfgen's own work for each image and batch",
 }
+_LARGER_BATCHES = {
+    "hand-over": "Larger batches could shorten it.",
+    "own work": "Larger batches could shorten it, or use_multiprocessing=True: Python runs one "
+    "thread at a time.",
+}
+
+
+def shown(rate: float) -> str:
+    """Return a rate with as many digits as are of use."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:,.1f}"
 
 
 @dataclass(frozen=True)
@@ -48,8 +57,7 @@ class Limit:
         `costs` are seconds that an image takes then.
         """
         saved = sum(self.seconds.get(stage, 0.0) * (1 - left) for stage, left in shares.items())
-        saved -= costs
-        return 1 / max(sum(self.seconds.values()) - saved, self.floor)
+        return 1 / max(sum(self.seconds.values()) - saved + costs, self.floor)
 
 
 def limit(
@@ -79,17 +87,14 @@ def limit(
 def advise(
     rates: Rates,
     first_read: float,
-    model: Headroom | None,
+    model: ModelWait | None,
     *,
     rows: int,
     workers: int,
     cpus: int,
     remedies: list[Remedy],
 ) -> list[str]:
-    """Return what the figures say, one sentence or two a point.
-
-    `remedies` are those of the files.
-    """
+    """Return what the figures say, one sentence or two a point; `remedies` are of the files."""
     alone = [rates.median(name) for name in (READ, DECODE, RESIZE, HAND_OVER)]
     # Other programs only make it slower: they must not pass for dfgen's own work.
     found = limit(*[*alone, max(rates.rounds[BACKEND])])
@@ -104,36 +109,41 @@ def advise(
         of_files = [remedy for remedy in remedies if not remedy.is_stored]
         scale = rates.ratio(NUMPY, ONE) if ONE in rates.rounds else None
         points.append(_limit_point(found, made, workers, cpus, scale, of_files))
-        points += _stored_points(found, made, rows, workers, model, remedies)
+        most, now = inf, made
+        if model is not None:
+            most, now = model.without_wait, min(made, median(model.rates))
+        stored = [remedy for remedy in remedies if remedy.is_stored]
+        points += _stored_points(found, most, now, rows, workers, stored)
         if ONE in rates.rounds and rates.faster(ONE, NUMPY):
             points.append(
                 f"One worker is faster than {workers} on these files, "
                 f"{rates.ratio(ONE, NUMPY):.2f} x: workers=1. Not tried: use_multiprocessing=True."
             )
-        points += _first_read_points(first_read, made, model)
-    peers = (n for n in rates.rounds if n not in OURS and rates.faster(n, NUMPY))
-    points += [
-        f"{name} is faster on these files: {rates.ratio(name, NUMPY):.2f} x dfgen."
-        for name in peers
-    ]
-    return [*points, *_noise_points(rates)]
+        if first_read < (needed := min(made, most)):
+            points.append(
+                f"Read for the first time, the files came at {shown(first_read)} a second, slower "
+                f"than the {shown(needed)} that are used up: if they do not all fit in the memory "
+                "that the system has for files, storage is the limit."
+            )
+    spread = max(max(rounds) / min(rounds) for name, rounds in rates.rounds.items() if name != ONE)
+    if spread > _NOISY:
+        points.append(
+            f"The rounds of one measurement differ by up to {spread:.1f} x: the machine had other "
+            "work. Run this again on an idle one for figures to rely on."
+        )
+    return points
 
 
-def _model_point(model: Headroom, rows: int) -> str:
-    fed, perfect = median(model.fed), median(model.perfect)
+def _model_point(model: ModelWait, rows: int) -> str:
+    fed, most = median(model.rates), model.without_wait
     wait = f"{model.model} waits for its input {model.input_wait:.1%} of the time"
-    pace = f"it trains on {shown(fed)} images/s, and on {shown(perfect)} with batches from memory"
-    gain = (
-        f"A perfect loader would shorten an epoch of {rows:,} images from {rows / fed:,.1f} s to "
-        f"{rows / perfect:,.1f} s."
-    )
-    if not model.is_shown:
-        gain = "The rounds of this run overlap: it shows no gain from a perfect loader."
+    pace = f"it trains on {shown(fed)} images/s"
     if model.input_wait < CLEAR:
-        if not model.is_shown or model.gain < CLEAR:
-            return f"{wait}: the model is the limit, {pace}. No gain from a faster input shows."
-        return f"{wait}, yet making images slows its steps, as on shared CPUs: {pace}. {gain}"
-    return f"{wait}: {pace}. {gain}"
+        return f"{wait}: the model is the limit, {pace}. No gain from a faster input shows."
+    return (
+        f"{wait}: {pace}. Without any wait an epoch of {rows:,} images would take at least "
+        f"{rows / most:,.1f} s instead of {rows / fed:,.1f} s."
+    )
 
 
 def _limit_point(
@@ -142,13 +152,8 @@ def _limit_point(
     point = f"{_NAMES[found.stage]} takes the largest part, {found.share:.0%} of the time"
     if found.without > made * (1 + CLEAR):
         point += f"; without it there would be {shown(found.without)} images/s at most"
-    if found.stage == "hand-over":
-        return f"{point}. Larger batches could shorten it."
-    if found.stage == "own work":
-        return (
-            f"{point}. Larger batches could shorten it, or use_multiprocessing=True: Python "
-            "runs one thread at a time."
-        )
+    if found.stage in _LARGER_BATCHES:
+        return f"{point}. {_LARGER_BATCHES[found.stage]}"
     helps = ["faster storage"] if found.stage == "read" else []
     for remedy in remedies:
         rate = found.left(remedy.left)
@@ -163,41 +168,18 @@ def _limit_point(
 
 
 def _stored_points(
-    found: Limit,
-    made: float,
-    rows: int,
-    workers: int,
-    model: Headroom | None,
-    remedies: list[Remedy],
+    found: Limit, most: float, now: float, rows: int, workers: int, remedies: list[Remedy]
 ) -> Iterator[str]:
-    """Yield what it would gain to keep pixels, where making them is what limits."""
+    """Yield what it would gain to keep pixels, where making them is what limits.
+
+    `now` are the images per second that come, `most` those that the model can take.
+    """
     if "hand-over" in found.seconds:
         return
-    most = inf if model is None else median(model.perfect)
-    now = made if model is None else min(made, median(model.fed))
-    for remedy in (one for one in remedies if one.is_stored):
+    for remedy in remedies:
         rate = min(most, found.left(remedy.left, remedy.costs / max(1, workers)))
         if rate > now * (1 + CLEAR) and rows / now - rows / rate >= CLEAR_SECONDS:
             yield (
                 f"{remedy.what}: up to {shown(rate)} images/s, an epoch of {rows:,} images in "
                 f"{rows / rate:,.1f} s instead of {rows / now:,.1f} s."
             )
-
-
-def _first_read_points(first_read: float, made: float, model: Headroom | None) -> Iterator[str]:
-    needed = made if model is None else min(made, median(model.perfect))
-    if first_read < needed:
-        yield (
-            f"Read for the first time, the files came at {shown(first_read)} a second, slower than "
-            f"the {shown(needed)} that are used up: if they do not all fit in the memory that the "
-            "system has for files, storage is the limit."
-        )
-
-
-def _noise_points(rates: Rates) -> Iterator[str]:
-    spread = max(max(rates.rounds[name]) / min(rates.rounds[name]) for name in OURS[:-1])
-    if spread > _NOISY:
-        yield (
-            f"The rounds of one measurement differ by up to {spread:.1f} x: the machine had other "
-            "work. Run this again on an idle one for figures to rely on."
-        )

@@ -108,7 +108,6 @@ def choose(
 
 
 def _usable(table: pa.Table) -> pa.Table:
-    """Return id and path of the rows without a problem."""
     columns = table.select(["id", "path"])
     if "problem" not in table.column_names:
         return columns

@@ -1,28 +1,25 @@
-"""The measurements as a table, as JSON and as a picture."""
+"""The measurements as a table and as JSON."""
 
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from dfgen import __version__
-from dfgen.bench.headroom import Headroom
+from dfgen.bench.advice import shown
 from dfgen.bench.job import ChosenRows, Job
-from dfgen.bench.rates import Rates, shown
-from dfgen.bench.stages import DECODE, HAND_OVER, NUMPY, READ, RESIZE
-from dfgen.errors import ArgumentError, WriteError
+from dfgen.bench.model_wait import ModelWait
+from dfgen.bench.stages import DECODE, HAND_OVER, NUMPY, READ, RESIZE, Rates
+from dfgen.errors import WriteError
 from dfgen.system import refuse_others, write_whole
 from dfgen.training import keras
 
 _PACKAGES = ("numpy", "opencv-python-headless", "pillow", "keras")
 _SHOWN = 5  # of the rows that were left out
-_SOFTWARE = "dfgen bench"
 _STAGES = (READ, DECODE, RESIZE, HAND_OVER)
 
 
@@ -35,7 +32,7 @@ class Report:
     sample: ChosenRows
     cpus: int
     rates: Rates
-    model: Headroom | None
+    model: ModelWait | None
     advice: tuple[str, ...]
 
 
@@ -76,7 +73,6 @@ def _rows(report: Report) -> Iterator[str]:
     for name, rounds in rates.rounds.items():
         if name not in _STAGES:
             yield f"{_figures(name, rounds)}  {rates.ratio(name, NUMPY):>7.2f}"
-    yield from (f"  {name:<42}failed: {error}" for name, error in rates.failed.items())
 
 
 def _figures(name: str, rounds: tuple[float, ...]) -> str:
@@ -86,16 +82,13 @@ def _figures(name: str, rounds: tuple[float, ...]) -> str:
 
 
 def _model(report: Report) -> Iterator[str]:
-    if report.model is None:
+    if (model := report.model) is None:
         return
-    model = report.model
-    yield f"fit of {model.model}, {model.steps} steps a round"
-    yield _figures("fed by dfgen", model.fed)
-    yield _figures("fed by a perfect loader (replayed batches)", model.perfect)
-    yield f"  {'input_wait: share of the time':<42}{model.input_wait:>10.1%}"
     rows = report.sample.usable
-    yield f"  {f'seconds of an epoch of {rows:,} images':<42}{rows / median(model.fed):>10,.1f}"
-    yield f"  {'the same with a perfect loader':<42}{rows / median(model.perfect):>10,.1f}"
+    yield f"fit of {model.model}, {model.steps} steps a round"
+    yield _figures("fed by dfgen", model.rates)
+    yield f"  {'input_wait: share of the time':<42}{model.input_wait:>10.1%}"
+    yield f"  {f'seconds of an epoch of {rows:,} images':<42}{rows / median(model.rates):>10,.1f}"
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -108,11 +101,9 @@ def as_json(report: Report) -> dict[str, Any]:
     model = report.model and {
         "name": report.model.model,
         "steps": report.model.steps,
-        "fed": _summary(report.model.fed),
-        "perfect": _summary(report.model.perfect),
+        "fed": _summary(report.model.rates),
         "input_wait_share": report.model.input_wait,
-        "epoch_seconds": report.sample.usable / median(report.model.fed),
-        "perfect_epoch_seconds": report.sample.usable / median(report.model.perfect),
+        "epoch_seconds": sample.usable / median(report.model.rates),
     }
     return {
         "manifest": report.manifest,
@@ -133,7 +124,6 @@ def as_json(report: Report) -> dict[str, Any]:
         "images_per_pass": len(job.paths),
         "first_read_files_per_second": sample.first_read,
         "rates": rates,
-        "failed": dict(report.rates.failed),
         "model": model,
         "advice": list(report.advice),
     }
@@ -147,64 +137,20 @@ def _summary(rounds: tuple[float, ...]) -> dict[str, float]:
     }
 
 
-def check_outputs(png: str | None, json_file: str | None) -> None:
-    """Refuse files that could not be written, before anything is measured."""
-    if png and not find_spec("matplotlib"):
-        raise ArgumentError(
-            "--png needs matplotlib, which is not installed. It is in the extra named bench: "
-            'pip install "keras-dfgen[bench]"'
-        )
-    for option, file in (("--png", png), ("--json", json_file)):
-        if file and not Path(file).absolute().parent.is_dir():
-            raise WriteError(f"{option} {file}: there is no folder {Path(file).absolute().parent}")
-    for file, is_own in ((png, _is_chart), (json_file, _is_json)):
-        if file:
-            refuse_others(file, "figures of dfgen bench", is_own)
+def check_output(path: str) -> None:
+    """Refuse a file that could not be written, before anything is measured."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise WriteError(f"--json {path}: there is no folder {folder}")
+    refuse_others(path, "figures of dfgen bench", _is_own)
 
 
-def _is_chart(file: IO[bytes]) -> bool:
-    return _SOFTWARE.encode() in file.read(1_000)
-
-
-def _is_json(file: IO[bytes]) -> bool:
+def _is_own(file: IO[bytes]) -> bool:
     found = json.load(file)
     return isinstance(found, dict) and "dfgen" in found.get("versions", ())
 
 
-def write(report: Report, png: str | None, json_file: str | None) -> None:
-    """Draw the rates, and write all figures as JSON, where files are named for them."""
-    for name, save in ((png, _draw), (json_file, _save)):
-        if name:
-            write_whole(os.path.abspath(name), partial(save, report))
-
-
-def _save(report: Report, file: BinaryIO) -> None:
-    file.write(json.dumps(as_json(report), indent=2).encode() + b"\n")
-
-
-def _draw(report: Report, file: BinaryIO) -> None:
-    """Draw the medians, each on a line from its slowest to its fastest round."""
-    from matplotlib.figure import Figure
-
-    lines = dict(report.rates.rounds)
-    colours = ["C7" if name in _STAGES else "C0" if "dfgen" in name else "C1" for name in lines]
-    if report.model is not None:
-        lines[f"{report.model.model}, fed by dfgen"] = report.model.fed
-        lines[f"{report.model.model}, fed by a perfect loader"] = report.model.perfect
-        colours += ["C2", "C2"]
-    figure = Figure(figsize=(9, 1 + 0.4 * len(lines)), layout="constrained")
-    axes = figure.add_subplot()
-    for (name, rounds), colour in zip(lines.items(), colours, strict=True):
-        rate = median(rounds)
-        axes.plot([min(rounds), max(rounds)], [name, name], color=colour)
-        axes.plot([rate], [name], "o", color=colour)
-        axes.annotate(shown(rate), (rate, name), (0, 6), textcoords="offset points", ha="center")
-    axes.set_xscale("log")
-    axes.margins(x=0.08, y=0.08)
-    axes.invert_yaxis()
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_xlabel("images/s, median and lowest .. highest (logarithmic)")
-    height, width = report.job.size
-    name = Path(report.manifest).name
-    axes.set_title(f"{name} to {height}x{width}, {report.job.workers} workers")
-    figure.savefig(file, format="png", dpi=120, metadata={"Software": _SOFTWARE})
+def write(report: Report, path: str) -> None:
+    """Write all figures as JSON."""
+    text = json.dumps(as_json(report), indent=2) + "\n"
+    write_whole(os.path.abspath(path), lambda file: file.write(text.encode()))

@@ -6,12 +6,10 @@ from functools import partial
 from tqdm import tqdm
 
 from dfgen.bench.advice import advise
-from dfgen.bench.headroom import application, headroom
 from dfgen.bench.job import Job, choose
-from dfgen.bench.peers import check_against, peers
-from dfgen.bench.rates import PASSES, alternate
+from dfgen.bench.model_wait import application, model_wait
 from dfgen.bench.report import Report
-from dfgen.bench.stages import sequence, stages, together
+from dfgen.bench.stages import PASSES, alternate, sequence, stages, together
 from dfgen.explain.remedies import remedies, stored_remedies
 from dfgen.samples.features.image import Image
 from dfgen.system import usable_cpus, whole
@@ -26,7 +24,6 @@ def bench(
     batch_size: int = 32,
     workers: int | None = None,
     antialias: bool = True,
-    against: tuple[str, ...] = (),
     model: str | None = None,
 ) -> Report:
     """Measure how fast batches come from the images of a manifest, and what limits them.
@@ -34,7 +31,6 @@ def bench(
     The arguments are the command's. None: rows that take a second to decode; the CPUs that this
     process may use.
     """
-    names = check_against(against)
     image = Image("path", size=image_size, antialias=antialias)
     cpus = usable_cpus()
     workers = cpus if workers is None else whole("workers", workers)
@@ -44,13 +40,12 @@ def bench(
     sample = choose(manifest, rows, image, batch_size, workers)
     job = Job(sample.paths, image, batch_size, workers)
     ours = stages(job, sample.data) | together(job)
-    theirs = peers(names, job)
-    measurements = (len(ours) + len(theirs)) * (PASSES + 1) + (2 * PASSES if trained else 0)
+    measurements = len(ours) * (PASSES + 1) + (PASSES if trained else 0)
     with tqdm(total=measurements, desc="Measuring", disable=None) as bar:
-        rates = alternate(ours, theirs, bar.update)
+        rates = alternate(ours, bar.update)
         fed = None
         if model and trained:
-            fed = headroom(model, trained, lambda: sequence(job), PASSES, bar.update)
+            fed = model_wait(model, trained, lambda: sequence(job), PASSES, bar.update)
     with sequence(job) as made:
         reader = view_of(made).loader.reader
         ways = remedies(reader)

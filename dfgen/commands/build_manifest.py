@@ -28,6 +28,14 @@ READERS = {
 }
 """Type of an argument in TOML -> how its repeated option is read; others are taken as given."""
 
+_FIRST = ("source", "pattern", "labels", "on", "split")
+_PANELS = {
+    "Files and labels": ("path_column", "root", "id", "category", "label", "unmatched", "facts"),
+    "Splits": ("folds", "stratify", "group", "order", "group_duplicates", "seed"),
+}
+_ANNOTATIONS = "Annotations and lists, instead of a folder"
+_WRITING = "What is written, and how"
+
 
 def build_command() -> None:
     """Build a manifest from a folder of files, a table of labels, or annotations."""
@@ -45,7 +53,6 @@ class BuildCommand(typer.core.TyperCommand):
 
 
 def _made() -> Any:
-    """Return the command with an option for every argument of a recipe."""
     from dfgen.manifest.building.recipe import all_arguments
     from dfgen.manifest.sources import SOURCES
 
@@ -60,7 +67,8 @@ def _made() -> Any:
         _build(given, **values)
 
     ours = list(inspect.signature(_build).parameters.values())[1:]
-    theirs = [_parameter(name, item, owners[name]) for name, item in arguments.items()]
+    names = [*_FIRST, *(name for name in arguments if name not in _FIRST)]
+    theirs = [_parameter(name, arguments[name], owners[name]) for name in names]
     signature = inspect.Signature([p.replace(kind=p.KEYWORD_ONLY) for p in (*theirs, *ours)])
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {}
@@ -70,21 +78,23 @@ def _made() -> Any:
 
 
 def _parameter(name: str, argument: Any, sources: list[str]) -> inspect.Parameter:
-    """Return the option of an argument, or the argument of the command that `source` is."""
     kind = next((kind for kind in (bool, int) if kind in argument.accepts), str)
     several = argument.accepts in READERS and not argument.from_file
     text = argument.help
     if sources:
         text += f" With {' or '.join(filter(None, (', '.join(sources[:-1]), sources[-1])))}."
     make = typer.Argument if name == "source" else typer.Option
-    hint = Annotated[  # type: ignore[valid-type]
-        (list[str] if several else kind) | None, make(help=text, metavar=argument.metavar)
-    ]
+    panels = (panel for panel, names in _PANELS.items() if name in names)
+    shown = make(
+        help=text,
+        metavar=argument.metavar or "|".join(argument.choices) or None,
+        rich_help_panel=None if name in _FIRST else next(panels, _ANNOTATIONS),
+    )
+    hint = Annotated[(list[str] if several else kind) | None, shown]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 
 
 def _read(name: str, argument: Any, value: Any) -> Any:
-    """Return the value of an argument from what the command line has."""
     option = f"--{name.replace('_', '-')}"
     if argument.from_file:
         return lines_of(option, value)
@@ -106,10 +116,14 @@ def _build(
         typer.Option(
             help="Manifest that grows: opens only new or changed files, keeps ids and splits.",
             metavar="OLD.parquet",
+            rich_help_panel=_WRITING,
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Threads that read headers. Default: all CPUs.")
+        int | None,
+        typer.Option(
+            help="Threads that read headers. Default: all CPUs.", rich_help_panel=_WRITING
+        ),
     ] = None,
     force: Force = False,
     as_json: Json = False,

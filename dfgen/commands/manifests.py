@@ -28,7 +28,7 @@ def verify_command(
     manifest: Manifest,
     root: Root = None,
     decode: Annotated[
-        bool, typer.Option("--decode", help="Decode every file to its end: finds cut-off ones.")
+        bool, typer.Option("--decode", help="Decode every file to its end: finds truncated ones.")
     ] = False,
     add: Annotated[
         str | None,
@@ -44,7 +44,7 @@ def verify_command(
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Compare a manifest with the disk: missing, broken, changed and new files.
+    """Compare a manifest with the disk: missing, damaged, changed and new files.
 
     Exit code: 0 if they agree and every file can be used, 1 if not, 2 if they cannot be compared.
     """

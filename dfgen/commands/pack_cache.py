@@ -8,6 +8,8 @@ import typer
 from dfgen.commands.manifests import SHOWN
 from dfgen.commands.options import Json, Root, Workers, height_and_width, print_json
 
+_PIXELS, _JPEG = "Of --format pixels", "Of --format jpeg"
+
 Folder = Annotated[str, typer.Argument(help="The folder that cache= was given.", metavar="DIR")]
 
 
@@ -27,15 +29,15 @@ def info_command(folder: Folder, as_json: Json = False) -> None:
 
 
 def clear_command(folder: Folder) -> None:
-    """Remove a cache, and nothing that is not dfgen's own; what trains from it goes on."""
+    """Remove a cache, and no file of others; a training that uses it goes on."""
     from dfgen.samples.stores.cache.cache_folder import clear_folder
 
     print(f"Removed {clear_folder(folder):,} bytes")
 
 
 cache = typer.Typer(no_args_is_help=True, help="Look at, and remove, cached pixels.")
-cache.command("info")(info_command)
-cache.command("clear")(clear_command)
+cache.command("info", epilog="Example: dfgen cache info cache")(info_command)
+cache.command("clear", epilog="Example: dfgen cache clear cache")(clear_command)
 
 
 def pack_command(
@@ -50,7 +52,7 @@ def pack_command(
     format: Annotated[
         str,
         typer.Option(
-            help="pixels: decoded; original: files as they are; jpeg: made smaller.",
+            help="Decoded pixels, the files as they are, or JPEGs made smaller.",
             metavar="pixels|original|jpeg",
         ),
     ] = "pixels",
@@ -60,20 +62,37 @@ def pack_command(
             help="Height and width of pixels; own: each image keeps its own. Default: that which "
             "all images have.",
             metavar="H,W",
+            rich_help_panel=_PIXELS,
         ),
     ] = None,
-    color_mode: Annotated[str, typer.Option(help="rgb, rgba or grayscale.")] = "rgb",
+    color_mode: Annotated[
+        str,
+        typer.Option(help="Channels.", metavar="rgb|rgba|grayscale", rich_help_panel=_PIXELS),
+    ] = "rgb",
     resize: Annotated[
-        str, typer.Option(help="stretch, crop, pad or crop_or_pad, of pixels.")
+        str,
+        typer.Option(
+            help="How images get that size.",
+            metavar="stretch|crop|pad|crop_or_pad",
+            rich_help_panel=_PIXELS,
+        ),
     ] = "stretch",
     interpolation: Annotated[
-        str, typer.Option(help="bilinear, nearest or area, of pixels.")
+        str,
+        typer.Option(
+            help="How they are resized.", metavar="bilinear|nearest|area", rich_help_panel=_PIXELS
+        ),
     ] = "bilinear",
-    antialias: Annotated[bool, typer.Option(help="Filter pixels before shrinking.")] = True,
+    antialias: Annotated[
+        bool, typer.Option(help="Filter before shrinking.", rich_help_panel=_PIXELS)
+    ] = True,
     max_side: Annotated[
-        int | None, typer.Option(help="Longer side of JPEGs in pixels. Default: 512.")
+        int | None,
+        typer.Option(help="Longer side in pixels. Default: 512.", rich_help_panel=_JPEG),
     ] = None,
-    quality: Annotated[int | None, typer.Option(help="Of JPEGs. Default: 92.")] = None,
+    quality: Annotated[
+        int | None, typer.Option(help="1 to 100. Default: 92.", rich_help_panel=_JPEG)
+    ] = None,
     shard_size: Annotated[str, typer.Option(help="Bytes of a file, about.")] = "256MB",
     keep_order: Annotated[
         bool,
@@ -101,7 +120,6 @@ def pack_command(
 
 
 def _show(done: Any, out: str, as_json: bool) -> None:
-    """Print what was packed, and the rows that were not."""
     index, problems = done.index, done.problems
     nbytes = sum(file.bytes for file in (*index.shards, index.table))
     if as_json:

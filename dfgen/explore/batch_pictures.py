@@ -9,7 +9,7 @@ import numpy.typing as npt
 from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, brief
 from dfgen.explore.figures import Captioned, PictureRow, picture_figure
-from dfgen.explore.thumbnails import Thumbnail, crossed, visible
+from dfgen.explore.thumbnails import Thumbnail, crossed, in_8_bits, visible
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.samples.bound_feature import BoundFeature
@@ -22,16 +22,12 @@ if TYPE_CHECKING:
 _FEW = 3  # numbers, or classes
 
 
-def in_words(class_names: Any, array: npt.NDArray[Any]) -> str:
+def label_text(class_names: Any, array: npt.NDArray[Any]) -> str:
     """Return what the array of one row says: classes by their names, their shares where mixed.
 
-    Args:
-        class_names: the classes in the order of their numbers, or None.
-        array: a class number, a vector of shares, or any numbers or text.
-
     Example:
-        >>> in_words(["cat", "dog"], np.array([0.25, 0.75])), in_words(["cat", "dog"], np.array(0))
-        ('dog 75%, cat 25%', 'cat')
+        >>> label_text(["cat", "dog"], np.array([0.25, 0.75]))
+        'dog 75%, cat 25%'
     """
     flat = np.asarray(array).reshape(-1)
     if class_names is None or (len(flat) != 1 and len(flat) != len(class_names)):
@@ -156,7 +152,6 @@ def _view(sequence: Any) -> "SequenceView":
 
 
 def _images(binding: Any) -> list[BoundFeature]:
-    """Return the images among inputs and targets."""
     found = [one for one in binding.reader.features if one.feature.has_geometry]
     if not found:
         kinds = ", ".join(one.feature.kind for one in binding.reader.features)
@@ -199,7 +194,6 @@ def _one_row(maker: ChunkMaker, reader: SampleReader, row: int, epoch: int) -> A
 def _tiles(
     binding: Any, bound: BoundFeature, arrays: Arrays, n: int, skipped: Mapping[int, str]
 ) -> list[Thumbnail]:
-    """Return the pictures of an image's array, with the boxes and masks that lie on it."""
     array = arrays[bound.name]
     low, high = _black_and_white(array)
     on_it = [one for one in binding.reader.features if one.like == bound.name]
@@ -210,9 +204,7 @@ def _tiles(
             continue
         pixels = _first_item(array[place])[..., :: -1 if bound.feature.scale == "caffe" else 1]
         if pixels.dtype != np.uint8:
-            with np.errstate(invalid="ignore"):
-                share = np.clip((pixels - low) / ((high - low) or 1), 0, 1)
-            pixels = np.rint(np.nan_to_num(share * 255)).astype(np.uint8)
+            pixels = in_8_bits(pixels, low, high)
         drawn: dict[str, Any] = {}
         for one in on_it:
             drawn |= _overlay(one, arrays, place, pixels.shape[:2])
@@ -256,14 +248,13 @@ def _caption(binding: Any, made: Any, place: int) -> tuple[str, ...]:
         if bound.feature.has_geometry or bound.like is not None:
             continue
         array = made.arrays[next(iter(bound.arrays.values()))][place]
-        lines.append(in_words(bound.feature.class_names, array))
+        lines.append(label_text(bound.feature.class_names, array))
     weights = {float(made.weights_of(name)[place]) for name in leaves(binding.y)}
     lines += [f"weight {weight:.3g}" for weight in sorted(weights) if weight != 1]
     return tuple(filter(None, lines))
 
 
 def _range_of(bound: BoundFeature, array: npt.NDArray[Any]) -> str:
-    """Return what the numbers of an image's array are."""
     shape = " x ".join(map(str, array.shape[1:]))
     numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     held = "no finite number"
@@ -282,7 +273,6 @@ def _black_and_white(array: npt.NDArray[Any]) -> tuple[float, float]:
 
 
 def _faults(array: npt.NDArray[Any]) -> Iterator[str]:
-    """Yield what no batch of images should be."""
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         yield "pixels are NaN or infinite"
     elif len(array) > 1 and array.size and array.min() == array.max():

@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, column_list
 from dfgen.explain.unknown_column import not_a_column
@@ -62,12 +60,8 @@ def chosen(
 ) -> list[tuple[str, Rows]]:
     """Return n rows in all: by heading their places; the frame's other rows are not touched.
 
-    Args:
-        frame: to choose from.
-        n: how many rows.
-        by: some of each value of this column, of the most frequent where there are many.
-        sort: the lowest of this column first, with `-` before its name the highest; None: drawn.
-        seed: of what is drawn.
+    `by`: some of each value of this column, of the most frequent where there are many. `sort`: the
+    lowest of this column first, with `-` before its name the highest; None: drawn by `seed`.
     """
     if by is None:
         return [("", _first(frame, sort, n) if sort else _drawn(len(frame), n, seed))]
@@ -103,7 +97,6 @@ def _order(column: "pd.Series[Any]", value: Any) -> Any:
 
 
 def _drawn(rows: int, n: int, seed: int) -> Rows:
-    """Return some rows in their own order."""
     places = np.random.default_rng(seed).choice(rows, min(n, rows), replace=False, shuffle=False)
     return np.sort(places).astype(np.int64)
 
@@ -113,33 +106,13 @@ def _first(frame: pd.DataFrame, sort: str, n: int) -> Rows:
     down = isinstance(sort, str) and sort.startswith("-") and sort not in frame
     name = sort[1:] if down else sort
     check_known("sort", name, frame)
-    keys = _keys(frame[name], sort)
-    if isinstance(keys, np.ndarray):
-        if keys.dtype.kind == "f":
-            keys = np.where(np.isnan(keys), np.inf, -keys if down else keys)
-        elif down:
-            keys = ~keys
-        least = np.partition(keys, min(n, len(keys)) - 1)[min(n, len(keys)) - 1]
-        places = np.flatnonzero(keys <= least)
-        found: Rows = places[np.argsort(keys[places], kind="stable")[:n]]
-        return found
-    try:
-        order = pc.sort_indices(keys, sort_keys=[("", "descending" if down else "ascending")])
-    except pa.ArrowNotImplementedError:
-        raise ManifestError(
-            f"sort={sort!r}: the column holds {keys.type}, which has no order"
-        ) from None
-    return order[:n].to_numpy().astype(np.int64)  # type: ignore[no-any-return]
-
-
-def _keys(column: "pd.Series[Any]", sort: str) -> Any:
-    """Return what a column is sorted by: whole numbers, floats, nan where missing, or Arrow."""
+    column = frame[name].reset_index(drop=True)
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.cat.codes.where(column.notna()).to_numpy(np.float64)
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
-        return column.to_numpy()
+        column = column.cat.codes.where(column.notna())
+    if column.dropna().iloc[:1].map(pd.api.types.is_list_like).any():
+        raise ManifestError(f"sort={sort!r}: the column holds lists, which have no order")
     try:
-        keys = pa.array(column, from_pandas=True)
-    except (pa.ArrowException, TypeError) as error:  # of values that are not alike
+        order = column.sort_values(ascending=not down, kind="stable").index
+    except TypeError as error:  # of values that are not alike
         raise ManifestError(f"sort={sort!r}: the column has no order: {error}") from None
-    return np.full(len(keys), np.nan) if pa.types.is_null(keys.type) else keys
+    return order[:n].to_numpy(np.int64)

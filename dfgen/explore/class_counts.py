@@ -79,8 +79,8 @@ def balance(manifest: Path | Table, label: str | None = None) -> Any:
         label: the column of classes; None: all that hold classes, as of `classes`.
 
     Returns:
-        A `matplotlib.figure.Figure`, whose `table` is what `classes` returns. Of more than 30
-        classes it shows the most frequent; the table has all.
+        A `matplotlib.figure.Figure`, whose `table` is what `classes` returns. It shows the 30 most
+        frequent classes; the table has all.
 
     Raises:
         ManifestError: as `classes`.
@@ -105,7 +105,6 @@ def balance(manifest: Path | Table, label: str | None = None) -> Any:
 
 
 def _draw_bars(axes: Any, name: str, part: pd.DataFrame) -> None:
-    """Draw a bar a class and split, as long as its share of the split."""
     most = part.nlargest(_BARS, "rows")
     part = part[part.index.isin(most.index)]
     splits = [one for one in part.columns if one not in ("rows", "share")] or ["rows"]
@@ -126,7 +125,6 @@ def _draw_bars(axes: Any, name: str, part: pd.DataFrame) -> None:
 
 
 def _spread(name: str, part: pd.DataFrame) -> str:
-    """Return how many classes there are, and how much more often the first of them comes."""
     known = part.drop(index=MISSING, errors="ignore")["rows"]
     said = f"{name}: {len(known):,} classes"
     if known.nunique() > 1 and known.min() > 0:
@@ -162,7 +160,6 @@ def _counted(frame: pd.DataFrame, name: str, is_asked: bool) -> pd.DataFrame | N
 
 
 def _splits(frame: pd.DataFrame, part: str | None) -> tuple[npt.NDArray[np.int64], list[Any]]:
-    """Return the number of the split of each row, and their names."""
     if part is None:
         return np.zeros(len(frame), np.int64), ["rows"]
     codes, values = _numbers(frame[part])

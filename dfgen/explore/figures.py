@@ -42,11 +42,7 @@ class PictureRow:
 
 
 def new_figure(width: float, height: float, table: pd.DataFrame) -> Any:
-    """Return an empty `Figure` of matplotlib, in inches, with the frame that it shows as `table`.
-
-    Raises:
-        MissingPackageError: matplotlib is not installed.
-    """
+    """Return an empty `Figure`, in inches, with the frame that it shows as `table`."""
     return _figure_class()(table, figsize=(width, height), dpi=_DPI)
 
 
@@ -89,11 +85,7 @@ def picture_figure(
 ) -> Any:
     """Return a figure of rows of pictures, each with its caption below it.
 
-    Args:
-        rows: of pictures; they need not be of one length.
-        table: the frame that they are of.
-        title: of the whole.
-        faults: what is wrong, below the title in red.
+    Rows need not be of one length; `faults` stand below the title in red.
     """
     columns = max((len(row.pictures) for row in rows), default=1)
     heights = [_height(row) for row in rows]
@@ -129,7 +121,6 @@ def _height(row: PictureRow) -> float:
 
 
 def _draw_row(figure: Any, row: PictureRow, top: float, size: tuple[float, float]) -> None:
-    """Draw a row of pictures from `top` inches downwards."""
     width, height = size
     if row.heading:
         figure.text(

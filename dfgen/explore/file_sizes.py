@@ -65,11 +65,7 @@ def sizes(manifest: Path | Table) -> Any:
 
 
 def size_facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
-    """Return the facts that there are by name, nan where they are missing.
-
-    Raises:
-        ManifestError: there are none.
-    """
+    """Return the facts that there are by name, nan where they are missing."""
     known = [name for name in ("width", "height", "bytes") if name in frame]
     known = [name for name in known if pd.api.types.is_numeric_dtype(frame[name])]
     found = {name: frame[name].to_numpy(np.float64, na_value=np.nan) for name in known}
@@ -117,7 +113,6 @@ def far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
 
 
 def _draw_sizes(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
-    """Draw a dot for each pair of width and height that occurs."""
     known = numbers["aspect"] > 0
     keys = numbers["width"][known].astype(np.int64) << 32 | numbers["height"][known].astype(
         np.int64
@@ -136,7 +131,6 @@ def _draw_sizes(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
 
 
 def _draw_spread(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
-    """Draw how many rows have which aspect, or which bytes."""
     values = numbers[name][numbers[name] > 0]
     low, high = values.min(), values.max()
     bins = np.geomspace(low, high, _BINS) if high > low else np.array([low * 0.9, low * 1.1])

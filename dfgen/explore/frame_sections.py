@@ -9,8 +9,17 @@ from dfgen.errors import ManifestError
 from dfgen.explore.chosen_rows import problems
 from dfgen.explore.class_counts import MISSING
 from dfgen.explore.file_sizes import SizeFacts, far_out, size_facts
-from dfgen.explore.html_text import Html, element, markup, short
-from dfgen.explore.page_section import Section, facts_list, html_table, note, tiles
+from dfgen.explore.page_section import (
+    Html,
+    Section,
+    element,
+    facts_list,
+    html_table,
+    markup,
+    note,
+    short,
+    tiles,
+)
 from dfgen.explore.predicted import own_labels
 from dfgen.explore.row_cards import relative, shown_columns
 from dfgen.explore.svg_charts import bar, cloud, histogram, nbytes, number
@@ -42,7 +51,6 @@ def copies_sections(frame: pd.DataFrame) -> list[Section]:
 
 
 def _duplicates(frame: pd.DataFrame, found: pd.DataFrame) -> Section:
-    """Return groups of rows whose pictures are copies of each other."""
     groups = [rows for _, rows in found[found["group"] < _GROUPS].groupby("group")]
     kinds = found.drop_duplicates("group")["kind"].value_counts().sort_index()
     total = int(kinds.sum())
@@ -60,7 +68,6 @@ def _duplicates(frame: pd.DataFrame, found: pd.DataFrame) -> Section:
 
 
 def _group(frame: pd.DataFrame, rows: pd.DataFrame) -> Html:
-    """Return the pictures of a group, and in which split each is."""
     some = rows.index[:_OF_GROUP]
     more = len(rows) - len(some)
     said = f"{rows['kind'].iloc[0]}, {count(len(rows), 'row')}"
@@ -71,7 +78,6 @@ def _group(frame: pd.DataFrame, rows: pd.DataFrame) -> Html:
 
 
 def _leaks(frame: pd.DataFrame, found: pd.DataFrame) -> Section:
-    """Return pairs of copies that are in different splits."""
     some = found.iloc[:_PAIRS]
     others = pd.Index(frame["id"]).get_indexer(some["other_id"]).tolist()
     pairs = [*zip(others, some.index.tolist(), strict=True)]
@@ -141,7 +147,6 @@ def _spread_of(column: pd.Series) -> Html:
 
 
 def _class_table(counted: pd.DataFrame) -> Html:
-    """Return a table of rows a class, with bars that compare splits by their shares."""
     parts = counted.drop(columns=["rows", "share"])
     if not 0 < parts.shape[1] <= _PARTS:
         parts = counted[["rows"]]
@@ -220,7 +225,6 @@ def summary_section(
 
 
 def _splits(frame: pd.DataFrame) -> str:
-    """Return the rows of each split, else of each fold."""
     part = part_column(frame)
     return "" if part is None else _counts(frame[part])
 
@@ -230,7 +234,6 @@ def _formats(frame: pd.DataFrame) -> str:
 
 
 def _counts(column: pd.Series) -> str:
-    """Return how often the most frequent values come."""
     found = [*column.value_counts().items()]
     told = ", ".join(f"{short(value)} {rows:,}" for value, rows in found[:5] if rows)
     return told + (f" and {len(found) - 5} more" if len(found) > 5 else "")
@@ -244,7 +247,6 @@ def _column_row(frame: pd.DataFrame, name: str) -> tuple[object, ...]:
 
 
 def _holds(column: pd.Series, root: str | None) -> str:
-    """Say in a few words what a column holds."""
     if not len(column):
         return "nothing"
     if isinstance(column.dtype, pd.CategoricalDtype):

@@ -6,9 +6,17 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError
-from dfgen.explore.html_text import Html, element, markup, short
 from dfgen.explore.mistakes import Mistakes, mistakes
-from dfgen.explore.page_section import Section, html_table, note, tiles
+from dfgen.explore.page_section import (
+    Html,
+    Section,
+    element,
+    html_table,
+    markup,
+    note,
+    short,
+    tiles,
+)
 from dfgen.explore.predicted import heads_of, word
 from dfgen.explore.svg_charts import number
 
@@ -47,7 +55,6 @@ def mistake_section(frame: pd.DataFrame) -> Section:
 
 
 def _highest(frame: pd.DataFrame, head: str) -> pd.DataFrame:
-    """Return the rows of the highest loss, of a head that has one."""
     loss = f"loss{head}"
     rows = frame[frame[loss].notna()] if loss in frame else frame.iloc[:0]
     return rows.sort_values(loss, ascending=False, kind="stable") if len(rows) else rows
@@ -69,7 +76,6 @@ def _tiles(title: str, rows: pd.DataFrame, head: str) -> Iterator[Html]:
 
 
 def _notes(head: str, rows: pd.DataFrame) -> Iterator[str]:
-    """Yield what stands on each row: its label, what it is taken for, and how wrong that is."""
     for row in rows.to_dict("records"):
         if "suggested" in row:
             told = f"{word(row['suggested'])} {row['prob_suggested']:.0%}"
@@ -127,7 +133,6 @@ def _pairs(confusion: pd.DataFrame) -> Html:
 
 
 def _class_table(classes: pd.DataFrame) -> Html:
-    """Return how well each class is told, the worst first."""
     worst = classes.sort_values("f1", kind="stable", na_position="last")
     rows = [
         (

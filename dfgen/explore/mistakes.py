@@ -104,12 +104,8 @@ def suspected(
     (section 3.1 of the paper; its method C in section 3.2). Classes of fewer than 5 rows have no
     threshold. Where fewer than two have one, a row is suspected of being of its likeliest class.
 
-    Args:
-        labels: class numbers (rows,).
-        prob: of each class, (rows, classes), of a model that was not trained on these rows.
-
-    Returns:
-        Class numbers, and whether there were thresholds.
+    `labels` are class numbers, `prob` (rows, classes) of a model that was not trained on these
+    rows. Returns class numbers, and whether there were thresholds.
 
     Example:
         >>> prob = np.array([[0.9, 0.1]] * 6 + [[0.2, 0.8]] * 6)
@@ -183,7 +179,7 @@ class Mistakes:
         return show(rows, n, sort="prob_own", root=root)
 
     def show_confusion(self) -> Any:
-        """Show the confusion matrix; of more than 30 classes those that are confused most."""
+        """Show the confusion matrix, of the 30 classes that are confused most."""
         return confusion_figure(self.confusion)
 
     def write(self, path: str | os.PathLike[str] = "to_fix.csv") -> pd.DataFrame:
@@ -252,7 +248,7 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
             the same as `y_true`.
 
     Returns:
-        `Mistakes`: frames to go on with, and figures. Of a model without a loss, the loss is minus
+        `Mistakes`: frames to go on with, and figures. If the model has no loss, the loss is minus
         the logarithm of the probability of the own label.
 
     Raises:
@@ -296,7 +292,6 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
 
 
 def _head(frame: pd.DataFrame, head: str | None) -> str:
-    """Return what ends the columns of a head."""
     heads = heads_of(frame)
     if not heads:
         raise ManifestError(
@@ -313,7 +308,6 @@ def _head(frame: pd.DataFrame, head: str | None) -> str:
 
 
 def _class_names(frame: pd.DataFrame, end: str) -> list[Any]:
-    """Return the classes in the order of their numbers."""
     said = frame[f"y_pred{end}"]
     if isinstance(said.dtype, pd.CategoricalDtype):
         return said.cat.categories.tolist()
@@ -354,7 +348,6 @@ def _mislabels(
 
 
 def _label_column(frame: pd.DataFrame, end: str) -> str | None:
-    """Return the column of the manifest that y_true was made of."""
     true = frame[f"y_true{end}"]
     text = true.astype(object).map(str, na_action="ignore")
     for name in own_labels(frame):

@@ -1,4 +1,4 @@
-"""A grid of rows: their pictures, labels, boxes, masks, and what a model says of them."""
+"""Rows as pictures: their labels, boxes, masks and predictions; and copies, side by side."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,7 +12,9 @@ from dfgen.explore.figures import Captioned, PictureRow, picture_figure
 from dfgen.explore.predicted import heads_of, own_labels, prediction_lines, with_predictions
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
+from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.io import Path, frame_of_manifest
+from dfgen.manifest.schema import part_column
 from dfgen.manifest.tables import Table
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
@@ -22,6 +24,7 @@ from dfgen.system import whole
 _COLUMNS = 8
 _SIDE = 160
 _LABELS = 3
+_OF_GROUP = 8  # pictures of a group of copies
 _NO_LABELS = ("loss", "mask", "prob_own")
 
 
@@ -42,16 +45,16 @@ def show(
 ) -> Any:
     """Show some rows as pictures, with their labels, boxes and masks drawn.
 
-    Files are decoded as for training, those of the rows that are shown alone. What is missing or
-    broken is a tile that says why; of what is deeper than 8 bits, the caption says which values are
-    black and white.
+    Files are decoded as for training, only those of the rows that are shown. A missing or damaged
+    file is a tile that says why. For images deeper than 8 bits the caption names the values that
+    are black and white.
 
     Args:
         manifest: a frame or another table, or the path of a manifest.
         n: rows in all.
         by: some of each value of this column, one line of pictures each.
         sort: a column whose lowest rows are shown, or with `-` before its name the highest, as in
-            `"-loss"`. None: rows are drawn by `seed`.
+            `"-loss"`. None: rows are drawn at random by `seed`.
         boxes: the column of boxes (xyxy in pixels, classes in `labels`), or a `dfgen.Boxes`. None:
             `boxes`, where there is such a column; False: none.
         masks: the column of mask files, or a `dfgen.Mask`. None: `mask`, where there is such a
@@ -117,7 +120,6 @@ def captioned(rows: pd.DataFrame, found: list[Any], unlabelled: str = "id") -> I
 
 
 def _column(frame: pd.DataFrame, given: Any, usual: str) -> Any:
-    """Return the column that is to be drawn, or None."""
     if given is None:
         return usual if usual in frame and (usual != "boxes" or "labels" in frame) else None
     if given is True:
@@ -127,7 +129,6 @@ def _column(frame: pd.DataFrame, given: Any, usual: str) -> Any:
 
 
 def _is_label(rows: pd.DataFrame, name: str, heads: list[str]) -> bool:
-    """Whether a column says in a word or a number what a row is."""
     values = rows[name]
     is_long = values.dtype == object and not values.map(lambda one: isinstance(one, str)).all()
     is_long = bool(is_long or values.map(pd.api.types.is_list_like).any())  # lists of Arrow's too
@@ -142,3 +143,126 @@ def _is_label(rows: pd.DataFrame, name: str, heads: list[str]) -> bool:
 def _value(name: str, value: Any, several: int) -> str:
     text = "none" if pd.isna(value) else f"{value:.4g}" if isinstance(value, float) else str(value)
     return text if several == 1 else f"{name} {text}"
+
+
+def show_duplicates(
+    manifest: Path | Table,
+    n: int = 8,
+    *,
+    within: int | None = None,
+    image: str | None = None,
+    root: str | None = None,
+    limits: Limits | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Show groups of copies, each as a row of pictures: the same bytes, or nearly the same picture.
+
+    Args:
+        manifest: a frame with the facts `digest` and `phash`, of
+            `dfgen.build_manifest(facts="full")`.
+        n: groups, the first of the frame; of each up to eight pictures.
+        within: bits in which the hashes of near copies differ; None: as `duplicates` of
+            `dfgen.manifest.duplicates` has it.
+        image: the column of the pictures; None: `path`.
+        root: folder where relative paths begin; None: the working folder.
+        limits: `dfgen.Limits`: what one file may ask for.
+        storage_options: what opens URLs; see `dfgen.Sequence`.
+
+    Returns:
+        A `matplotlib.figure.Figure`, whose `table` has all copies: `group`, `kind` ("exact" or
+        "near"), `distance` in bits from the first of the group, `id`, `path`, `split`. It has no
+        rows where there are no copies.
+
+    Raises:
+        ManifestError: the frame has no digests and hashes.
+        MissingPackageError: matplotlib is not installed.
+
+    Example:
+        >>> found = df.dfgen.duplicates()  # doctest: +SKIP
+        >>> df = df.drop(found.table.index[found.table.duplicated("group")])
+    """
+    whole("n", n, least=1)
+    frame = frame_of_manifest(manifest)
+    found = duplicates(frame.reset_index(drop=True), within=within)
+    lines = []
+    for number, group in found[found["group"] < n].groupby("group"):
+        kind, more = group["kind"].iloc[0], f", {_OF_GROUP} shown" if len(group) > _OF_GROUP else ""
+        heading = f"{number}: {kind}, {len(group)} rows{more}"
+        lines.append((heading, group.index[:_OF_GROUP].tolist()))
+    groups = found["group"].nunique()
+    title = f"{groups:,} groups of copies, {len(found):,} rows" if groups else "no copies"
+    title += f"; {n} shown" if groups > n else ""
+    how = {"root": root, "limits": limits, "storage_options": storage_options}
+    return _copies_figure(frame, lines, found, title, image, how)
+
+
+def show_leaks(
+    manifest: Path | Table,
+    n: int = 8,
+    *,
+    within: int | None = None,
+    image: str | None = None,
+    root: str | None = None,
+    limits: Limits | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Show pictures that stand in several splits, side by side: what a model learned by heart.
+
+    Args:
+        manifest: as of `show_duplicates`, with a column `split`, or `fold`.
+        n: pairs, the first of the frame.
+        within: as of `show_duplicates`.
+        image: as of `show_duplicates`.
+        root: as of `show_duplicates`.
+        limits: as of `show_duplicates`.
+        storage_options: as of `show_duplicates`.
+
+    Returns:
+        A `matplotlib.figure.Figure`, whose `table` has all such pairs: `id`, `path` and `split` of
+        each row of a later split, `other_id`, `other_path` and `other_split` of its copy in an
+        earlier one, `kind` and `distance`. It has no rows where nothing leaks.
+
+    Raises:
+        ManifestError: the frame has no digests and hashes, or no splits.
+        MissingPackageError: matplotlib is not installed.
+
+    Example:
+        >>> df = df.drop(df.dfgen.leaks().table.index)  # doctest: +SKIP
+    """
+    whole("n", n, least=1)
+    frame = frame_of_manifest(manifest)
+    found = leaks(frame.reset_index(drop=True), within=within)
+    key = "id" if "id" in frame else "path"
+    shown = found.head(n)
+    others = pd.Series(range(len(frame)), frame[key]).groupby(level=0, observed=True).first()
+    pairs = zip(shown.index.tolist(), others.loc[shown[f"other_{key}"]].tolist(), strict=True)
+    lines = [(kind, [*pair]) for kind, pair in zip(shown["kind"].tolist(), pairs, strict=True)]
+    title = (
+        f"{len(found):,} rows have a copy in an earlier split" if len(found) else "nothing leaks"
+    )
+    title += f"; {n} shown" if len(found) > n else ""
+    how = {"root": root, "limits": limits, "storage_options": storage_options}
+    return _copies_figure(frame, lines, found, title, image, how)
+
+
+def _copies_figure(
+    frame: pd.DataFrame, lines: list[tuple[str, list[int]]], found: pd.DataFrame, title: str,
+    image: Any, how: dict[str, Any],
+) -> Any:  # fmt: skip
+    """Return a figure of lines, each a heading and the rows whose pictures stand below it."""
+    part = part_column(frame)
+    rows = frame.iloc[np.array([row for _, places in lines for row in places], np.int64)]
+    shown = captioned(rows, thumbnails(rows, image, side=_SIDE, **how), unlabelled="")
+    pictures = iter(
+        Captioned(one.thumbnail, _copy_caption(row, part, one.caption))
+        for one, (_, row) in zip(shown, rows.iterrows(), strict=True)
+    )
+    drawn = [PictureRow([next(pictures) for _ in rows], heading) for heading, rows in lines]
+    return picture_figure(drawn, found.set_axis(frame.index[found.index]), title)
+
+
+def _copy_caption(
+    row: "pd.Series[Any]", part: str | None, lines: tuple[str, ...]
+) -> tuple[str, ...]:
+    name = str(row.get("id", row.get("path")))
+    return (name if part is None else f"{name} in {row[part]}", *lines)

@@ -88,5 +88,4 @@ def _is_told(value: Any) -> bool:
 
 
 def _share(prob: Any) -> str:
-    """Return the probability of the likeliest class."""
     return f" {np.max(prob):.0%}" if isinstance(prob, np.ndarray) and prob.size else ""

@@ -25,9 +25,16 @@ from dfgen.explore.frame_sections import (
     size_section,
     summary_section,
 )
-from dfgen.explore.html_text import Html, escaped, json_block, markup, short, source_hash
 from dfgen.explore.mistake_section import mistake_section
-from dfgen.explore.page_section import Section
+from dfgen.explore.page_section import (
+    Html,
+    Section,
+    escaped,
+    json_block,
+    markup,
+    short,
+    source_hash,
+)
 from dfgen.explore.predicted import heads_of, with_predictions
 from dfgen.explore.row_cards import cards, sampled
 from dfgen.explore.thumbnails import Thumbnail, thumbnails
@@ -90,8 +97,8 @@ def report(
 
     Use it to look at data before training on it, and to send others what you saw. It has figures of
     all rows, and pictures of some: of problems, of the ends of sizes, of copies, and a gallery to
-    filter and sort. It is at most 10 MB: of a large manifest the gallery holds a sample, drawn in
-    turn from each class, and says so. The same manifest makes the same file.
+    filter and sort. It is at most 10 MB: the gallery of a large manifest holds a sample,
+    drawn in turn from each class, and says so. The same manifest makes the same file.
 
     Args:
         manifest: a manifest's path, or a frame or another table with absolute paths.
@@ -101,8 +108,8 @@ def report(
         rows: most rows that are drawn for the gallery, 1 to 2,000; more have smaller pictures.
         seed: another seed draws others.
         root: folder where the stored paths start, if not the one that the manifest names.
-        limits: `dfgen.Limits`: what one file may ask for. What asks for more is a tile that says
-            so, as is what is missing or broken.
+        limits: `dfgen.Limits`: what one file may ask for. A file that asks for more is a tile that
+            says so, as is a missing or damaged one.
         storage_options: what opens URLs, as `{"region": "eu-central-1"}`; see `Sequence`.
         workers: threads that read and decode; None: as many as this process may use CPUs.
 
@@ -179,7 +186,6 @@ def _predicted(predictions: Path | Table) -> pd.DataFrame:
 
 
 def _boxes_of(frame: pd.DataFrame) -> str | None:
-    """Return the column whose boxes are drawn, as `show` knows it."""
     return "boxes" if {"boxes", "labels"} <= {*frame.columns} else None
 
 
@@ -203,7 +209,6 @@ def _said_of_sample(drawn: int, total: int, shown: int, seed: int) -> str:
 def _with_pictures(
     data: dict[str, Any], small: Sequence[Thumbnail], page: Callable[[], str]
 ) -> bytes:
-    """Return the page with pictures as large as it has room for."""
     cells = [*data["rows"].values()]
     for cell, one in zip(cells, small, strict=True):
         if one.problem is not None:
@@ -229,7 +234,6 @@ def _with_pictures(
 
 
 def _page(title: str, said: str, sections: Sequence[Section], data: dict[str, Any]) -> Html:
-    """Return the whole page."""
     template = files("dfgen.explore") / "template"
     style, script = ((template / f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
     links = markup([*(one.link() for one in sections), Html('<a href="#gallery">Gallery</a>')])

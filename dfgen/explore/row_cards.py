@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dfgen.explore.html_text import json_block, short
+from dfgen.explore.page_section import json_block, short
 from dfgen.explore.predicted import heads_of
 from dfgen.manifest.schema import FACTS, PARTS, label_columns
 
@@ -87,7 +87,6 @@ def cards(
 def _filters(
     few: pd.DataFrame, names: list[str], columns: list[list[Any]], titles: list[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the columns that rows can be chosen by, with their values."""
     single = [name for name in titles if not _has_lists(few[name])]
     asked = [name for name in [*PARTS, *single, "format"] if name in names]
     found = 0
@@ -101,7 +100,6 @@ def _filters(
 
 
 def _in_order(column: pd.Series, values: set[Any]) -> list[Any]:
-    """Return values in the order of their categories, else sorted."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         known = dict.fromkeys(_plain(value) for value in column.cat.categories)
         return [value for value in known if value in values]
@@ -114,7 +112,6 @@ def relative(path: Any, root: str | None) -> Any:
 
 
 def _card(values: list[Any]) -> dict[str, Any]:
-    """Return a row with as many of its values as a page has room for."""
     card: dict[str, Any] = {"values": values}
     used = 0
     for place, value in enumerate(values):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.explore.html_text import Html, element, markup
+from dfgen.explore.page_section import Html, element, markup
 
 _WIDE, _HIGH = 420, 220
 _LEFT, _BOTTOM, _TOP, _RIGHT = 52, 26, 8, 12

@@ -44,8 +44,7 @@ def visible(pixels: npt.NDArray[Any]) -> tuple[Picture, str]:
     Images deeper than 8 bits are stretched: 1 % of its numbers are black, 1 % white, and what is no
     number is black. What is transparent shows a chequered ground.
 
-    Args:
-        pixels: (height, width, 1, 3 or 4), of any dtype.
+    Pixels are (height, width, 1, 3 or 4), of any dtype.
 
     Example:
         >>> deep = np.full((2, 2, 1), 800, np.uint16)
@@ -78,10 +77,14 @@ def _stretched(pixels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], str]:
     if not numbers.size:
         return np.zeros(pixels.shape, np.uint8), f"{pixels.dtype}, no finite number"
     low, high = np.percentile(numbers, _BEYOND)
+    return in_8_bits(pixels, low, high), f"{pixels.dtype} {low:.4g}..{high:.4g}"
+
+
+def in_8_bits(pixels: npt.NDArray[Any], low: float, high: float) -> Picture:
+    """Return numbers as 0..255, of which `low` is 0; what is no number is 0 too."""
     with np.errstate(invalid="ignore"):
         share = np.clip((pixels - low) / ((high - low) or 1), 0, 1)
-    shown = np.rint(np.nan_to_num(share * 255, nan=0.0)).astype(np.uint8)
-    return shown, f"{pixels.dtype} {low:.4g}..{high:.4g}"
+    return np.rint(np.nan_to_num(share * 255)).astype(np.uint8)
 
 
 def _ground(height: int, width: int) -> npt.NDArray[Any]:
@@ -139,9 +142,9 @@ def thumbnails(
     """Return a small picture of each of these rows; take few, as `df.iloc[:16]`: each is decoded.
 
     Files are read and decoded as a `dfgen.Sequence` does it, several at a time. Alpha is laid on a
-    chequered ground, more than 8 bits are stretched to what can be seen. What is missing, broken
-    or beyond `limits` is a tile that tells why, never an exception. Of lists of files it is the
-    first.
+    chequered ground, more than 8 bits are stretched to what can be seen. A file that is missing,
+    damaged or beyond `limits` is a tile that tells why, never an exception. A list of files shows
+    its first.
 
     Args:
         rows: of a manifest, in any order.
@@ -250,7 +253,6 @@ def _jobs(
 
 
 def _thumbnail(side: int, reader: SampleReader | None, row: int, note: str) -> Thumbnail:
-    """Read one row."""
     if reader is None:
         return Thumbnail(crossed(side), note)
     image, *others = reader.steps
@@ -310,7 +312,6 @@ _DRAWN = {"mask": _mask, "boxes": _boxes}
 
 
 def _trimmed(pixels: npt.NDArray[Any], placed: Geometry, found: dict[str, Any]) -> Thumbnail:
-    """Return a thumbnail without the margins beside the image."""
     top, left, height, width = placed.target
     part = slice(top, top + height), slice(left, left + width)
     shown, note = visible(pixels[part])

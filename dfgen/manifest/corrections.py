@@ -241,7 +241,6 @@ def _corrected(
 def _columns(
     given: list[str], labels: list[str], wanted: tuple[str, ...], where: str
 ) -> tuple[str, ...]:
-    """Return the columns to take, each of them a label of the manifest."""
     for name in wanted:
         if name not in given:
             raise ManifestError(

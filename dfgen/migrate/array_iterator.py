@@ -22,13 +22,7 @@ _CLASS_MODES = ("categorical", "binary", "sparse", "input", None)
 class DirectoryIterator(FlowIterator):
     """Batches of the images in the folders of a directory: what `flow_from_directory` returns.
 
-    Args:
-        generator: the `ImageDataGenerator`.
-        directory: with a folder for each class.
-        options: the arguments that all iterators share.
-        classes: the names of the folders in the order of their numbers; None: all, sorted.
-        class_mode: as of `flow_from_directory`.
-        follow_links: whether to go into folders that are links.
+    `options` are the arguments that all iterators share, the others those of the method.
     """
 
     allowed_class_modes: ClassVar[set[str | None]] = {*_CLASS_MODES}
@@ -84,7 +78,6 @@ def _folders(directory: str | os.PathLike[str]) -> list[str]:
 def _images(
     directory: str | os.PathLike[str], folder: str, follow_links: bool
 ) -> tuple[list[str], list[str]]:
-    """Return the images below a folder of a directory that Keras takes, and those it does not."""
     files = list(_files(os.path.join(directory, folder), follow_links))
     taken = [os.path.join(folder, file) for file in files if file.lower().endswith(SUFFIXES)]
     return taken, [os.path.join(folder, file) for file in files if _is_other_image(file)]
@@ -100,7 +93,6 @@ def _files(folder: str, follow_links: bool) -> Iterator[str]:
 
 
 def _is_other_image(name: str) -> bool:
-    """Whether a file is an image by its name, but none that Keras takes."""
     lower = name.lower()
     format = FORMATS.get(formats_by_suffix().get(os.path.splitext(lower)[1], ""))
     return format is not None and format.decode is not None and not lower.endswith(SUFFIXES)
@@ -122,13 +114,7 @@ def _tell(taken: list[str], others: list[str]) -> None:
 
 
 class DataFrameIterator(FlowIterator):
-    """Batches of the images that a frame names: what `flow_from_dataframe` returns.
-
-    Args:
-        generator: the `ImageDataGenerator`.
-        given: the frame, and which of its columns are what.
-        options: the arguments that all iterators share.
-    """
+    """Batches of the images that a frame names: what `flow_from_dataframe` returns."""
 
     allowed_class_modes: ClassVar[set[str | None]] = {*CLASS_MODES}
 
@@ -171,16 +157,7 @@ class DataFrameIterator(FlowIterator):
 
 
 class NumpyArrayIterator(FlowIterator):
-    """Batches of the images of an array: what `flow` returns.
-
-    Args:
-        generator: the `ImageDataGenerator`.
-        x: images, (rows, height, width, channels), or with the channels second.
-        y: targets of the rows, or None.
-        sample_weight: of the rows, or None.
-        options: the arguments that all iterators share.
-        ignore_class_split: whether both subsets need not have the same classes.
-    """
+    """Batches of the images of an array: what `flow` returns."""
 
     def __init__(
         self,
@@ -219,7 +196,6 @@ class NumpyArrayIterator(FlowIterator):
 
 
 def _check_lengths(x: Values, y: Values | None, weights: Values | None) -> None:
-    """Refuse targets or weights of another number of rows, in Keras's words."""
     for called, name, given in (
         ("`y` (labels)", "y", y),
         ("`sample_weight`", "sample_weight", weights),
@@ -241,7 +217,6 @@ def _check_classes(y: Values, options: FlowOptions) -> None:
 
 
 def _check_images(x: Values, data_format: str) -> None:
-    """Refuse what is no array of images; warn of channels that are none."""
     if x.ndim != 4:
         raise ArgumentError(
             "Input data in `NumpyArrayIterator` should have rank 4. You passed an array with shape "

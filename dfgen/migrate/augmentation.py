@@ -42,15 +42,8 @@ def keras_matrix(
     As Keras: it centres at (width, height) / 2 and then swaps the axes. So an image that is not
     square turns about that point, `tx` moves columns and `ty` rows.
 
-    Args:
-        height: of the image.
-        width: of the image.
-        theta: rotation in degrees.
-        tx: pixels that columns are shifted by, to the left.
-        ty: pixels that rows are shifted by, upwards.
-        shear: in degrees.
-        zx: factor of columns: 2 shows twice as many, each half as wide.
-        zy: factor of rows.
+    `theta` and `shear` are in degrees, `tx` and `ty` pixels to the left and upwards; a factor `zx`
+    of columns, or `zy` of rows, of 2 shows twice as many, each half as wide.
     """
     turn, slant = np.deg2rad(theta), np.deg2rad(shear)
     cos, sin = np.cos(turn), np.sin(turn)
@@ -68,12 +61,7 @@ def keras_matrix(
 def warped(image: Pixels, matrix: Coordinates, fill_mode: str, cval: float, order: int) -> Pixels:
     """Return an image whose pixels are those of `image` at the places that a matrix names.
 
-    Args:
-        image: (height, width, channels), float32.
-        matrix: as of `keras_matrix`.
-        fill_mode: what is outside the image, one of `FILL_MODES`.
-        cval: that, with `"constant"`.
-        order: of the interpolation, 0 to 5.
+    `image` is (height, width, channels) float32, `matrix` as of `keras_matrix`, `order` 0 to 5.
     """
     height, width = image.shape[:2]
     if max(height, width) > _LONGEST:
@@ -145,23 +133,7 @@ class Augmentation:
 
     `draw` depends on its generator alone, so that a row can have a generator of its own.
 
-    Args:
-        rotation_range: degrees, to either side.
-        width_shift_range: a float below 1 is a share of the width, from 1 on it is pixels; an int
-            draws whole pixels less than it; a list, one of its numbers, to either side.
-        height_shift_range: the same, of the height.
-        brightness_range: (least, largest) factor, or None.
-        shear_range: degrees, to either side.
-        zoom_range: (least, largest) factor of each axis, below 1 to zoom in; z is (1 - z, 1 + z).
-        channel_shift_range: what is added at most to all pixels, to either side.
-        fill_mode: what is outside the image: `"nearest"`, `"constant"`, `"reflect"`, `"wrap"`.
-        cval: that, with `"constant"`.
-        horizontal_flip: whether half of the images are flipped left to right.
-        vertical_flip: whether half of them are flipped upside down.
-        interpolation_order: 0, the nearest pixel; 1, linear; 2 to 5, ever higher splines.
-
-    Raises:
-        ArgumentError: of a value that it cannot have.
+    The arguments are those of `ImageDataGenerator`; factors are (least, largest).
 
     Example:
         >>> import numpy as np
@@ -214,14 +186,9 @@ class Augmentation:
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> dict[str, Any]:
         """Return the parameters of one transform, under Keras's names.
 
-        Args:
-            shape: (height, width, ...) of the image.
-            rng: what decides, and all that does.
-
-        Returns:
-            `theta` and `shear` in degrees, `tx` and `ty` in pixels, `zx` and `zy` as factors,
-            `flip_horizontal` and `flip_vertical`; `channel_shift_intensity` and `brightness`, None
-            where they are not asked for.
+        `theta` and `shear` are in degrees, `tx` and `ty` in pixels, `zx` and `zy` factors;
+        `channel_shift_intensity` and `brightness` are None where they are not asked for. The shape
+        is (height, width, ...).
         """
         theta = _between(rng, -self.rotation_range, self.rotation_range)
         tx = _drawn_shift(rng, self.height_shift_range, shape[0])
@@ -245,15 +212,8 @@ class Augmentation:
     def apply(self, image: Pixels, parameters: Mapping[str, Any]) -> Pixels:
         """Return an image transformed as `parameters` say.
 
-        Args:
-            image: (height, width, channels) of numbers; it is left as it is.
-            parameters: any of those that `draw` returns.
-
-        Returns:
-            float32 of the same shape: `image` itself where it is that and nothing changes it.
-
-        Raises:
-            ArgumentError: `image` is no such array, or has over 32766 rows or columns.
+        The image is (height, width, channels) of numbers, and is left as it is; the result is
+        float32 of the same shape: `image` itself where it is that and nothing changes it.
         """
         if image.ndim != 3:
             raise ArgumentError(
@@ -276,12 +236,10 @@ class Augmentation:
 
 
 def _between(rng: np.random.Generator, least: float, largest: float) -> float:
-    """Return a number drawn between two; nothing is drawn if they are equal."""
     return least + (largest - least) * rng.random() if least != largest else largest
 
 
 def _drawn_shift(rng: np.random.Generator, given: Shift, length: int) -> float:
-    """Return pixels to shift by, as Keras draws them of a float, an int or a tuple."""
     if not given:
         return 0
     if isinstance(given, tuple):
@@ -326,7 +284,6 @@ def _or_zero(value: object) -> object:
 
 
 def _plain(value: Any) -> float:
-    """Return an int or a float, of NumPy's too."""
     return int(value) if isinstance(value, Integral) else float(value)
 
 
@@ -344,7 +301,6 @@ def _pair(name: str, value: object, expected: str) -> tuple[float, float]:
 
 
 def _shift(name: str, value: Any) -> Shift:
-    """Return a number, or a tuple of those to choose from."""
     if _is_number(value):
         return _plain(value)
     numbers = [*value] if isinstance(value, tuple | list | np.ndarray) else [None]

@@ -35,15 +35,7 @@ _COLUMNS = {"y": "y_col=", "sample_weight": "weight_col="}
 
 
 def checked_arguments(given: Mapping[str, Any], weighted: bool) -> dict[str, Any]:
-    """Return the arguments of `fit` without those that Keras drops where it is given a PyDataset.
-
-    Args:
-        given: by their names.
-        weighted: whether rows have weights of their own.
-
-    Raises:
-        ArgumentError: in Keras's words, what it refuses.
-    """
+    """Return the arguments of `fit` without those that Keras drops for a PyDataset."""
     for name, (called, what) in _REFUSED.items():
         if given.get(name) is not None:
             raise ArgumentError(
@@ -67,9 +59,7 @@ def checked_arguments(given: Mapping[str, Any], weighted: bool) -> dict[str, Any
 def checked_class_weight(given: Any, classes: Collection[int] | None) -> Mapping[int, float]:
     """Return what the classes weigh, and tell of what is no class.
 
-    Args:
-        given: number of a class -> its weight.
-        classes: the numbers that there are; None: not known.
+    `classes` are the numbers that there are; None: not known.
     """
     if not isinstance(given, Mapping) or not all(isinstance(w, Real) for w in given.values()):
         raise ArgumentError(
@@ -89,10 +79,7 @@ def checked_class_weight(given: Any, classes: Collection[int] | None) -> Mapping
 class SavedImages:
     """Writes the images of each batch into a folder, as `save_to_dir` asks.
 
-    Args:
-        folder: which is there.
-        prefix, format: of the names `{prefix}_{row}_{number}.{format}`.
-        channels_first: as images are.
+    Files are called `{prefix}_{row}_{number}.{format}`.
     """
 
     folder: str
@@ -164,13 +151,8 @@ class FlowIterator(Passes):
     And by hand: `next(it)`, endless, `it[0]` and `len(it)`, with the attributes that Keras's has.
     Batches are made ahead of time by threads.
 
-    Args:
-        generator: the `ImageDataGenerator` that made it.
-        options: the arguments.
-        image: the images of all rows, bound.
-        labels: the targets: None, one, or a tuple of several.
-        weights: of all rows; None: all weigh the same.
-        feeds_itself: whether images are the targets.
+    Of all rows: `image` bound, `labels` None, one or several targets, and `weights`, or None.
+    `feeds_itself`: images are the targets.
     """
 
     white_list_formats: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -332,7 +314,6 @@ class FlowIterator(Passes):
         super()._check(replace(call, arguments={**given, "class_weight": None}))
 
     def _divided(self, call: Call) -> tuple[Plan, Layout]:
-        """Return how batches are divided, and nested with the weights of the classes."""
         plan, layout = super()._divided(call)
         weights = self._class_weights.get(call.iterator)
         if weights is not None and isinstance(layout, FlowLayout):
@@ -351,14 +332,7 @@ class FlowIterator(Passes):
 def bound_files(
     generator: Any, column: str, paths: list[str], options: FileOptions
 ) -> BoundFeature:
-    """Return the images of files as an iterator of a generator feeds them.
-
-    Args:
-        generator: the `ImageDataGenerator`.
-        column: what messages call the paths.
-        paths: of the images of all rows.
-        options: the arguments.
-    """
+    """Return the images of files as an iterator of a generator feeds them."""
     feature = generator.loaded_image(column, options)
     return BoundFeature(IMAGE, feature, pa.array(paths, pa.string()))
 
@@ -373,7 +347,6 @@ def _layout(options: FlowOptions, y: Any, weighs: bool) -> FlowLayout:
 
 
 def _as_keras(batch: tuple[Any, ...]) -> Any:
-    """Return x alone where there is nothing else, and several targets as a list."""
     if len(batch) == 1:
         return batch[0]
     x, y, *weights = batch

@@ -23,9 +23,7 @@ class FlowLabels(Encoded):
 class ClassLists(NamedTuple):
     """The numbers of the classes of all rows, which may have several.
 
-    Args:
-        numbers: of all rows, one after another.
-        ends: where those of a row end.
+    `numbers` of all rows stand one after another; `ends` says where those of a row end.
     """
 
     numbers: Indices
@@ -66,7 +64,6 @@ def bound_classes(
 
 
 def _class_lists(classes: Sequence[Any]) -> ClassLists:
-    """Return the numbers of rows, each a number or a list of them."""
     if list not in {*map(type, classes)}:
         return ClassLists(np.asarray(classes, np.int64), np.arange(1, len(classes) + 1))
     lists = [one if isinstance(one, list) else [one] for one in classes]

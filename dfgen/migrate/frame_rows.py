@@ -28,10 +28,8 @@ RowLabel = Any
 class Classes(NamedTuple):
     """The classes of rows.
 
-    Args:
-        indices: class -> its number.
-        numbers: of each row that has one, a number or a list of them.
-        rows: which rows these are.
+    `indices` is class -> its number; `numbers` of each row that has one, a number or a list of
+    them; `rows` says which rows these are.
     """
 
     indices: dict[Any, int]
@@ -48,9 +46,6 @@ def checked_labels(column: pd.Series, y_col: str, class_mode: str) -> list[RowLa
 
     Keras takes text alone, and with `"categorical"` lists of classes. Other classes are taken too,
     where they have an order, and arrays and sets as lists, which is said.
-
-    Raises:
-        WrongTypeError: in Keras's words: labels are missing, lists, or have no order.
     """
     labels = column.astype(object).tolist()
     several = class_mode == "categorical"
@@ -103,7 +98,6 @@ def _have_lists(labels: Iterable[RowLabel]) -> bool:
 
 
 def _distinct(labels: Sequence[RowLabel]) -> set[Any]:
-    """Return the classes that occur."""
     if not _have_lists(labels):
         return {*labels}
     return {*chain.from_iterable(one if isinstance(one, _LISTS) else [one] for one in labels)}
@@ -120,9 +114,7 @@ def check_binary(labels: Sequence[RowLabel], given: Sequence[Any]) -> None:
 def numbered_classes(labels: Sequence[RowLabel], given: Sequence[Any]) -> Classes:
     """Return the classes of rows; those that have none of the given ones are left out.
 
-    Args:
-        labels: of the rows.
-        given: the classes in the order of their numbers; none: all that occur, sorted.
+    `given` are the classes in the order of their numbers; none: all that occur, sorted.
     """
     names = dict.fromkeys(given or sorted(_distinct(labels)))
     indices = {name: number for number, name in enumerate(names)}
@@ -212,12 +204,8 @@ class FrameColumns:
 class FrameRows:
     """The rows that are taken.
 
-    Args:
-        rows: which of the frame.
-        filenames: of them, as the frame has them.
-        filepaths: of them, with their directory.
-        classes: class -> its number; None where `class_mode` has none.
-        numbers: of the classes of each row.
+    `rows` says which of the frame; `classes` is class -> its number, None where `class_mode` has
+    none; `numbers` are of the classes of each row.
     """
 
     rows: Indices
@@ -228,11 +216,7 @@ class FrameRows:
 
 
 def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
-    """Choose the rows, by Keras's rules and in its order: valid files, known classes, the subset.
-
-    Raises:
-        WrongTypeError, ArgumentError: in Keras's words, what it refuses.
-    """
+    """Choose rows by Keras's rules, in its order: valid files, known classes, the subset."""
     names = _checked_names(given)
     known = list(given.classes) if given.classes is not None else []
     labels = _checked_labels(given, known)
@@ -257,7 +241,6 @@ def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
 
 
 def _joined_paths(directory: str | os.PathLike[str] | None, names: list[str]) -> list[str]:
-    """Return names joined to a directory, as `os.path.join` does: absolute ones stay."""
     folder = os.fspath(directory or "")
     if os.sep != "/":
         return [os.path.join(folder, name) for name in names]
@@ -266,7 +249,6 @@ def _joined_paths(directory: str | os.PathLike[str] | None, names: list[str]) ->
 
 
 def _checked_labels(given: FrameColumns, known: list[Any]) -> list[Any] | None:
-    """Return the labels, None where `class_mode` has no classes."""
     if given.class_mode not in CLASSED:
         if known:
             warn(f'`classes` will be ignored given the class_mode="{given.class_mode}"')
@@ -302,7 +284,6 @@ def _check_weights(column: pd.Series, weight_col: str) -> None:
 
 
 def _valid_rows(given: FrameColumns, paths: list[str]) -> Indices:
-    """Return the rows whose file is there and has one of the suffixes that Keras knows."""
     valid = np.array(
         [path.lower().endswith(SUFFIXES) and os.path.isfile(path) for path in paths], np.bool_
     )

@@ -3,7 +3,7 @@
 import inspect
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from dfgen.errors import did_you_mean, warn
 from dfgen.migrate.array_iterator import DataFrameIterator, DirectoryIterator, NumpyArrayIterator
 from dfgen.migrate.flow_arguments import FileOptions, FlowOptions
 from dfgen.migrate.frame_rows import FrameColumns
-from dfgen.migrate.image_transforms import ImageTransforms
+from dfgen.migrate.image_transforms import ImageTransforms, taken_by
 
 GivenOptions = TypeVar("GivenOptions", bound=FlowOptions)
 _DEPRECATED = {
@@ -104,11 +104,7 @@ class ImageDataGenerator(ImageTransforms):
             ignore_class_split: allow subsets that do not have the same classes.
             subset: `"training"` or `"validation"`, by `validation_split`.
         """
-        options = self._options(
-            FlowOptions, batch_size=batch_size, shuffle=shuffle, seed=seed,
-            save_to_dir=save_to_dir, save_prefix=save_prefix, save_format=save_format,
-            subset=subset,
-        )  # fmt: skip
+        options = self._options(FlowOptions, locals())
         return NumpyArrayIterator(
             self, x, y, sample_weight, options, ignore_class_split=ignore_class_split
         )
@@ -169,12 +165,7 @@ class ImageDataGenerator(ImageTransforms):
             told = '`class_mode="other"` is deprecated, please use `class_mode="raw"`.'
             warnings.warn(told, DeprecationWarning, stacklevel=2)
             class_mode = "raw"
-        options = self._options(
-            FileOptions,
-            target_size=target_size, color_mode=color_mode, batch_size=batch_size, shuffle=shuffle,
-            seed=seed, save_to_dir=save_to_dir, save_prefix=save_prefix, save_format=save_format,
-            subset=subset, interpolation=interpolation,
-        )  # fmt: skip
+        options = self._options(FileOptions, locals())
         given = FrameColumns(
             frame=dataframe, directory=directory, x_col=x_col, y_col=y_col, weight_col=weight_col,
             classes=classes, class_mode=class_mode, validate_filenames=validate_filenames,
@@ -220,27 +211,22 @@ class ImageDataGenerator(ImageTransforms):
             keep_aspect_ratio: cut the largest part of the right aspect ratio from the centre
                 instead of stretching.
         """
-        options = self._options(
-            FileOptions,
-            target_size=target_size, color_mode=color_mode, batch_size=batch_size, shuffle=shuffle,
-            seed=seed, save_to_dir=save_to_dir, save_prefix=save_prefix, save_format=save_format,
-            subset=subset, interpolation=interpolation, keep_aspect_ratio=keep_aspect_ratio,
-        )  # fmt: skip
+        options = self._options(FileOptions, locals())
         return DirectoryIterator(
             self, directory, options, classes=classes, class_mode=class_mode,
             follow_links=follow_links,
         )  # fmt: skip
 
-    def _options(self, kind: type[GivenOptions], **given: Any) -> GivenOptions:
+    def _options(self, kind: type[GivenOptions], given: Mapping[str, Any]) -> GivenOptions:
+        """Return those of the arguments of a method that all iterators share."""
         return kind(
             data_format=self.data_format,
             dtype=self.dtype,
             validation_split=self._validation_split,
-            **given,
+            **taken_by(kind, given),
         )
 
     def _tell_unused(self, name: str) -> None:
-        """Warn of an argument that does nothing, as in Keras."""
         if name in _DEPRECATED:
             warnings.warn(_DEPRECATED[name], DeprecationWarning, stacklevel=3)
             return

@@ -52,7 +52,7 @@ class ImageTransforms:
         refuse_whitening(zca_whitening)
         given = locals()
         parts = Augmentation, Standardization
-        self._parts: dict[type, Any] = {part: part(**_given_to(part, given)) for part in parts}
+        self._parts: dict[type, Any] = {part: part(**taken_by(part, given)) for part in parts}
         self._floatx, default_format = keras_defaults()
         self.zca_whitening, self.zca_epsilon = False, zca_epsilon
         self.data_format = default_format if data_format is None else data_format
@@ -193,7 +193,6 @@ class ImageTransforms:
         return self._drawn(shape, rng)
 
     def _changed(self, x: Values, drawn: Any) -> Any:
-        """Return an image, of a worker's own, as it stands in a batch."""
         if drawn is not None:
             x = self.apply_transform(x, drawn)
         if self._overrides("standardize"):
@@ -205,6 +204,6 @@ class ImageTransforms:
         return any(getattr(own, name) is not getattr(ImageTransforms, name) for name in names)
 
 
-def _given_to(part: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those arguments that a part takes."""
+def taken_by(part: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those arguments that are fields of a dataclass."""
     return {field.name: given[field.name] for field in fields(part) if field.name in given}

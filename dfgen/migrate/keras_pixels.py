@@ -56,17 +56,8 @@ def load_pixels(
 ) -> Pixels:
     """Return (height, width, channels) as Keras makes them of the bytes of a file.
 
-    Args:
-        data: of a file that Pillow opens.
-        color_mode: `"rgb"`, `"rgba"` or `"grayscale"`, which keeps 16 and 32 bits.
-        size: (height, width) of the result.
-        interpolation: one of `FILTERS`.
-        keep_aspect_ratio: cut the largest part of the right aspect ratio first.
-        limits: what one file may ask for.
-        doubt: is told what is wrong with a file that Pillow decodes nevertheless.
-
-    Raises:
-        DecodeError: the file is broken.
+    `interpolation` is one of `FILTERS`; `"grayscale"` keeps 16 and 32 bits; `doubt` is told what is
+    wrong with a file that Pillow decodes nevertheless.
     """
     try:
         pixels = _sooner(data, color_mode, limits, doubt)
@@ -173,14 +164,9 @@ class Doubts:
 class ChangedImage(Feature):
     """Images that are changed as an `ImageDataGenerator` says.
 
-    Args:
-        column: of the images, for messages.
-        shape: of one in a batch, in the order of axes that was asked for.
-        floatx: the dtype in which pixels are changed.
-        dtype: of the batch.
-        rescale: what pixels are multiplied by, where there is no `change`; None: nothing.
-        change: `change(array, drawn)` -> what becomes of an array; None: nothing but `rescale`.
-        drawn: `drawn(rng)` -> what chance decides for one image; None: chance has no part in it.
+    `shape` is of one image in a batch, `floatx` the dtype in which pixels are changed, `dtype` that
+    of the batch. `rescale` is what pixels are multiplied by where there is no `change(array,
+    drawn)`. `drawn(rng)` says what chance decides for one image; None: nothing.
     """
 
     column: str
@@ -220,16 +206,7 @@ class ChangedImage(Feature):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LoadedImage(ChangedImage):
-    """Pixels of image files as `keras.utils.load_img` makes them, changed.
-
-    Args:
-        size: (height, width).
-        color_mode: `"rgb"`, `"rgba"` or `"grayscale"`.
-        interpolation: one of Keras's names.
-        keep_aspect_ratio: cut the centre instead of stretching.
-        channels_first: whether arrays are (channels, height, width).
-        doubts: is told of damaged files.
-    """
+    """Pixels of image files as `keras.utils.load_img` makes them, changed."""
 
     size: Size
     color_mode: str

@@ -28,18 +28,8 @@ class Standardization:
 
     In this order: the function, `rescale`, then by each image's own numbers, then by those of all.
 
-    Args:
-        featurewise_center: subtract the mean of each channel, over all images that `fitted` got.
-        samplewise_center: subtract the mean of each image.
-        featurewise_std_normalization: divide by the standard deviation over all images.
-        samplewise_std_normalization: divide by that of each image.
-        rescale: what pixels are multiplied by; None or 0: by nothing.
-        preprocessing_function: `function(image) -> image`, of the same shape.
-        mean: of each channel, as `fitted` finds it.
-        std: of each channel, as `fitted` finds it.
-
-    Raises:
-        ArgumentError: of a value that it cannot have.
+    The arguments are those of `ImageDataGenerator`; `mean` and `std`, of each channel, are what
+    `fitted` finds.
 
     Example:
         >>> import numpy as np
@@ -78,8 +68,7 @@ class Standardization:
     def apply(self, image: Pixels) -> Pixels:
         """Return an image, or a batch of them, as the model gets it.
 
-        Args:
-            image: an array; one of floats is changed in place, as by Keras.
+        One of floats is changed in place, as by Keras.
         """
         made: Any = image
         if self.preprocessing_function is not None:
@@ -125,14 +114,8 @@ class Standardization:
     ) -> "Standardization":
         """Return the same with the mean and the deviation of images, where they are asked for.
 
-        Args:
-            images: (n, height, width, channels), or (n, channels, height, width).
-            random_transform: `fit(augment=True)`: what is done to each of them before.
-            rounds: how often each is transformed.
-            channels_first: whether the axis of channels is the first.
-
-        Raises:
-            ArgumentError: they are no such images.
+        Images are (n, height, width, channels), or (n, channels, height, width). For
+        `fit(augment=True)` each is transformed by `random_transform` before, `rounds` times.
         """
         images = np.asarray(images)
         if images.ndim != 4 or not images.size:

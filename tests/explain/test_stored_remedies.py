@@ -14,10 +14,9 @@ from typer.testing import CliRunner
 
 import dfgen
 from dfgen.bench.advice import advise
-from dfgen.bench.headroom import Headroom
-from dfgen.bench.rates import Rates
+from dfgen.bench.model_wait import ModelWait
 from dfgen.bench.run import pack_line
-from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, READ, RESIZE
+from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, READ, RESIZE, Rates
 from dfgen.cli import app
 from dfgen.explain import remedies
 from dfgen.explain.remedies import Remedy, stored_remedies
@@ -164,7 +163,7 @@ def points(rows=10_000, model=None, hand_over=50_000, remedy=CACHE):
     rates = dict(zip(names, (1e6, 1_000, 1_000, hand_over, 1_000, 900), strict=True))
     rates = {name: (rate, rate) for name, rate in rates.items()}
     told = advise(
-        Rates(rates, {}), 1e6, model, rows=rows, workers=2, cpus=2, remedies=[remedy]
+        Rates(rates), 1e6, model, rows=rows, workers=2, cpus=2, remedies=[remedy]
     )  # fmt: skip
     return [point for point in told if "cache" in point]
 
@@ -185,7 +184,7 @@ def test_bench_names_no_cache_that_gains_less_than_a_second_or_where_it_is_not_t
 
 
 def test_bench_promises_no_more_than_the_model_takes():
-    model = Headroom("Small", 10, fed=(800, 800), perfect=(1_600, 1_600), input_wait=0.5)
+    model = ModelWait("Small", 10, (800, 800), input_wait=0.5)
     (point,) = points(model=model)
     assert "up to 1,600 images/s, an epoch of 10,000 images in 6.2 s instead of 12.5 s" in point
 

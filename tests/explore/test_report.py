@@ -17,7 +17,7 @@ from PIL import Image
 import dfgen
 from dfgen.explore import report
 from dfgen.explore.frame_sections import _NOT_LOOKED_FOR
-from dfgen.explore.html_text import element, json_block, source_hash
+from dfgen.explore.page_section import element, json_block, source_hash
 from dfgen.explore.report_file import LARGEST, as_webp
 
 NASTY = [

@@ -32,6 +32,10 @@ from dfgen.samples.stores.local_files import Files
 MOST = 1_000  # MB that any of them may take
 PNG = b"\x89PNG\r\n\x1a\n"
 TRUST = "if it is to be trusted, give limits=dfgen.Limits"
+FIXED = (
+    "that dfgen takes: the file is damaged, or made to take memory and time. Save it again, or "
+    "leave it out"
+)
 
 
 pyarrow.csv.read_csv(io.BytesIO(b"a\n1\n"))  # Arrow keeps a pipe for signals from then on
@@ -123,7 +127,7 @@ IMAGES = {
                   f"a tile of the TIFF is 32768 x 32752, 1,073,217,536 bytes decoded {PIXELS}"),
     "tiff strips": (lambda: tiff(**TAGS, strips=(273, 4, 4_000_000, 99)),
                     "the TIFF is in 4,000,000 strips or tiles, of which each takes memory, more "
-                    "than limits.header_bytes='16MiB'"),
+                    "than the 16,777,216 that dfgen takes"),
     "gif canvas": (gif_canvas,
                    f"the image is 60000 x 60000, 10,800,000,000 bytes decoded {PIXELS}"),
     "webp canvas": (webp_canvas,
@@ -132,8 +136,7 @@ IMAGES = {
              f"the image is 65000 x 65000, 12,675,000,000 bytes decoded {PIXELS}"),
     "progressive": (lambda: with_frame(encoded("JPEG", progressive=True), 12_000, 12_000),
                     f"the image is 12000 x 12000, 864,000,000 bytes decoded {PIXELS}"),
-    "scans": (scans, "the progressive JPEG has 210 scans, more than limits.scans=100: "
-              f"{TRUST}(scans=210)"),
+    "scans": (scans, f"the progressive JPEG has 210 scans, more than the 100 {FIXED}"),
     "stray bytes": (lambda: BEGIN + bytes(20 << 20), "the JPEG begins with 14,"),
     "fill bytes": (lambda: BEGIN + b"\xff" * (20 << 20), "the JPEG begins with 14,"),
     "bare markers": (lambda: BEGIN + b"\xff\xd0" * (10 << 20), "the JPEG begins with 32,"),
@@ -230,7 +233,7 @@ def test_fault_36_a_bomb_is_refused_by_the_field_that_bounds_it(bombs, name):
     with pytest.raises(DecodeError) as caught:
         decode((bombs / name).read_bytes())
     assert str(caught.value).startswith(said)
-    assert f"{TRUST}(" in str(caught.value)
+    assert f"{TRUST}(" in str(caught.value) or FIXED in str(caught.value)
 
 
 @pytest.mark.parametrize("processes", [False, True])
@@ -240,8 +243,6 @@ def test_fault_36_a_loader_names_row_and_path_and_its_limits_reach_the_workers(t
     frame = pd.DataFrame({"id": [7], "path": [str(path)]})
     for limits, said in (
         (Limits(), None),
-        (Limits(scans=9), f"the progressive JPEG has 10 scans, more than limits.scans=9: {TRUST}("
-         "scans=10)"),
         (Limits(decoded_bytes=20_000), "the image is 64 x 64, 24,576 bytes decoded (width x height "
          "x channels x depth), more than limits.decoded_bytes=20000: "
          f"{TRUST}(decoded_bytes=24576)"),
@@ -319,8 +320,7 @@ def test_fault_36_a_header_of_an_array_is_bounded():
     with pytest.raises(DecodeError) as caught:
         decode_array(b"\x93NUMPY\2\0\xff\xff\xff\x7f" + bytes(100))
     assert str(caught.value) == (
-        "the .npy file has a header of 2,147,483,647 bytes, more than limits.header_bytes='16MiB': "
-        f"{TRUST}(header_bytes=2147483647)"
+        f"the .npy file has a header of 2,147,483,647 bytes, more than the 16,777,216 {FIXED}"
     )
 
 
@@ -331,11 +331,10 @@ def test_fault_36_aliases_and_nesting_of_yaml_end(tmp_path):
     with pytest.raises(ManifestError) as caught:
         dfgen.build_manifest(yolo=tmp_path / "data.yaml")
     assert str(caught.value) == (
-        f"{tmp_path}/data.yaml refers to parts of itself 11 times or more, more than "
-        f"limits.aliases=10: {TRUST}(aliases=110)"
+        f"{tmp_path}/data.yaml refers to parts of itself 11 times or more, more than the 10 {FIXED}"
     )
     (tmp_path / "data.yaml").write_text("names: " + "[" * 5000)
-    with pytest.raises(ManifestError, match=r"in each other 101 times or more, .*limits.nesting"):
+    with pytest.raises(ManifestError, match=r"in each other 101 times or more, more than the 100"):
         dfgen.build_manifest(yolo=tmp_path / "data.yaml")
 
 
@@ -356,24 +355,23 @@ def annotations(tmp_path, name):
 @pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 @pytest.mark.parametrize(
     ("name", "field"),
-    [("t.csv", "file_bytes='2GB'"), ("t.jsonl", "file_bytes='2GB'"), ("c.json", "file_bytes='2GB'"),
-     ("d.yaml", "header_bytes='16MiB'"), ("r.toml", "header_bytes='16MiB'"),
-     ("a.xml", "header_bytes='16MiB'")],
+    [("t.csv", "limits.file_bytes='2GB'"), ("t.jsonl", "limits.file_bytes='2GB'"),
+     ("c.json", "limits.file_bytes='2GB'"), ("d.yaml", "the 16,777,216 that"),
+     ("r.toml", "the 16,777,216 that"), ("a.xml", "the 16,777,216 that")],
 )  # fmt: skip
 def test_fault_36_tables_and_annotations_of_gigabytes_are_not_read(tmp_path, name, field):
     with pytest.raises(DfgenError) as caught:
         dfgen.build_manifest(**annotations(tmp_path, name))
     assert f"{tmp_path}/{name} has" in str(caught.value)
-    assert f"more than limits.{field}" in str(caught.value)
+    assert f"more than {field}" in str(caught.value)
 
 
 def test_fault_36_a_line_without_an_end_is_not_read(tmp_path):
     path = sparse(tmp_path / "t.jsonl", b'{"path": "a.png"}\n', 1 << 30)
     with pytest.raises(ManifestError) as caught:
-        dfgen.build_manifest(labels=path, path_column="path", limits=Limits(chunk_bytes="1MB"))
+        dfgen.build_manifest(labels=path, path_column="path")
     assert str(caught.value) == (
-        f"{path}, line 2 is longer than 1,000,000 characters, more than "
-        f"limits.chunk_bytes='1MB': {TRUST}(chunk_bytes=2000000)"
+        f"{path}, line 2 is longer than 67,108,864 characters, more than the 67,108,864 {FIXED}"
     )
     path = sparse(tmp_path / "t.csv", b"path\n", 1 << 27)
     with pytest.raises(ManifestError, match=r"cannot be read as .csv"):

@@ -14,8 +14,6 @@ from dfgen.loading.problems import most_problems
     [
         ("memory", ".", 'memory must be bytes or a text such as "2GB" or "512MiB", got \'.\''),
         ("memory", math.inf, 'memory must be bytes or a text such as "2GB" or "512MiB", got inf'),
-        ("scans", math.inf, "scans must be a whole number from 0 on, or None for any, got inf"),
-        ("aliases", math.nan, "aliases must be a whole number from 0 on, or None for any, got nan"),
         (
             "problems",
             np.float32(1.5),
@@ -30,9 +28,18 @@ def test_what_is_no_limit_is_refused_by_its_field(field, given, message):
     assert str(caught.value) == message
 
 
+def test_bounds_that_cannot_be_set_any_more_are_named():
+    with pytest.raises(dfgen.errors.UnknownArgumentError) as caught:
+        dfgen.Limits(memory="2GB", scans=9)
+    assert str(caught.value) == (
+        "Limits(scans=...): this bound cannot be set any more, it is 100 for all files: leave "
+        "scans= out"
+    )
+
+
 def test_limits_take_the_numbers_of_numpy_as_those_of_python():
-    limits = dfgen.Limits(memory=np.float64(3e16), problems=np.int64(3), scans=np.int8(5))
-    assert (limits.nbytes, limits.allows("scans", 5), limits.allows("scans", 6)) == (
+    limits = dfgen.Limits(memory=np.float64(3e16), problems=np.int64(3), file_bytes=np.int8(5))
+    assert (limits.nbytes, limits.allows("file_bytes", 5), limits.allows("file_bytes", 6)) == (
         30_000_000_000_000_000,
         True,
         False,

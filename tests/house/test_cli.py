@@ -1,4 +1,6 @@
 import json
+import re
+import shlex
 import subprocess
 import sys
 
@@ -7,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import typer.main
 from command import run
 from PIL import Image
 from typer.testing import CliRunner
@@ -183,3 +186,31 @@ def test_python_m_dfgen_is_the_command():
 def test_the_version_is_an_option():
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.output) == (0, f"dfgen {dfgen.__version__}\n")
+
+
+COMMANDS = ["build-manifest", "verify", "update-labels", "diff", "split", "recipe", "report",
+            "pack", "predict", "demo", "bench"]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_ends_with_an_example_that_parses(command):
+    made = typer.main.get_command(app).commands[command]
+    words = shlex.split(made.epilog.removeprefix("Example: dfgen "))
+    assert words[0] == command
+    made.make_context(command, words[1:])
+
+
+def test_the_help_of_a_build_shows_what_matters_first_then_groups_and_choices(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = run("build-manifest", "--help").stdout
+    panels = re.findall(r"^╭─ (.*?) ─", shown, re.MULTILINE)
+    assert panels == [
+        "Arguments", "Options", "Annotations and lists, instead of a folder", "Files and labels",
+        "Splits", "What is written, and how",
+    ]  # fmt: skip
+    first = shown[shown.index("─ Options ─") : shown.index("─ Annotations")]
+    assert re.findall(r"--[a-z]+(?=\s)", first)[:5] == [
+        "--pattern", "--labels", "--on", "--split", "--out",
+    ]  # fmt: skip
+    for choices in ("error|keep|drop", "none|header|full", "largest|first|all|each"):
+        assert choices in shown

@@ -38,23 +38,16 @@ def test_data_are_1797_images_of_all_digits():
     assert np.bincount(digits).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 
 
-def test_files_and_labels_read_back_equal_the_data(tmp_path):
-    demo.write_digits(tmp_path)
+def test_files_and_labels_read_back_equal_the_data_and_a_path_tells_the_id_alone(kept):
+    _, folder = kept
     pixels, digits = demo.load_digits()
-    labels = pd.read_csv(tmp_path / "labels.csv")
-    files = {int(p.stem.removeprefix("digit_")): p for p in tmp_path.glob("imgs/*/*/*.png")}
-    assert len(files) == 1797
-    read = [cv2.imread(str(files[id]), cv2.IMREAD_UNCHANGED) for id in labels["object_id"]]
+    labels = pd.read_csv(folder / "labels.csv")
+    names = [f"imgs/{id[3:]}/{id[1:3]}/digit_{id}.png" for id in labels["object_id"].astype(str)]
+    assert len([*folder.glob("imgs/*/*/*.png")]) == 1797
+    read = [cv2.imread(str(folder / name), cv2.IMREAD_UNCHANGED) for name in names]
     assert np.array_equal(read, pixels)
     assert np.array_equal(labels["digit"], digits)
     assert labels["parity"].eq("odd").equals(labels["digit"] % 2 == 1)
-
-
-def test_a_path_tells_the_id_and_nothing_else(tmp_path):
-    labels = demo.write_digits(tmp_path)
-    for id in labels["object_id"]:
-        text = str(id)
-        assert (tmp_path / "imgs" / text[3:] / text[1:3] / f"digit_{text}.png").is_file()
 
 
 def test_folder_that_cannot_be_written_is_named(tmp_path):
@@ -91,9 +84,11 @@ def test_one_epoch_trains_all_three_models(kept):
     assert "    return model.fit(train, validation_data=val, epochs=epochs, verbose=0)\n" in output
 
 
-def test_missed_accuracy_is_told_and_is_exit_code_1(monkeypatch):
+def test_missed_accuracy_is_told_and_is_exit_code_1(monkeypatch, kept):
+    _, folder = kept
+    monkeypatch.setattr(demo, "write_digits", lambda folder: pd.read_csv(folder / "labels.csv"))
     monkeypatch.setattr(demo, "_build_and_train", lambda *_: [0.99, 0.961])
-    result = CliRunner().invoke(app, ["demo"])
+    result = CliRunner().invoke(app, ["demo", "--keep", str(folder)])
     assert result.exit_code == 1
     assert result.output.endswith(
         "FAILED: a validation accuracy of 0.961, expected at least 0.97\n"

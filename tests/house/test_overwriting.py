@@ -31,10 +31,9 @@ WRITES = {  # command -> words before the path of the file that it writes
     "recipe": ("recipe", "m.parquet", "--out"),
     "report": ("report", "m.parquet", "--out"),
     "bench": ("bench", "m.parquet", "--json"),
-    "bench chart": ("bench", "m.parquet", "--png"),
     "predict": ("predict", "model.keras", "m.parquet", "--out"),
 }
-NAMES = {"recipe": "o.toml", "report": "o.html", "bench": "o.json", "bench chart": "o.png"}
+NAMES = {"recipe": "o.toml", "report": "o.html", "bench": "o.json"}
 FOLDERS = {  # command -> words before the path of the folder that it fills, or clears
     "pack": ("pack", "m.parquet", "--out"),
     "predict": ("predict", "model.keras", "m.parquet", "--out", "p.parquet", "--arrays"),
@@ -135,10 +134,10 @@ def test_functions_replace_their_own_kind_alone(data, tmp_path):
     assert out.read_bytes() == STRANGERS["model"]
     figures = tmp_path / "o.json"
     figures.write_text(json.dumps({"versions": {"dfgen": "1"}}))
-    of_bench.check_outputs(None, str(figures))
+    of_bench.check_output(str(figures))
     figures.write_text(json.dumps(["dfgen"]))
     with pytest.raises(WriteError, match="no figures of dfgen bench"):
-        of_bench.check_outputs(None, str(figures))
+        of_bench.check_output(str(figures))
 
 
 def test_corrections_replace_corrections_and_no_table_of_labels(tmp_path):

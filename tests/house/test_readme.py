@@ -154,8 +154,12 @@ def test_each_public_name_is_on_a_page_of_the_reference():
     assert {*dfgen.__all__, *dfgen.migrate.__all__, *looking} - shown == set()
 
 
-def test_each_argument_of_sequence_stands_in_one_group_of_the_reference():
-    page = (DOCS / "reference/sequence.md").read_text("utf-8")
-    groups = re.findall(r"<!-- arguments: dfgen\.Sequence \| (.*?) -->", page)
-    *known, _ = inspect.signature(dfgen.Sequence).parameters  # the last is **unknown
+@pytest.mark.parametrize(
+    ("page", "name"), [("sequence", "Sequence"), ("manifests", "build_manifest")]
+)
+def test_each_argument_stands_in_one_group_of_the_reference_and_five_come_first(page, name):
+    text = (DOCS / f"reference/{page}.md").read_text("utf-8")
+    groups = re.findall(rf"<!-- arguments: dfgen\.{name} \| (.*?) -->", text)
+    *known, _ = inspect.signature(getattr(dfgen, name)).parameters  # the last is **unknown
     assert sorted(" ".join(groups).split()) == sorted(known)
+    assert len(groups[0].split()) == 5

@@ -539,9 +539,9 @@ def test_messages_of_broken_arrays():
          f"{size:,} bytes after the header, 0 are there"),
         (header_of("(-1, 3)") + bytes(24), "broken .npy header: float64 of shape (-1, 3)"),
         (b"\x93NUMPY\2\0\xff\xff\xff\xff" + header_of("(3,)")[10:],
-         "the .npy file has a header of 4,294,967,295 bytes, more than "
-         "limits.header_bytes='16MiB': if it is to be trusted, give "
-         "limits=dfgen.Limits(header_bytes=4294967295)"),
+         "the .npy file has a header of 4,294,967,295 bytes, more than the "
+         "16,777,216 that dfgen takes: the file is damaged, or made to take memory and time. Save "
+         "it again, or leave it out"),
         (header_of("(3,)", padded=20_000) + bytes(24),
          "broken .npy header: Header info length (20001) is large and may not be safe to load "
          "securely."),

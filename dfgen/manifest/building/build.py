@@ -86,7 +86,7 @@ def build_manifest(
         source: a folder, or the URL of one, `"s3://bucket/imgs"`, or a zip or tar archive,
             `"photos.zip"`, `"zip://train::photos.zip"`; every image, array or sound below it
             becomes a row. Or a recipe, a .toml file that holds such arguments: those given here
-            replace its own. Or, instead, one of:
+            replace its own. Or leave it out, and give one of the six that follow.
         voc: folder of Pascal VOC's or ImageNet's XML files; needs `images`.
         coco: a JSON file of COCO; several of the same images in a list; those of each split as
             `{"train": ..., "val": ...}`.

@@ -154,14 +154,13 @@ def _read_json_lines(path: str, text: Sequence[str], limits: Limits) -> pa.Table
 
 
 def _short_lines(file: IO[str], path: str, limits: Limits) -> Iterator[str]:
-    """Yield the lines of a text, none longer than `limits.chunk_bytes`."""
-    most, number = limits.most["chunk_bytes"], 0
-    at_once = -1 if limits.chunk_bytes is None else int(most) + 1
-    while line := file.readline(at_once):
+    """Yield the lines of a text, none longer than `chunk_bytes`."""
+    most, number = int(limits.most["chunk_bytes"]), 0
+    while line := file.readline(most + 1):
         number += 1
         if len(line) > most:
-            what = f"{path}, line {number} is longer than {int(most):,} characters"
-            raise ManifestError(limits.refusal("chunk_bytes", 2 * int(most), what))
+            what = f"{path}, line {number} is longer than {most:,} characters"
+            raise ManifestError(limits.refusal("chunk_bytes", 2 * most, what))
         yield line
 
 
