@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dfgen.errors import DecodeError
 
 Values = npt.NDArray[Any]
-Indices = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int64]
 Present = npt.NDArray[np.bool_]
 
 Watch = Callable[..., None]

@@ -100,7 +100,7 @@ class Binding:
     def _unbound(self, name: str) -> Feature:
         """Return a feature as it would be written, with all that its column has told."""
         bound = self[name]
-        feature = bound.feature.settled(bound.values)
+        feature = bound.feature.frozen(bound.values)
         return feature if bound.like is None else replace(feature, like=bound.like)  # type: ignore[type-var]
 
     @property

@@ -12,7 +12,7 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, listed, warn
 from dfgen.explain.labels import check_classes
 from dfgen.samples.features.base import Feature
-from dfgen.spec import Indices, Present
+from dfgen.spec import IntArray, Present
 from dfgen.table.arrow_types import are_numbers, is_list
 
 
@@ -24,7 +24,7 @@ class FilledColumns(Columns):
         rows: of each row, which row's values it has.
     """
 
-    rows: Indices
+    rows: IntArray
 
     def __getitem__(self, name: str) -> pa.Array:
         return super().__getitem__(name).take(pa.array(self.rows))

@@ -44,7 +44,7 @@ def deep_rows(
         if feature.most_bits is not None:
             for row in pc.indices_nonzero(pc.greater(bits, feature.most_bits)).to_pylist():
                 rows[row] = too_deep(bits[row].as_py())
-        elif feature.keeps_numbers:
+        elif feature.raw_depth:
             found = pc.unique(bits).drop_null().to_numpy()
             depths = sorted(set(_DEPTHS[np.searchsorted(_DEPTHS, found.clip(max=32))].tolist()))
             if len(depths) > 1:
@@ -85,7 +85,7 @@ def image_sizes(
     Those of `packed` images are known already.
     """
     sizes = {name: known for name, known in packed.items() if known is not None}
-    kept = [bound for bound in features if bound.feature.keeps_sizes]
+    kept = [bound for bound in features if bound.feature.variable_size]
     problems = dict[int, str]()
     for bound in kept:
         if not bound.feature.follows and bound.name not in sizes:

@@ -220,7 +220,7 @@ def _from_packs(
     packs, name = columns.packs, bound.feature.columns[0]
     rows, spec, how = packs.rows, packs.spec(name), packs.packed[name]
     if spec is None:
-        own_sizes = bound.feature.keeps_sizes and not bound.feature.follows
+        own_sizes = bound.feature.variable_size and not bound.feature.follows
         smaller = None
         if is_followed and how["format"] == "jpeg":
             smaller = SmallerFiles(rows, _original_sizes(columns, name), how["max_side"])
@@ -229,7 +229,7 @@ def _from_packs(
     if not _takes(bound):
         return None
     whole = _original_sizes(columns, name) if is_followed and None not in spec.shape else None
-    sizes = _sizes_of_pixels(columns, bound, store) if bound.feature.keeps_sizes else None
+    sizes = _sizes_of_pixels(columns, bound, store) if bound.feature.variable_size else None
     pixels = PackedPixels(packs.shards(name), rows, spec, whole, how["resize"] or "stretch")
     return InPacks(rows, pixels, sizes)
 

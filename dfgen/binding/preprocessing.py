@@ -237,7 +237,7 @@ class Preprocessing:
         numbers = np.arange(len(rows))
         bound = tuple(self._bound(name, columns) for name in self.inputs)
         store = store_of(one.files for one in bound if one.files is not None)
-        sizes = {one.name: _sizes(one, store) for one in bound if one.feature.keeps_sizes}
+        sizes = {one.name: _sizes(one, store) for one in bound if one.feature.variable_size}
         reader = SampleReader(numbers, bound, self.transform, store, sizes=sizes)
         check_lists(reader)
         specs = reader.padding.specs(numbers, reader.specs)

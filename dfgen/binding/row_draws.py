@@ -16,12 +16,12 @@ from dfgen.binding.rows_of_arrays import RowLayout
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.limits import Amount, bytes_given
 from dfgen.loading.order.balance import balance_of
-from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.proportions import MOST_PLACES, proportions_of
 from dfgen.loading.order.row_order import Draws
 from dfgen.loading.order.windows import Windows, fitting, windows_of
 from dfgen.packs.pack_rows import PackRows
 from dfgen.samples.reader import BoundRows
+from dfgen.spec import IntArray
 from dfgen.system import whole
 from dfgen.table.arrow_types import is_text, value_type
 
@@ -83,11 +83,11 @@ def _of_shards(rows: PackRows, nbytes: int) -> tuple[Windows, str]:
     return found, f"{nbytes} {found.digest}"
 
 
-def _blocks(layout: RowLayout, rows: int) -> Integers:
+def _blocks(layout: RowLayout, rows: int) -> IntArray:
     """Return the number of the block of each row, of files in the order in which they occur."""
     blocks = layout.indices // rows
     lowest = blocks.min()  # below 0 there is no row: reading it tells so
-    found: Integers = layout.files * (blocks.max() - lowest + 1) + blocks - lowest
+    found: IntArray = layout.files * (blocks.max() - lowest + 1) + blocks - lowest
     return found
 
 

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, DfgenError
-from dfgen.loading.order.permutation import Integers
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import holds_pixels
@@ -19,7 +18,7 @@ from dfgen.samples.sources.file_source import RowSource
 from dfgen.samples.sources.stored_rows import StoredRows
 from dfgen.samples.stores.arrays.array_files import BROKEN_ROWS, open_hdf5
 from dfgen.samples.stores.store import Store
-from dfgen.spec import Spec
+from dfgen.spec import IntArray, Spec
 
 StoreOf = Callable[[Iterable[Any]], Store]
 
@@ -86,8 +85,8 @@ class RowLayout(NamedTuple):
     dtype: np.dtype[Any]
     chunk: int
     paths: Any
-    files: Integers
-    indices: Integers
+    files: IntArray
+    indices: IntArray
 
     @property
     def row_bytes(self) -> int:
@@ -104,7 +103,7 @@ def _layout(bound: BoundFeature, store: Store) -> RowLayout:
     rows: Any = bound.array_rows
     encoded = pc.dictionary_encode(rows.field("path"))
     indices = rows.field("index").to_numpy()
-    shape, dtype, chunk = bound.feature.made_spec.shape, bound.feature.spec.dtype, 1
+    shape, dtype, chunk = bound.feature.after_transform.shape, bound.feature.spec.dtype, 1
     try:
         array = store.array(encoded.dictionary[0].as_py(), bound.feature.dataset)
         shape, dtype = array.shape[1:], array.dtype

@@ -57,7 +57,7 @@ def remedies(reader: SampleReader) -> list[Remedy]:
     found: dict[str, Mapping[str, float]] = {}
     for bound in reader.features:
         if bound.feature.of_files:
-            found = bound.feature.savings(_surplus(bound, reader)) | found
+            found = bound.feature.speedups(_surplus(bound, reader)) | found
     return [Remedy(what, left) for what, left in found.items()]
 
 
@@ -69,7 +69,7 @@ def _surplus(bound: BoundFeature, reader: SampleReader) -> float:
         if bound.has(row):
             try:
                 value = bound.feature.at(bound.values, row)
-                found.append(bound.feature.surplus(value, reader.store))
+                found.append(bound.feature.oversampling(value, reader.store))
             except DfgenError:
                 continue
     return min(found, default=1.0)
@@ -186,7 +186,7 @@ def _is_cropped(bound: BoundFeature, reader: SampleReader) -> bool:
     """Whether something is an image in files of its own, of which one size is made."""
     feature, source = bound.feature, reader.source(bound)
     is_stored = source.files.packed is not None or isinstance(source, StoredRows)
-    is_image = feature.has_geometry and not feature.follows and not feature.keeps_sizes
+    is_image = feature.has_geometry and not feature.follows and not feature.variable_size
     return is_image and not is_stored and not bound.has_lists and len(feature.columns) == 1
 
 
@@ -194,7 +194,7 @@ def _decoded(bound: BoundFeature, reader: SampleReader, row: int) -> tuple[float
     """Return the seconds that a file takes, those of a smaller one, and the bytes of that."""
     image, store = bound.feature, reader.store
     value = image.at(bound.values, row)
-    size, spec = size_of_image(value, store), each(image.made_spec)[0]
+    size, spec = size_of_image(value, store), each(image.after_transform)[0]
     if max(size) < 2 * _MAX_SIDE or 2 * max(spec.shape[:2]) > _MAX_SIDE:
         return 0.0, 1.0, 0
     data = store.read(value)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from dfgen.errors import ManifestError, column_list
@@ -11,6 +10,7 @@ from dfgen.explain.unknown_column import not_a_column
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import PARTS
 from dfgen.manifest.tables import Table
+from dfgen.spec import IntArray
 
 
 def problems(manifest: Path | Table) -> pd.DataFrame:
@@ -43,9 +43,6 @@ def problems(manifest: Path | Table) -> pd.DataFrame:
     return frame.loc[frame["problem"].notna(), names]
 
 
-Rows = npt.NDArray[np.int64]
-"""Places in a frame."""
-
 MOST_VALUES = 12
 
 
@@ -57,7 +54,7 @@ def check_known(argument: str, name: object, frame: pd.DataFrame) -> None:
 
 def chosen(
     frame: pd.DataFrame, n: int, by: str | None, sort: str | None, seed: int
-) -> list[tuple[str, Rows]]:
+) -> list[tuple[str, IntArray]]:
     """Return n rows in all: by heading their places; the frame's other rows are not touched.
 
     `by`: some of each value of this column, of the most frequent where there are many. `sort`: the
@@ -96,12 +93,12 @@ def _order(column: "pd.Series[Any]", value: Any) -> Any:
     return not is_number, value if is_number else str(value)
 
 
-def _drawn(rows: int, n: int, seed: int) -> Rows:
+def _drawn(rows: int, n: int, seed: int) -> IntArray:
     places = np.random.default_rng(seed).choice(rows, min(n, rows), replace=False, shuffle=False)
     return np.sort(places).astype(np.int64)
 
 
-def _first(frame: pd.DataFrame, sort: str, n: int) -> Rows:
+def _first(frame: pd.DataFrame, sort: str, n: int) -> IntArray:
     """Return the n lowest rows by a column, or highest; what is missing comes last."""
     down = isinstance(sort, str) and sort.startswith("-") and sort not in frame
     name = sort[1:] if down else sort

@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from dfgen.loading.batch_transforms import TriedTransform
 from dfgen.loading.buffers import BatchArrays, Block, Buffers
 from dfgen.loading.generators import batch_rng
-from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan, Weights
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows
@@ -19,7 +18,7 @@ from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import Threads, Worker
 from dfgen.samples.reader import SampleReader
-from dfgen.spec import Spec
+from dfgen.spec import IntArray, Spec
 
 _PASSES = 4  # that may go on at the same time without asking for their windows again
 
@@ -153,7 +152,7 @@ class BatchMaker:
         return ahead.expect(paths, lambda: pending.cancelled)
 
     def _specs(
-        self, epoch: int, step: int, plan: Plan, rows: Integers
+        self, epoch: int, step: int, plan: Plan, rows: IntArray
     ) -> Mapping[str, Spec] | None:
         """Return what a batch holds, where that depends on its rows: those of all hosts."""
         reader = self.maker.reader

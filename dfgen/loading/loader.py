@@ -18,7 +18,6 @@ from dfgen.loading.batch_transforms import BatchTransform, tried
 from dfgen.loading.buffers import Block
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
-from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan, Weights
 from dfgen.loading.order.row_order import Drawing, Draws, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch
@@ -30,7 +29,7 @@ from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import CACHE_FAILED
-from dfgen.spec import Present
+from dfgen.spec import IntArray, Present
 from dfgen.system import flag, usable_cpus, whole
 
 NO_DRAWING = Drawing()
@@ -241,10 +240,10 @@ class Loader:
         counts = {} if ahead is None else ahead.counts
         return replace(made, workers=pool.used, use_multiprocessing=pool.in_processes, ahead=counts)
 
-    def rows(self, epoch: int, step: int, plan: Plan | None = None) -> Integers:
+    def rows(self, epoch: int, step: int, plan: Plan | None = None) -> IntArray:
         """Return the rows of one batch on this host: those at its positions of the order."""
         plan = self.plan if plan is None else plan
-        rows: Integers = self._maker.batch_rows.batch(epoch, step, plan)[0]
+        rows: IntArray = self._maker.batch_rows.batch(epoch, step, plan)[0]
         return rows
 
     def batch(self, epoch: int, step: int) -> Batch:

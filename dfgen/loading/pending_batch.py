@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from dfgen.loading.buffers import BatchArrays, Block
-from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan, Weights, batch_weights
 from dfgen.loading.problems import Failure
 from dfgen.loading.workers.chunks import Chunk
 from dfgen.loading.workers.threads import Worker
-from dfgen.spec import Present
+from dfgen.spec import IntArray, Present
 
 Position = tuple[int, int]
 """(epoch, step)"""
@@ -23,7 +22,7 @@ class Batch:
     """Arrays of one batch."""
 
     arrays: BatchArrays
-    rows: Integers  # which row of the manifest each sample is
+    rows: IntArray  # which row of the manifest each sample is
     weigh: Callable[[], Weights]  # makes the weights
     present: Mapping[str, Present]  # name of an array that rows may lack -> which rows have it
     skipped: tuple[int, ...] = ()  # places of samples that could not be made, and hold zeros
@@ -47,7 +46,7 @@ class PendingBatch:
     """A batch that is still being made; whoever runs its last chunk runs the transform."""
 
     make: Callable[[], BatchArrays]
-    rows: Integers
+    rows: IntArray
     position: Position
     plan: Plan  # of the epoch
     left: int  # chunks still to be run

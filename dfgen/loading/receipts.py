@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.state import Place, receipt
+from dfgen.spec import IntArray
 from dfgen.table.mapped_column import MappedColumn
 
 _ASKED = 8192  # positions asked of the order at once: one by one they cost ten times as much
@@ -81,7 +81,7 @@ class Handed:
 
     when: float  # by `time.perf_counter`
     position: tuple[int, int]  # (epoch, step) that it was made for
-    rows: Integers  # the row that each of its samples really is
+    rows: IntArray  # the row that each of its samples really is
     skipped: Sequence[int] = ()  # places in the batch of those that could not be read
 
 
@@ -92,11 +92,11 @@ class DueRows:
     plan: Plan  # of an epoch
     order: RowOrder
     ids: npt.NDArray[Any] | pa.Array | MappedColumn  # of every row
-    _block: dict[tuple[int, int], tuple[Integers, Integers]] = field(
+    _block: dict[tuple[int, int], tuple[IntArray, IntArray]] = field(
         default_factory=dict, compare=False, repr=False
     )
 
-    def batch(self, epoch: int, step: int) -> tuple[Integers, Integers]:
+    def batch(self, epoch: int, step: int) -> tuple[IntArray, IntArray]:
         """Return the positions of a batch, and the rows that stand there."""
         if (epoch, step) not in self._block:
             self._block.clear()
@@ -123,7 +123,7 @@ class DueRows:
         batches = (self.batch(epoch, each) for each in range(step))
         return sum(receipt(epoch, at, self.ids_at(rows)) for at, rows in batches) % 2**128
 
-    def ids_at(self, rows: Integers) -> list[object]:
+    def ids_at(self, rows: IntArray) -> list[object]:
         """Return the ids of rows."""
         if isinstance(self.ids, pa.Array | MappedColumn):
             return list(self.ids.take(pa.array(rows)).to_pylist())
@@ -151,8 +151,8 @@ class Ledger:
         self.place = self._start = place
         self._counts = np.zeros(len(self.order.plan) - place.step, np.uint8)
         self._rows = 0
-        self._surplus: list[Integers] = []
-        self._lack: list[Integers] = []
+        self._surplus: list[IntArray] = []
+        self._lack: list[IntArray] = []
 
     @property
     def complete(self) -> bool:

@@ -10,9 +10,9 @@ import pandas as pd
 from dfgen.errors import ManifestError, column_list
 from dfgen.manifest.file_copies import FileCopies, file_copies, leaking_rows
 from dfgen.manifest.io import Path, frame_of_manifest
-from dfgen.manifest.near_hashes import RowNumbers
 from dfgen.manifest.schema import part_column
 from dfgen.manifest.tables import Table
+from dfgen.spec import IntArray
 
 
 def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
@@ -108,7 +108,7 @@ def copies_across(
     )
 
 
-def _columns(frame: pd.DataFrame, rows: RowNumbers) -> pd.DataFrame:
+def _columns(frame: pd.DataFrame, rows: IntArray) -> pd.DataFrame:
     """Return what tells rows: id, path, and split or fold."""
     names = [name for name in ("id", "path", part_column(frame)) if name in frame]
     found = frame[names].iloc[rows].copy()

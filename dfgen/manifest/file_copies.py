@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, column_list
-from dfgen.manifest.near_hashes import Hashes, RowNumbers, bits_between, near_pairs
+from dfgen.manifest.near_hashes import Hashes, bits_between, near_pairs
 from dfgen.manifest.tables import arrow_table
+from dfgen.spec import IntArray
 from dfgen.system import whole
 
 WITHIN = 8
@@ -36,12 +37,12 @@ class FileCopies:
         distinct: the hashes, each once.
     """
 
-    paths: RowNumbers
-    digests: RowNumbers
-    hashes: RowNumbers
+    paths: IntArray
+    digests: IntArray
+    hashes: IntArray
     distinct: Hashes
 
-    def pairs(self, within: int | None) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+    def pairs(self, within: int | None) -> tuple[IntArray, IntArray, IntArray]:
         """Return the places of hashes that are near each other, and the bits between them.
 
         Raises:
@@ -52,10 +53,10 @@ class FileCopies:
         return near_pairs(self.distinct, whole("within", within, least=0, most=_MOST_WITHIN))
 
     @cached_property
-    def _usual_pairs(self) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+    def _usual_pairs(self) -> tuple[IntArray, IntArray, IntArray]:
         return near_pairs(self.distinct, usual_within(self.distinct))
 
-    def groups(self, within: int | None) -> RowNumbers:
+    def groups(self, within: int | None) -> IntArray:
         """Return the first row of the group of each row."""
         one, other, _ = self.pairs(within)
         first = first_rows(self.hashes, len(self.distinct))
@@ -65,7 +66,7 @@ class FileCopies:
             links.append((known, first_rows(codes, codes.max(initial=-1) + 1)[codes[known]]))
         return joined_rows(len(self.paths), *map(np.concatenate, zip(*links, strict=True)))
 
-    def distance(self, rows: RowNumbers, others: RowNumbers) -> RowNumbers:
+    def distance(self, rows: IntArray, others: IntArray) -> IntArray:
         """Return the bits between the hashes of rows; 0 where one has none."""
         both = (self.hashes[rows] >= 0) & (self.hashes[others] >= 0)
         found = np.zeros(len(rows), np.int64)
@@ -99,7 +100,7 @@ def usual_within(hashes: Hashes) -> int:
     return min(bound, int(np.searchsorted(listed, _MOST_PAIRS, side="right")) - 1)
 
 
-def joined_rows(count: int, one: RowNumbers, other: RowNumbers) -> RowNumbers:
+def joined_rows(count: int, one: IntArray, other: IntArray) -> IntArray:
     """Return for each of `count` rows the lowest that it is joined with, through others too.
 
     Example:
@@ -149,7 +150,7 @@ def file_copies(frame: pd.DataFrame) -> FileCopies:
     return FileCopies(paths, digests, np.where(pc.is_valid(hashes), places, -1), distinct)
 
 
-def codes_of(values: pd.Series) -> tuple[RowNumbers, list[object]]:
+def codes_of(values: pd.Series) -> tuple[IntArray, list[object]]:
     """Return a number for each value, -1 for a missing one, and the values by their numbers."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         return values.cat.codes.to_numpy().astype(np.int64), list(values.cat.categories)
@@ -157,7 +158,7 @@ def codes_of(values: pd.Series) -> tuple[RowNumbers, list[object]]:
     return codes.astype(np.int64), list(names)
 
 
-def first_rows(codes: RowNumbers, count: int) -> RowNumbers:
+def first_rows(codes: IntArray, count: int) -> IntArray:
     """Return the first row that has each number below `count`, or -1."""
     rows = np.flatnonzero(codes >= 0)[::-1]
     first = np.full(count, -1)
@@ -167,7 +168,7 @@ def first_rows(codes: RowNumbers, count: int) -> RowNumbers:
 
 def leaking_rows(
     frame: pd.DataFrame, part: str, within: int | None = None, files: FileCopies | None = None
-) -> tuple[RowNumbers, RowNumbers, RowNumbers, RowNumbers]:
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return rows that have a copy in an earlier split, the nearest there, its kind and distance.
 
     Args:
@@ -194,10 +195,10 @@ def leaking_rows(
 
 def _leaks_into(
     files: FileCopies,
-    parts: RowNumbers,
+    parts: IntArray,
     part: int,
-    pairs: tuple[RowNumbers, RowNumbers, RowNumbers],
-) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+    pairs: tuple[IntArray, IntArray, IntArray],
+) -> tuple[IntArray, IntArray, IntArray]:
     """Return the rows of later splits that have a copy in this one, which, and of what kind."""
     rows = np.flatnonzero(parts > part)
     others, kinds = np.full(len(rows), -1), np.zeros(len(rows), np.int64)

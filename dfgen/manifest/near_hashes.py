@@ -14,8 +14,9 @@ from operator import or_
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.spec import IntArray
+
 Hashes = npt.NDArray[np.uint64]
-RowNumbers = npt.NDArray[np.int64]
 
 _BANDS = ((42, 22), (21, 21), (0, 21))  # where each begins, and its bits
 _FEW = 1000  # hashes of which all are compared with all: as quick
@@ -23,7 +24,7 @@ _CROWD = 1 << 12  # pairs of two sets that agree in a band of which all are comp
 _BLOCK = 1 << 22  # pairs that are compared at once
 
 
-def near_pairs(hashes: Hashes, within: int) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+def near_pairs(hashes: Hashes, within: int) -> tuple[IntArray, IntArray, IntArray]:
     """Return the pairs of different hashes that differ in at most `within` bits.
 
     Time grows with the number of hashes, not with its square. Where very many agree in a band, as
@@ -58,7 +59,7 @@ def near_pairs(hashes: Hashes, within: int) -> tuple[RowNumbers, RowNumbers, Row
     return one, other, bits_between(hashes[one], hashes[other])
 
 
-def bits_between(one: Hashes, other: Hashes) -> RowNumbers:
+def bits_between(one: Hashes, other: Hashes) -> IntArray:
     """Return in how many bits each hash differs from that beside it.
 
     Example:
@@ -72,9 +73,7 @@ def bits_between(one: Hashes, other: Hashes) -> RowNumbers:
     return (bits * np.uint64(0x0101010101010101) >> np.uint64(56)).astype(np.int64)
 
 
-def _candidates(
-    keys: RowNumbers, width: int, radius: int
-) -> Iterator[tuple[RowNumbers, RowNumbers]]:
+def _candidates(keys: IntArray, width: int, radius: int) -> Iterator[tuple[IntArray, IntArray]]:
     """Yield the places of pairs whose keys differ in at most `radius` bits, some at a time."""
     order = np.argsort(keys, kind="stable")
     distinct, starts, sizes = np.unique(keys[order], return_index=True, return_counts=True)
@@ -98,7 +97,7 @@ def _candidates(
             yield one[different], two[different]
 
 
-def _cuts(ends: RowNumbers) -> RowNumbers:
+def _cuts(ends: IntArray) -> IntArray:
     """Return where to cut a list of so many pairs in all up to each, into blocks."""
     if not len(ends) or ends[-1] <= _BLOCK:
         return np.empty(0, np.int64)

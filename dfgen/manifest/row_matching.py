@@ -16,6 +16,7 @@ from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.path_roots import below_place, joined
 from dfgen.manifest.schema import Metadata, quote, with_column
 from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.spec import IntArray
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,6 @@ def changed_recipe(old: Old, recipe: Recipe) -> tuple[str, ...]:
     )
 
 
-Places = npt.NDArray[np.int64]
-"""A row number for each row, or -1."""
-
-
 def rebase(old: Old, paths: pa.ChunkedArray, root: str | None) -> tuple[Old, tuple[str, ...]]:
     """Look for the old files below a new root, if that is where the source has them now.
 
@@ -90,7 +87,7 @@ def rebase(old: Old, paths: pa.ChunkedArray, root: str | None) -> tuple[Old, tup
     return Old(old.name, with_column(old.table, "path", moved), old.metadata), (note,)
 
 
-def match(old: pa.Table, fresh: pa.Table, where: str) -> tuple[pa.Table, Places]:
+def match(old: pa.Table, fresh: pa.Table, where: str) -> tuple[pa.Table, IntArray]:
     """Return the fresh rows with ids of the old type, and the old row of each, or -1.
 
     The same id is the same row; so is the same path, where no other row of either has it.
@@ -118,15 +115,15 @@ def match(old: pa.Table, fresh: pa.Table, where: str) -> tuple[pa.Table, Places]
     return fresh, places
 
 
-def taken(rows: int, places: Places) -> npt.NDArray[np.bool_]:
+def taken(rows: int, places: IntArray) -> npt.NDArray[np.bool_]:
     """Say of each old row whether it has a place."""
     found = np.zeros(rows, bool)
     found[places[places >= 0]] = True
     return found
 
 
-def _places(found: pa.ChunkedArray) -> Places:
-    places: Places = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+def _places(found: pa.ChunkedArray) -> IntArray:
+    places: IntArray = pc.fill_null(found, -1).to_numpy().astype(np.int64)
     return places
 
 

@@ -17,14 +17,13 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError, brief, listed, warn
 from dfgen.loading.loader import Loader
 from dfgen.loading.lookahead import LookAhead
-from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch
 from dfgen.migrate.flow_arguments import SUFFIXES, FileOptions, FlowOptions
 from dfgen.migrate.flow_labels import bound_labels
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.reader import SampleReader
-from dfgen.spec import Indices, Values
+from dfgen.spec import IntArray, Values
 from dfgen.training.data_adapter import Passes
 from dfgen.training.keras_calls import Call
 from dfgen.training.layout import Layout, Weighs
@@ -87,7 +86,7 @@ class SavedImages:
     format: str
     channels_first: bool
 
-    def save(self, images: Values, rows: Indices) -> None:
+    def save(self, images: Values, rows: IntArray) -> None:
         """Write one file for each, stretched to 0..255 as `keras.utils.array_to_img` does."""
         for image, row in zip(images, rows.tolist(), strict=True):
             pixels = image.transpose(1, 2, 0) if self.channels_first else image
@@ -220,7 +219,7 @@ class FlowIterator(Passes):
         object.__setattr__(self, name, value)
 
     @property
-    def index_array(self) -> Integers:
+    def index_array(self) -> IntArray:
         """The rows in the order of the pass that `next` is in, or of the current epoch."""
         epoch = self.epoch if self._ahead is None else self._pass
         return np.concatenate([self._loader.rows(epoch, step) for step in range(len(self))])

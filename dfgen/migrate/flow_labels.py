@@ -9,7 +9,7 @@ import numpy as np
 
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.encoded import Encoded
-from dfgen.spec import Indices, Values
+from dfgen.spec import IntArray, Values
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,8 +26,8 @@ class ClassLists(NamedTuple):
     `numbers` of all rows stand one after another; `ends` says where those of a row end.
     """
 
-    numbers: Indices
-    ends: Indices
+    numbers: IntArray
+    ends: IntArray
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +39,7 @@ class OneHotLabels(Encoded):
     dtype: str
     kind: ClassVar[str] = "label"
 
-    def gather(self, values: ClassLists, rows: Indices) -> Values:
+    def gather(self, values: ClassLists, rows: IntArray) -> Values:
         """Return the vectors of some rows."""
         found = np.zeros((len(rows), self.classes), self.dtype)
         ends = values.ends[rows]

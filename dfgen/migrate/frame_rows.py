@@ -19,7 +19,7 @@ from dfgen.errors import (
     warn,
 )
 from dfgen.migrate.flow_arguments import SUFFIXES, FlowOptions, WrongTypeError
-from dfgen.spec import Indices
+from dfgen.spec import IntArray
 
 RowLabel = Any
 """The value of a row in the column of classes: a class, or a list of several."""
@@ -34,7 +34,7 @@ class Classes(NamedTuple):
 
     indices: dict[Any, int]
     numbers: list[Any]
-    rows: Indices
+    rows: IntArray
 
 
 _LISTS = (list, tuple)
@@ -192,7 +192,7 @@ class FrameColumns:
                 )
         return self.frame[given]
 
-    def shown(self, rows: Indices) -> str:
+    def shown(self, rows: IntArray) -> str:
         """Return the first of some rows, by their index and file, and how many there are more."""
         files = self["x_col"]
         texts = [f"row {self.frame.index[row]!r} ({files.iloc[row]!r})" for row in rows[:_SHOWN]]
@@ -208,7 +208,7 @@ class FrameRows:
     none; `numbers` are of the classes of each row.
     """
 
-    rows: Indices
+    rows: IntArray
     filenames: list[str]
     filepaths: list[str]
     classes: dict[Any, int] | None
@@ -283,7 +283,7 @@ def _check_weights(column: pd.Series, weight_col: str) -> None:
         )
 
 
-def _valid_rows(given: FrameColumns, paths: list[str]) -> Indices:
+def _valid_rows(given: FrameColumns, paths: list[str]) -> IntArray:
     valid = np.array(
         [path.lower().endswith(SUFFIXES) and os.path.isfile(path) for path in paths], np.bool_
     )
@@ -299,7 +299,7 @@ def _valid_rows(given: FrameColumns, paths: list[str]) -> Indices:
     return np.flatnonzero(valid)
 
 
-def _tell_left_out(given: FrameColumns, labels: list[Any], rows: Indices, found: Classes) -> None:
+def _tell_left_out(given: FrameColumns, labels: list[Any], rows: IntArray, found: Classes) -> None:
     """Tell, as Keras does not, of rows and labels that `classes` leaves out."""
     left = np.delete(rows, found.rows)
     call = f"df[df[{given.y_col!r}].isin(classes)]"

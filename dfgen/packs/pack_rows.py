@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dfgen.packs.pack_shards import NOTHING, PackShards
 from dfgen.samples.stores.embedded import FILE
-from dfgen.spec import Indices, Present
+from dfgen.spec import IntArray, Present
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,15 +24,15 @@ class PackRows:
         shard_bytes: of a shard, on average.
     """
 
-    starts: Indices | None = None
+    starts: IntArray | None = None
     shards: npt.NDArray[np.int32] | None = None
-    places: Indices | None = None
+    places: IntArray | None = None
     shard_bytes: int = 1
 
     def __len__(self) -> int:
         return int(self.starts[-1]) if self.shards is None else len(self.shards)  # type: ignore[index]
 
-    def of(self, rows: Indices) -> tuple[npt.NDArray[Any], Indices]:
+    def of(self, rows: IntArray) -> tuple[npt.NDArray[Any], IntArray]:
         """Return shard and place of some rows."""
         if self.shards is not None and self.places is not None:
             return self.shards[rows], self.places[rows]
@@ -88,7 +88,7 @@ class PackedFiles:
         """Whether some of the shards are remote."""
         return self._shards.far
 
-    def ahead(self, rows: Indices) -> None:
+    def ahead(self, rows: IntArray) -> None:
         """Have the shards read where some rows lie."""
         self._shards.ahead(*self._rows.of(rows))
 

@@ -16,7 +16,7 @@ import pyarrow.ipc
 from dfgen.errors import ManifestError, MissingFileError, ReadError, is_outside, reason
 from dfgen.samples.stores.archives.archive_index import ArchiveVersion, version_of
 from dfgen.samples.stores.mapped_pages import read_ahead
-from dfgen.spec import Indices, Present, Values
+from dfgen.spec import IntArray, Present, Values
 
 _plan_of = lru_cache(64)(json.loads)  # all shards of a pack carry the same
 _MOST_MAPPED = 16_384  # shards: Linux gives a process 65,530 maps
@@ -62,7 +62,7 @@ class RowsOfOwnSizes(NamedTuple):
 
     good: Present | None
     data: Values
-    ends: Indices
+    ends: IntArray
     shapes: npt.NDArray[np.int32] | None = None  # of pixels
 
     def at(self, place: int) -> Values:
@@ -110,11 +110,11 @@ class PackShards:
         """Return what a shard holds, among it one row."""
         return self[shard]
 
-    def holding(self, wanted: Iterable[int], shards: Indices, places: Indices) -> dict[int, Any]:
+    def holding(self, wanted: Iterable[int], shards: IntArray, places: IntArray) -> dict[int, Any]:
         """Return what the `wanted` shards hold, among it the rows at some places of `shards`."""
         return {shard: self[shard] for shard in wanted}
 
-    def ahead(self, shards: Indices, places: Indices) -> None:
+    def ahead(self, shards: IntArray, places: IntArray) -> None:
         """Have the system read whole shards into its cache, where it can, without waiting."""
         for shard in np.unique(shards).tolist():
             if shard != NOTHING:

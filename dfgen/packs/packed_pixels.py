@@ -13,7 +13,7 @@ from dfgen.packs.pack_shards import NOTHING, PackShards
 from dfgen.samples.pixels.geometry import Geometry, Size, after, place, shrunk
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.store import Store
-from dfgen.spec import Indices, Present, Spec, Values, Watch
+from dfgen.spec import IntArray, Present, Spec, Values, Watch
 
 BAD_WHEN_PACKED = (
     "its file could not be used when it was packed, so the pack has nothing of it: leave the row "
@@ -48,11 +48,11 @@ class PackedSource(RowSource):
         placed = self.stored.placed(row)
         return geometry if placed is None else after(placed, geometry)
 
-    def take(self, rows: Indices, out: Values) -> Present | None:
+    def take(self, rows: IntArray, out: Values) -> Present | None:
         """Fill `out` with the rows that are packed."""
         return self.stored.take(rows, out)
 
-    def ahead(self, rows: Indices) -> None:
+    def ahead(self, rows: IntArray) -> None:
         """Have the shards read where some rows lie."""
         self.files.ahead(rows)
         self.stored.ahead(rows)
@@ -88,7 +88,7 @@ class PackedPixels:
         found: Values = opened.at(within)
         return found
 
-    def take(self, rows: Indices, out: Values) -> Present | None:
+    def take(self, rows: IntArray, out: Values) -> Present | None:
         """Fill `out` with the rows that are there."""
         shards, places = self.rows.of(rows)
         wanted = {*shards.tolist()} - {NOTHING}
@@ -125,7 +125,7 @@ class PackedPixels:
         """Whether some of the shards are remote."""
         return self.shards.far
 
-    def ahead(self, rows: Indices) -> None:
+    def ahead(self, rows: IntArray) -> None:
         """Have the shards read where some rows lie."""
         self.shards.ahead(*self.rows.of(rows))
 
@@ -149,11 +149,11 @@ class SmallerFiles:
     def at(self, row: int) -> None:
         """Return nothing: its file is decoded."""
 
-    def take(self, rows: Indices, out: Values) -> Present | None:
+    def take(self, rows: IntArray, out: Values) -> Present | None:
         """Take nothing."""
         return np.zeros(len(rows), np.bool_)
 
-    def ahead(self, rows: Indices) -> None:
+    def ahead(self, rows: IntArray) -> None:
         """Read nothing ahead."""
 
     def placed(self, row: int) -> Geometry | None:

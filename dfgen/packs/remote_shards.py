@@ -21,7 +21,7 @@ from dfgen.packs.pack_shards import (
 )
 from dfgen.samples.stores.remote.ranges import PIECE, as_file, fetch
 from dfgen.samples.stores.store import Head, Store
-from dfgen.spec import Indices, Values
+from dfgen.spec import IntArray, Values
 
 _HEADS = 32  # requests at a time
 _ENDS = 1 << 16  # bytes of a file, at its begin and its end, that tell how rows lie in it
@@ -54,7 +54,7 @@ class RemoteShards(PackShards):
         """Return what a shard holds, with one row fetched."""
         return self._fetched(shard, np.array([place]))
 
-    def holding(self, wanted: Iterable[int], shards: Indices, places: Indices) -> dict[int, Any]:
+    def holding(self, wanted: Iterable[int], shards: IntArray, places: IntArray) -> dict[int, Any]:
         """Return what the `wanted` shards hold, with the rows at some places of `shards` fetched.
 
         A shard is left out if a read failed that may succeed when it is tried again.
@@ -68,13 +68,13 @@ class RemoteShards(PackShards):
                     raise
         return held
 
-    def ahead(self, shards: Indices, places: Indices) -> None:
+    def ahead(self, shards: IntArray, places: IntArray) -> None:
         """Fetch rows; those who ask for rows of these shards meanwhile wait for it."""
         for shard in np.unique(shards[shards != NOTHING]).tolist():
             self._shard(shard).ahead(places[shards == shard])
             self._trim(shard)
 
-    def _fetched(self, shard: int, places: Indices) -> Opened:
+    def _fetched(self, shard: int, places: IntArray) -> Opened:
         far = self._shard(shard)
         if far.fetch(places):
             self._trim(shard)
@@ -121,12 +121,12 @@ class RemoteShard:
                         self._opened = self._open()
         return self._opened
 
-    def ahead(self, places: Indices) -> None:
+    def ahead(self, places: IntArray) -> None:
         """Fetch some rows, for which others wait meanwhile."""
         with self._coming:
             self._fetch(places, self.opened)
 
-    def fetch(self, places: Indices) -> bool:
+    def fetch(self, places: IntArray) -> bool:
         """Fetch those of some rows that are not in memory; return whether there were any."""
         opened = self.opened
         if self._there[places].all():
@@ -136,7 +136,7 @@ class RemoteShard:
                 return False
         return self._fetch(places, opened)
 
-    def _fetch(self, places: Indices, opened: Opened) -> bool:
+    def _fetch(self, places: IntArray, opened: Opened) -> bool:
         missing = np.unique(places[~self._there[places]])
         if not len(missing):
             return False
@@ -215,7 +215,7 @@ def _address(array: Values) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _extents(opened: Opened) -> tuple[Indices, Indices]:
+def _extents(opened: Opened) -> tuple[IntArray, IntArray]:
     """Return where the data of each row begins and ends, from the first one on."""
     if not isinstance(opened, PixelsOfOneSize):
         return opened.ends[:-1] - opened.ends[0], opened.ends[1:] - opened.ends[0]
@@ -224,7 +224,7 @@ def _extents(opened: Opened) -> tuple[Indices, Indices]:
     return starts, starts + each
 
 
-def _runs(starts: Indices, stops: Indices) -> Iterator[tuple[int, int]]:
+def _runs(starts: IntArray, stops: IntArray) -> Iterator[tuple[int, int]]:
     """Yield the extents of rows that follow each other, with small gaps, as one."""
     breaks = np.flatnonzero(starts[1:] - stops[:-1] > _GAP) + 1
     firsts, lasts = [0, *breaks.tolist()], [*breaks.tolist(), len(starts)]

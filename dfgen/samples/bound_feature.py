@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dfgen.samples.features.base import Feature
 from dfgen.samples.stores.embedded import content_parts
-from dfgen.spec import Indices, Present, Spec, Values, each
+from dfgen.spec import IntArray, Present, Spec, Values, each
 from dfgen.table.arrow_types import flattened, is_list
 
 Sizes = npt.NDArray[np.int32]
@@ -46,7 +46,7 @@ class BoundFeature:
         """Whether a row has it."""
         return self.present is None or bool(self.present[row])
 
-    def gather(self, rows: Indices) -> Values:
+    def gather(self, rows: IntArray) -> Values:
         """Return the arrays of some rows of what the table alone tells, blank where missing."""
         feature: Any = self.feature
         if self.present is None:
@@ -70,7 +70,7 @@ class BoundFeature:
     @cached_property
     def read_names(self) -> tuple[str, ...]:
         """The names of those arrays that `read` fills; padding fills the others."""
-        return tuple(self.arrays.values())[: len(each(self.feature.made_spec))]
+        return tuple(self.arrays.values())[: len(each(self.feature.after_transform))]
 
     @cached_property
     def counts(self) -> npt.NDArray[np.int32] | None:

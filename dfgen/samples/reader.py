@@ -27,17 +27,7 @@ from dfgen.samples.stores.embedded import content_shown
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
-from dfgen.spec import (
-    Indices,
-    Present,
-    Spec,
-    Values,
-    Watch,
-    each,
-    empty,
-    filled,
-    unwatched,
-)
+from dfgen.spec import IntArray, Present, Spec, Values, Watch, each, empty, filled, unwatched
 from dfgen.table.mapped_column import MappedColumn
 
 
@@ -175,7 +165,7 @@ class SampleReader(BoundRows):
             bound.name: source
             for bound in alone
             if (source := self.source(bound)).spec is not None
-            if source.pixels_for.keeps(source.spec) and not self._between(bound)
+            if source.pixels_for.passes_through(source.spec) and not self._between(bound)
         }
 
     @cached_property
@@ -240,7 +230,7 @@ class SampleReader(BoundRows):
         Nothing where pixels are neither transformed nor scaled: they go straight into the batch.
         """
         feature = bound.feature
-        spec = feature.made_spec if self.transform is None else feature.sample_spec
+        spec = feature.after_transform if self.transform is None else feature.before_transform
         if self.transform is None and spec == feature.spec:
             return {}
         return dict(zip(bound.read_names, each(spec), strict=True))
@@ -257,7 +247,7 @@ class SampleReader(BoundRows):
             name: made.shape
             for step in self.steps
             for (name, seen), made in zip(
-                step.between.items(), each(step.bound.feature.made_spec), strict=True
+                step.between.items(), each(step.bound.feature.after_transform), strict=True
             )
             if made != seen or made.shape != self.specs[name].shape
         }
@@ -268,7 +258,7 @@ class SampleReader(BoundRows):
             out[bound.name][...] = bound.gather(rows)
         self.padding.gather(rows, out)
 
-    def take(self, rows: Indices, out: Mapping[str, Values]) -> Present:
+    def take(self, rows: IntArray, out: Mapping[str, Values]) -> Present:
         """Fill what is stored just as the batch wants it, for all rows of a chunk at once.
 
         Returns:
@@ -281,7 +271,7 @@ class SampleReader(BoundRows):
                 taken &= there
         return taken
 
-    def ahead(self, rows: Indices, far: bool = True) -> None:
+    def ahead(self, rows: IntArray, far: bool = True) -> None:
         """Have the system read ahead what is stored of some rows; it may take a while.
 
         Not what is `far`, where other processes read the rows.
@@ -364,7 +354,7 @@ class SampleReader(BoundRows):
     def _transformed(self, sample: Sample, rng: Any) -> Sample:
         """Run the transform on what it should see of a sample."""
         for step in self.steps:
-            seen = each(step.bound.feature.seen(step.of(sample)))
+            seen = each(step.bound.feature.transform_input(step.of(sample)))
             sample.update(zip(step.bound.read_names, seen, strict=True))
         return transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-
-Offsets = npt.NDArray[np.int64]
+from dfgen.spec import IntArray
 
 OR_IGNORE = 'or, in y, give these rows no weight, by missing="ignore" in the feature'
 """Other advice on labels that some rows lack, as errors tell it."""
@@ -56,7 +55,7 @@ def lengths_of(values: pa.Array) -> npt.NDArray[np.int32]:
     return found
 
 
-def offsets(column: str, values: pa.Array, advice: str) -> Offsets:
+def offsets(column: str, values: pa.Array, advice: str) -> IntArray:
     """Return where the list of each row begins among all of them, and where the last one ends.
 
     Raises:
@@ -98,7 +97,7 @@ def split_text(column: str, values: pa.Array, separator: str) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(ends), words)
 
 
-def place_of(offsets: Offsets, index: int) -> tuple[int, int]:
+def place_of(offsets: IntArray, index: int) -> tuple[int, int]:
     """Return (row, place in its list) of an entry."""
     row = int(np.searchsorted(offsets, index, side="right")) - 1
     return row, index - int(offsets[row])
@@ -179,7 +178,7 @@ def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> Non
         )
 
 
-def with_ends(values: pa.Array, ends: Offsets, lacking: npt.NDArray[np.bool_]) -> pa.Array:
+def with_ends(values: pa.Array, ends: IntArray, lacking: npt.NDArray[np.bool_]) -> pa.Array:
     """Return lists of values that lie after one another, null for rows that lack theirs.
 
     The values of those rows are left out: Arrow would give them to the row before.

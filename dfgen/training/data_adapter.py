@@ -17,9 +17,9 @@ from dfgen.errors import ArgumentError, brief
 from dfgen.loading.interruption import Interruption
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
-from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Receipt
+from dfgen.spec import IntArray
 from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
 from dfgen.training.checks.loss_check import check_loss, warn_of_metrics
@@ -195,7 +195,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         """Which rows were taken in the last epoch that was completed; None before."""
         return self._progress.receipt
 
-    def row_counts(self, epoch: int | None = None) -> Integers:
+    def row_counts(self, epoch: int | None = None) -> IntArray:
         """Return how often each row of `manifest` comes in an epoch, None for that of now.
 
         Other than 1 where rows are drawn by classes or weights, and 0 for rows that are left out.
@@ -233,7 +233,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         self._check_index(index)
         return self._layout.batch(self._plain.batch(index))
 
-    def rows(self, index: int) -> Integers:
+    def rows(self, index: int) -> IntArray:
         """Return which rows of the manifest batch `index` of the current epoch holds, in order.
 
         No batch is made for it.

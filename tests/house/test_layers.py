@@ -25,7 +25,7 @@ LAYERS = {
     "locks": {"errors"},
     "system": {"errors", "locks"},
     "limits": {"errors", "system"},
-    "table": {"errors"},
+    "table": {"errors", "spec"},
     "samples": LOW,
     "packs": LOW | {"samples"},  # workers read by it
     "loading": LOW | {"samples", "packs"},

@@ -72,7 +72,7 @@ class Depth(Feature):
 
     @property
     def spec(self):
-        return Spec((*self.image.made_spec.shape[:2], 1), np.dtype("float32"))
+        return Spec((*self.image.after_transform.shape[:2], 1), np.dtype("float32"))
 
     def read(self, value, out, store, watch, given):
         distances = decode_array(store.read(value))[..., None]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.loading.order.permutation import ROUNDS, Integers, domain, round_keys, walk
+from dfgen.loading.order.permutation import ROUNDS, domain, round_keys, walk
+from dfgen.spec import IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,11 +19,11 @@ class Balance:
     `RowOrder`. Nothing is stored that depends on the epoch. Made by `balance_of`.
     """
 
-    rows: Integers  # the rows of the first class, then those of the next one, and so on
-    starts: Integers  # where each class starts there, and the number of rows
+    rows: IntArray  # the rows of the first class, then those of the next one, and so on
+    starts: IntArray  # where each class starts there, and the number of rows
     places: int  # of an epoch
 
-    def draw(self, places: Integers, *, seed: int, epoch: int) -> tuple[Integers, Integers]:
+    def draw(self, places: IntArray, *, seed: int, epoch: int) -> tuple[IntArray, IntArray]:
         """Return the row of each place, and how often it came before in this epoch."""
         classes = len(self.starts) - 1
         draws, numbers = np.divmod(places, classes)
@@ -63,8 +64,8 @@ def balance_of(classes: npt.ArrayLike, places: int | None = None) -> Balance:
 
 
 def _permuted(
-    within: Integers, sizes: Integers, keyed: Integers, classes: int, seed: int, epoch: int
-) -> Integers:
+    within: IntArray, sizes: IntArray, keyed: IntArray, classes: int, seed: int, epoch: int
+) -> IntArray:
     """Return `permutation(within, sizes, tag="class/{class}/{lap}")` of every element at once.
 
     One by one, 1,000 classes would cost a call of 0.15 ms for every eight rows.

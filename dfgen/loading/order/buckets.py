@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.loading.order.permutation import Integers, permutation
+from dfgen.loading.order.permutation import permutation
+from dfgen.spec import IntArray
 
 
 class PaddingShare(NamedTuple):
@@ -35,7 +36,7 @@ class Buckets:
         """Rows of a window."""
         return self.window * self.batch_size
 
-    def arranged(self, drawn: Integers, window: int, *, seed: int, epoch: int) -> Integers:
+    def arranged(self, drawn: IntArray, window: int, *, seed: int, epoch: int) -> IntArray:
         """Return the rows of one window, the last axis of an array, in their batches."""
         count = drawn.shape[-1] // self.batch_size
         whole = count * self.batch_size
@@ -44,7 +45,7 @@ class Buckets:
         return np.concatenate([drawn[:, batches[order].ravel()], drawn[:, whole:]], axis=1)
 
 
-def like_with_like(sizes: npt.NDArray[np.int32], batch_size: int) -> Integers:
+def like_with_like(sizes: npt.NDArray[np.int32], batch_size: int) -> IntArray:
     """Return which of some sizes make up each batch, in rows; in a batch they keep their order.
 
     They are cut by height into strips of about as many batches as there are strips, and each strip

@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
+from dfgen.spec import IntArray
 from dfgen.system import whole
 
 ORDER = "dfgen/perm/1"
 
-Integers = npt.NDArray[np.int64]
-"""Rows, positions, or counts of them."""
 
 Uints = npt.NDArray[np.uint64]
 Half = np.uint64 | Uints
@@ -31,7 +30,7 @@ _27, _30, _31, _32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
 
 def permutation(
     positions: npt.ArrayLike, n: int, *, seed: int, epoch: int, tag: str = "rows"
-) -> Integers:
+) -> IntArray:
     """Return which of `n` rows stand at these positions of an epoch.
 
     Use it where rows are needed in a random order that can be opened anywhere: over the positions
@@ -72,7 +71,7 @@ def round_keys(tag: str, seed: int, epoch: int) -> npt.NDArray[np.uint64]:
     return words.astype(np.uint64, copy=False)
 
 
-def walk(x: Uints, sizes: Uints, keys: Uints) -> Integers:
+def walk(x: Uints, sizes: Uints, keys: Uints) -> IntArray:
     """Encipher each x until it is below n; sizes are (n, a, b), perhaps of every x."""
     n, a, b = sizes
     found = encipher(x, a, b, keys)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import Integers
+from dfgen.spec import IntArray
 from dfgen.system import one_of, whole
 
 
@@ -59,14 +59,14 @@ class Plan:
         """Rows of all hosts that an epoch leaves out."""
         return max(0, self.rows - len(self) * self.batch_size)
 
-    def positions(self, step: int) -> Integers:
+    def positions(self, step: int) -> IntArray:
         """Return the positions of one batch; where it is padded, those of the padding too."""
         start = self._start(step)
         if self.tail == "pad":
             return np.arange(start, start + self.size, dtype=np.int64) % self.rows
         return np.arange(start, start + self.real(step), dtype=np.int64)
 
-    def block(self, first: int, steps: int) -> Integers:
+    def block(self, first: int, steps: int) -> IntArray:
         """Return the positions of several batches after one another, without any padding."""
         starts = np.arange(first, first + steps, dtype=np.int64) * self.batch_size
         starts += self.shard[0] * self.size

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import Integers, permutation
+from dfgen.loading.order.permutation import permutation
+from dfgen.spec import IntArray
 
 MOST_PLACES = 2**30
 _PART = 32  # bits of a place
@@ -29,7 +30,7 @@ class Proportions:
     """
 
     weights: npt.NDArray[np.float64]  # of every row
-    bounds: Integers  # where each row ends, in 1 / 2**32 of a place
+    bounds: IntArray  # where each row ends, in 1 / 2**32 of a place
     places: int  # of an epoch
     digest: str  # of the weights
     since: int = 0  # the first epoch in which they hold
@@ -61,7 +62,7 @@ class Proportions:
         """Return what tells the draws of an epoch from those by other weights."""
         return self.of(epoch).digest
 
-    def draw(self, places: Integers, *, seed: int, epoch: int) -> tuple[Integers, Integers]:
+    def draw(self, places: IntArray, *, seed: int, epoch: int) -> tuple[IntArray, IntArray]:
         """Return the row of each place, and how often it came before in this epoch."""
         bounds = self.of(epoch).bounds
         rows = np.searchsorted(bounds, _points(places, seed, epoch), side="right")
@@ -73,10 +74,10 @@ class Proportions:
         return rows, laps
 
 
-def _points(places: Integers, seed: int, epoch: int) -> Integers:
+def _points(places: IntArray, seed: int, epoch: int) -> IntArray:
     """Return one point of the part of each place."""
     drawn = permutation(places, 2**62 - 1, seed=seed, epoch=epoch, tag="draw")
-    points: Integers = (places << _PART) + (drawn >> (62 - _PART))
+    points: IntArray = (places << _PART) + (drawn >> (62 - _PART))
     return points
 
 

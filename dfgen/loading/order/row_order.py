@@ -10,10 +10,11 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.buckets import Buckets
-from dfgen.loading.order.permutation import Integers, permutation
+from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.proportions import Proportions
 from dfgen.loading.order.windows import Windows
+from dfgen.spec import IntArray
 
 Draws = Balance | Proportions
 """Which row stands at each place of an epoch where some come more often than others."""
@@ -39,7 +40,7 @@ class RowOrder:
     balance: Draws | None = None  # needs a seed
     buckets: Buckets | None = None  # likewise
     windows: Windows | None = None  # neither of these beside it; without a seed it has no part
-    _window: Callable[[int, int], Integers] = field(init=False, repr=False)
+    _window: Callable[[int, int], IntArray] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for argument, given in (("balance", self.balance), ("bucket_by", self.buckets)):
@@ -78,7 +79,7 @@ class RowOrder:
         """Return what tells the order of an epoch from that by other weights."""
         return "" if self.balance is None else self.balance.drawn_by(epoch)
 
-    def at(self, epoch: int, positions: Integers) -> Integers:
+    def at(self, epoch: int, positions: IntArray) -> IntArray:
         """Return int64 of shape (2, positions): the rows, and how often each came before."""
         if self.windows is not None and self.seed is not None:
             found = self.windows.at(positions, seed=self.seed, epoch=epoch)
@@ -92,7 +93,7 @@ class RowOrder:
             found[:, here] = self._window(epoch, window)[:, places[here]]
         return found
 
-    def counts(self, epoch: int, positions: int) -> Integers:
+    def counts(self, epoch: int, positions: int) -> IntArray:
         """Return how often each row stands at the first so many positions of an epoch."""
         counts = np.zeros(self.rows, np.int64)
         for start in range(0, positions, _COUNTED):
@@ -102,8 +103,8 @@ class RowOrder:
 
 
 def _drawn(
-    places: int, seed: int | None, balance: Draws | None, epoch: int, positions: Integers
-) -> Integers:
+    places: int, seed: int | None, balance: Draws | None, epoch: int, positions: IntArray
+) -> IntArray:
     if seed is None:
         return np.stack([positions, np.zeros_like(positions)])
     shuffled = permutation(positions, places, seed=seed, epoch=epoch)
@@ -114,12 +115,12 @@ def _drawn(
 
 def _arranged(
     places: int, seed: Any, balance: Draws | None, buckets: Any, epoch: int, window: int
-) -> Integers:
+) -> IntArray:
     """Return all rows of one window of the buckets."""
     start = window * buckets.rows
     positions = np.arange(start, min(start + buckets.rows, places))
     drawn = _drawn(places, seed, balance, epoch, positions)
-    arranged: Integers = buckets.arranged(drawn, window, seed=seed, epoch=epoch)
+    arranged: IntArray = buckets.arranged(drawn, window, seed=seed, epoch=epoch)
     return arranged
 
 
@@ -136,7 +137,7 @@ class BatchRows:
     def __reduce__(self) -> tuple[Any, ...]:
         return BatchRows, (self._order, self._plan)
 
-    def batch(self, epoch: int, step: int, plan: Plan) -> Integers:
+    def batch(self, epoch: int, step: int, plan: Plan) -> IntArray:
         """Return what `RowOrder.at` does for one batch; plans may differ in their tail."""
         if not 0 <= step < len(plan):
             raise IndexError(f"batch {step} does not exist: an epoch has {len(plan)} batches")

@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dfgen.loading.order.permutation import Integers, permutation
+from dfgen.loading.order.permutation import permutation
+from dfgen.spec import IntArray
 
 
 class _Epoch(NamedTuple):
     """How the blocks of one epoch follow each other."""
 
-    blocks: Integers  # in their order
-    ends: Integers  # the position at which each of them ends
-    windows: Integers  # the position at which each window begins, and the number of rows
+    blocks: IntArray  # in their order
+    ends: IntArray  # the position at which each of them ends
+    windows: IntArray  # the position at which each window begins, and the number of rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +35,9 @@ class Windows:
         rows: the rows of the first block, then those of the next one; None: they lie like that.
     """
 
-    starts: Integers
+    starts: IntArray
     blocks: int
-    rows: Integers | None = None
+    rows: IntArray | None = None
     _epoch: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -55,7 +56,7 @@ class Windows:
                 digest.update(np.ascontiguousarray(array, "<i8").data)
         return digest.hexdigest()
 
-    def at(self, positions: Integers, *, seed: int, epoch: int) -> Integers:
+    def at(self, positions: IntArray, *, seed: int, epoch: int) -> IntArray:
         """Return the row at each position."""
         known: _Epoch = self._epoch(seed, epoch)
         windows = np.searchsorted(known.windows, positions, side="right") - 1
@@ -77,12 +78,12 @@ class Windows:
         windows = self._epoch(seed, epoch).windows
         return int(np.searchsorted(windows, position, side="right")) - 1
 
-    def block_rows(self, block: int) -> Integers:
+    def block_rows(self, block: int) -> IntArray:
         """Return the rows of a block, in their order."""
         rows = np.arange(self.starts[block], self.starts[block + 1])
         return rows if self.rows is None else self.rows[rows]
 
-    def blocks_of(self, window: int, *, seed: int, epoch: int) -> Integers:
+    def blocks_of(self, window: int, *, seed: int, epoch: int) -> IntArray:
         """Return the blocks of a window; none of one that the epoch does not have."""
         known: _Epoch = self._epoch(seed, epoch)
         if not 0 <= window < len(known.windows) - 1:
@@ -101,7 +102,7 @@ def fitting(window: int, block: int) -> int:
     return max(2, window // max(1, block))
 
 
-def windows_of(blocks: Integers, per_window: int) -> Windows:
+def windows_of(blocks: IntArray, per_window: int) -> Windows:
     """Return the Windows of rows, by the number of the block that each lies in.
 
     Example:
@@ -113,7 +114,7 @@ def windows_of(blocks: Integers, per_window: int) -> Windows:
     return Windows(np.append(0, np.cumsum(sizes, dtype=np.int64)), per_window, rows)
 
 
-def _epoch_of(starts: Integers, per_window: int, seed: int, epoch: int) -> _Epoch:
+def _epoch_of(starts: IntArray, per_window: int, seed: int, epoch: int) -> _Epoch:
     count = len(starts) - 1
     blocks = permutation(np.arange(count), count, seed=seed, epoch=epoch, tag="shard")
     ends = np.cumsum(np.diff(starts)[blocks])

@@ -12,12 +12,11 @@ import numpy.typing as npt
 from dfgen.errors import DecodeError, MissingFileError, without_secrets
 from dfgen.loading.generators import sample_rng
 from dfgen.loading.metrics import Stopwatch
-from dfgen.loading.order.permutation import Integers
 from dfgen.loading.problems import Failure
 from dfgen.loading.read_ahead import Expected, FromAhead
 from dfgen.loading.workers.retries import read_again
 from dfgen.samples.reader import SampleReader
-from dfgen.spec import Present, Spec, Watch
+from dfgen.spec import IntArray, Present, Spec, Watch
 
 _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end
 _CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
@@ -32,8 +31,8 @@ class Chunk:
     """Some samples of one batch."""
 
     epoch: int
-    rows: Integers
-    earlier: Integers  # how often each of them came before in this epoch
+    rows: IntArray
+    earlier: IntArray  # how often each of them came before in this epoch
     known: Collection[int] = ()  # those of them that are not to be read
     ahead: Expected | None = None  # those of its files that are read ahead
 

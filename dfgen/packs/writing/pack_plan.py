@@ -17,7 +17,7 @@ from dfgen.binding.row_ids import known_problems
 from dfgen.binding.stale_files import known_files
 from dfgen.errors import ManifestError
 from dfgen.limits import Limits
-from dfgen.loading.order.permutation import Integers, permutation
+from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.windows import Windows, fitting
 from dfgen.manifest.building.scan import stat_files
 from dfgen.manifest.fingerprint import columns_digest
@@ -37,6 +37,7 @@ from dfgen.samples.stores.embedded import are_files
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
+from dfgen.spec import IntArray
 from dfgen.table.arrow_types import in_one, is_text
 
 BATCH = 32
@@ -57,7 +58,7 @@ class Mixing(NamedTuple):
         )
 
 
-def mixing(table: pa.Table, starts: Integers, nbytes: Integers) -> Mixing | None:
+def mixing(table: pa.Table, starts: IntArray, nbytes: IntArray) -> Mixing | None:
     """Return how well classes mix in the windows of a Sequence; None where no column has classes.
 
     `table` is in the order of the pack; `starts` and `nbytes` are those of its shards.
@@ -78,7 +79,7 @@ def mixing(table: pa.Table, starts: Integers, nbytes: Integers) -> Mixing | None
     return Mixing(labels[0], classes, packed, shuffled)
 
 
-def expected_classes(counts: Integers, batch: int) -> npt.NDArray[np.float64]:
+def expected_classes(counts: IntArray, batch: int) -> npt.NDArray[np.float64]:
     """Return how many classes a batch has on average that is drawn without replacement.
 
     That is the sum over classes of 1 - C(N - n, batch) / C(N, batch), the hypergeometric chance
@@ -100,11 +101,11 @@ def _has_classes(kind: pa.DataType) -> bool:
     return pa.types.is_dictionary(kind) or pa.types.is_boolean(kind) or is_text(kind)
 
 
-def _codes(values: Any) -> Integers:
+def _codes(values: Any) -> IntArray:
     """Return the number of each row's class; those without one are one more class."""
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
-    codes: Integers = values.indices.fill_null(len(values.dictionary)).to_numpy().astype(np.int64)
+    codes: IntArray = values.indices.fill_null(len(values.dictionary)).to_numpy().astype(np.int64)
     return np.unique(codes, return_inverse=True)[1].reshape(-1)
 
 

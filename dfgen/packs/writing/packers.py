@@ -18,7 +18,7 @@ from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.smaller_jpeg import smaller_jpeg
 from dfgen.samples.stores.embedded import Content
 from dfgen.samples.stores.store import Store
-from dfgen.spec import Indices, Present
+from dfgen.spec import IntArray, Present
 
 _OF_PIXEL = 0.35  # bytes of a JPEG for a pixel, about: of photographs of quality 92
 _HEADER = 600  # bytes of a JPEG without its pixels
@@ -30,7 +30,7 @@ class Packer:
     needs_sizes = False
     """Whether it must know the size of every image before."""
 
-    def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
+    def nbytes(self, sizes: Sizes | None, files: IntArray | None, rows: int) -> IntArray:
         """Return about how many bytes each row takes, by the sizes of images or of files."""
         raise NotImplementedError
 
@@ -67,7 +67,7 @@ class FixedPixels(Packer):
 
     image: Image
 
-    def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
+    def nbytes(self, sizes: Sizes | None, files: IntArray | None, rows: int) -> IntArray:
         """Return the bytes of each row's pixels."""
         return np.full(rows, prod(self.image.spec.shape), np.int64)
 
@@ -107,10 +107,10 @@ class OwnPixels(Packer):
     image: Image
     needs_sizes = True
 
-    def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
+    def nbytes(self, sizes: Sizes | None, files: IntArray | None, rows: int) -> IntArray:
         """Return the bytes of each row's pixels."""
         channels = CHANNELS[self.image.color_mode]
-        found: Indices = np.prod(np.asarray(sizes, np.int64), axis=1) * channels
+        found: IntArray = np.prod(np.asarray(sizes, np.int64), axis=1) * channels
         return found
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
@@ -133,7 +133,7 @@ class OwnPixels(Packer):
 class WholeFiles(Packer):
     """The bytes of files as they are."""
 
-    def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
+    def nbytes(self, sizes: Sizes | None, files: IntArray | None, rows: int) -> IntArray:
         """Return the bytes of each file."""
         return np.asarray(files, np.int64).clip(0)
 
@@ -158,11 +158,11 @@ class SmallerJpegs(WholeFiles):
     color_mode: str
     needs_sizes = True
 
-    def nbytes(self, sizes: Sizes | None, files: Indices | None, rows: int) -> Indices:
+    def nbytes(self, sizes: Sizes | None, files: IntArray | None, rows: int) -> IntArray:
         """Return about how many bytes each row takes."""
         lengths = np.asarray(sizes, np.float64)
         scales = np.minimum(1, self.max_side / np.maximum(1, lengths.max(axis=1)))
-        found: Indices = (lengths.prod(axis=1) * scales**2 * _OF_PIXEL).astype(np.int64) + _HEADER
+        found: IntArray = (lengths.prod(axis=1) * scales**2 * _OF_PIXEL).astype(np.int64) + _HEADER
         return found
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:

@@ -30,7 +30,7 @@ from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.remote.ranges import far_file
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at, store_of
-from dfgen.spec import Indices, unwatched
+from dfgen.spec import IntArray, unwatched
 
 COLUMN = "path"
 """The column that is packed."""
@@ -122,7 +122,7 @@ class ShardTask:
         store = store_of([self.contents], self.limits, self.options)
         return SampleReader(self.rows["id"], (bound,), None, store)
 
-    def part(self, path: str, rows: Indices) -> "ShardTask":
+    def part(self, path: str, rows: IntArray) -> "ShardTask":
         """Return the task of a shard of some of its rows."""
         known, places = self.known, pa.array(rows)
         return replace(

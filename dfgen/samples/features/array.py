@@ -97,7 +97,7 @@ class Array(Feature):
         """
         return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
 
-    def keeps(self, spec: Spec) -> bool:
+    def passes_through(self, spec: Spec) -> bool:
         """Whether rows of a Spec become its array by casting alone."""
         whole = spec.dtype.kind in "iu" and self.spec.dtype.kind in "iu"
         cast = whole or np.can_cast(spec.dtype, self.spec.dtype, "same_kind")

@@ -81,7 +81,7 @@ class Audio(Feature):
         return self.start == "random"
 
     @property
-    def still(self) -> "Audio":
+    def deterministic(self) -> "Audio":
         """It without chance: cut in the centre."""
         return replace(self, start="center") if self.is_random else self
 

@@ -16,7 +16,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.arguments import column_names
 from dfgen.samples.features.one_row import ColumnSource, OneRow, array_of_row, bind_rows
 from dfgen.samples.stores.store import Store
-from dfgen.spec import Indices, Present, Spec, Values, Watch, alone, each
+from dfgen.spec import IntArray, Present, Spec, Values, Watch, alone, each
 from dfgen.table.arrow_types import in_one, is_text, nulls
 
 
@@ -62,12 +62,12 @@ class Feature:
         raise NotImplementedError
 
     @property
-    def sample_spec(self) -> Any:
+    def before_transform(self) -> Any:
         """The arrays that a transform gets."""
         return self.spec
 
     @property
-    def made_spec(self) -> Any:
+    def after_transform(self) -> Any:
         """The arrays that a transform gives back, and those made where there is none."""
         return self.spec
 
@@ -100,7 +100,7 @@ class Feature:
     many_labels: ClassVar[bool] = False
     """Whether a row may have several of its classes at once."""
 
-    def several_labels(self, values: Any, rows: Indices) -> bool:
+    def several_labels(self, values: Any, rows: IntArray) -> bool:
         """Whether one of these rows has several classes at once.
 
         Args:
@@ -159,7 +159,7 @@ class Feature:
 
     # By hand
 
-    def settled(self, values: Any) -> Self:
+    def frozen(self, values: Any) -> Self:
         """Return it with what its whole column has told, so that one row makes the same array.
 
         Args:
@@ -249,10 +249,10 @@ class Feature:
         return None
 
     @property
-    def still(self) -> Self:
+    def deterministic(self) -> Self:
         """It as it is for evaluation: in the middle of what chance may decide."""
         if isinstance(self.like, Feature):
-            return replace(self, like=self.like.still)  # type: ignore[type-var]
+            return replace(self, like=self.like.deterministic)  # type: ignore[type-var]
         return self
 
     has_geometry: ClassVar[bool] = False
@@ -284,7 +284,7 @@ class Feature:
 
     # Padding
 
-    keeps_sizes: Any = False
+    variable_size: Any = False
     """Whether every row keeps its own height and width, which the batch is padded to. Of its
     `arrays`, `"sizes"` and `"padding_mask"` then tell what is padding: `read` fills the others."""
 
@@ -296,12 +296,12 @@ class Feature:
     most_bits: Any = None
     """The most bits a channel that its files may have; None: any number."""
 
-    keeps_numbers: Any = False
+    raw_depth: Any = False
     """Whether its numbers are those of each file, 255 or 65535 for the brightest."""
 
     # Faster ways
 
-    def savings(self, surplus: float) -> dict[str, dict[str, float]]:
+    def speedups(self, surplus: float) -> dict[str, dict[str, float]]:
         """Return what would make it sooner: what to write -> the share left of each stage.
 
         Args:
@@ -309,7 +309,7 @@ class Feature:
         """
         return {}
 
-    def surplus(self, value: Any, store: Store) -> float:
+    def oversampling(self, value: Any, store: Store) -> float:
         """Return how many times as many pixels the file of one row has as are used of it.
 
         Raises:
@@ -353,7 +353,7 @@ class Feature:
         """
         return self
 
-    def keeps(self, spec: Spec) -> bool:
+    def passes_through(self, spec: Spec) -> bool:
         """Whether it makes pixels of a Spec that are decoded already into just what they are."""
         return False
 
@@ -380,7 +380,7 @@ class Feature:
         """
         return f"{type(self).__name__} is not kept, images alone are"
 
-    def seen(self, sample: Any) -> Any:
+    def transform_input(self, sample: Any) -> Any:
         """Return what a transform gets of what `read` has filled."""
         return sample
 

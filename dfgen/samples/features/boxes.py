@@ -16,10 +16,9 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.pixels.geometry import Geometry, move
 from dfgen.samples.stores.store import Store
-from dfgen.spec import Present, Spec, Values, Watch
+from dfgen.spec import IntArray, Present, Spec, Values, Watch
 from dfgen.system import one_of
 from dfgen.table.arrow_types import (
-    Offsets,
     are_numbers,
     flattened,
     is_list,
@@ -35,13 +34,13 @@ _FAR = 0.5  # how far relative coordinates may lie outside; further, they are su
 class BoxRows(NamedTuple):
     """The boxes of every row, xyxy: those of row i stand at `offsets[i]` to `offsets[i + 1]`."""
 
-    offsets: Offsets
+    offsets: IntArray
     boxes: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int32]
 
 
 def checked_corners(
-    column: str, values: pa.Array, where: Offsets, source_format: str
+    column: str, values: pa.Array, where: IntArray, source_format: str
 ) -> npt.NDArray[np.float32]:
     """Return the boxes of lists that begin `where` as xyxy; refuse those that are none."""
     boxes = _quadruples(column, values, where)
@@ -77,7 +76,7 @@ def _are_relative(boxes: npt.NDArray[np.float32]) -> bool:
     return bool(len(boxes)) and boxes.max() <= 1 and bool((boxes % 1).any())
 
 
-def _quadruples(column: str, values: pa.Array, where: Offsets) -> npt.NDArray[np.float32]:
+def _quadruples(column: str, values: pa.Array, where: IntArray) -> npt.NDArray[np.float32]:
     """Return the four numbers of all boxes of all rows, shape (boxes, 4)."""
     boxes = pc.list_flatten(values)
     if not len(boxes):
@@ -103,7 +102,7 @@ def _quadruples(column: str, values: pa.Array, where: Offsets) -> npt.NDArray[np
 
 
 def class_numbers(
-    column: str, values: pa.Array, where: Offsets, class_names: tuple[object, ...] | None
+    column: str, values: pa.Array, where: IntArray, class_names: tuple[object, ...] | None
 ) -> npt.NDArray[np.int32]:
     """Return the class numbers of all boxes; without `class_names` the labels are those."""
     labels = pc.list_flatten(values)
@@ -216,16 +215,16 @@ class Boxes(Feature):
         return {"boxes": name, "labels": labels_of(name)}
 
     @property
-    def sample_spec(self) -> tuple[Spec, Spec]:
+    def before_transform(self) -> tuple[Spec, Spec]:
         """The arrays that a transform gets: any number of boxes, and of labels."""
         return Spec((None, 4), np.dtype(np.float32)), Spec((None,), np.dtype(np.int32))
 
-    made_spec = sample_spec
+    after_transform = before_transform
 
     @property
     def spec(self) -> tuple[Spec, Spec]:
         """The arrays that the model gets: boxes and labels."""
-        boxes, labels = self.sample_spec
+        boxes, labels = self.before_transform
         return (
             Spec((self.max_boxes, 4), boxes.dtype, PADDING),
             Spec((self.max_boxes,), labels.dtype, PADDING),
@@ -237,7 +236,7 @@ class Boxes(Feature):
 
     def following(self, image: Feature) -> Self:
         """Return it with the image that it lies on."""
-        if self.format == "rel_xyxy" and image.keeps_sizes:
+        if self.format == "rel_xyxy" and image.variable_size:
             raise ArgumentError(
                 f"{self!r}: with size=None the size that boxes would be relative to differs by "
                 'batch. Take format="xyxy", or give the image a size'
@@ -310,7 +309,7 @@ class Boxes(Feature):
             moved /= np.array([geometry.size[1], geometry.size[0]] * 2, np.float32)
         return moved, labels[left]
 
-    def seen(self, sample: Labelled) -> Labelled:
+    def transform_input(self, sample: Labelled) -> Labelled:
         """Return what a transform gets: the boxes that there are."""
         boxes, labels = sample
         count = int((labels != PADDING).sum())

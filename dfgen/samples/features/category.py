@@ -17,7 +17,7 @@ from dfgen.samples.features.arguments import (
     probabilities,
 )
 from dfgen.samples.features.encoded import Encoded
-from dfgen.spec import Indices, Present, Values
+from dfgen.spec import IntArray, Present, Values
 from dfgen.system import one_of
 from dfgen.table.arrow_types import OR_IGNORE, is_list, value_type
 
@@ -112,7 +112,7 @@ class Category(Encoded):
         """Return the class number of every row, unless batches hold vectors."""
         return None if self.label_mode == "categorical" else values
 
-    def gather(self, values: Values, rows: Indices) -> Values:
+    def gather(self, values: Values, rows: IntArray) -> Values:
         """Return the arrays of some rows from the encoded values."""
         numbers: Values = values[rows]
         if self.label_mode == "int":

@@ -9,7 +9,7 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.one_row import ColumnSource, OneRow
-from dfgen.spec import Indices, Spec, Values
+from dfgen.spec import IntArray, Spec, Values
 
 
 class Encoded(Feature):
@@ -26,7 +26,7 @@ class Encoded(Feature):
         """
         raise NotImplementedError
 
-    def gather(self, values: Any, rows: Indices) -> Values:
+    def gather(self, values: Any, rows: IntArray) -> Values:
         """Return the arrays of some rows from the encoded values."""
         found: Values = values[rows]
         return found

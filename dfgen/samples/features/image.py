@@ -197,7 +197,7 @@ class Image(Feature):
                 "arrays, which have one: give it, size=(height, width)"
             )
 
-    def settled(self, values: Any) -> "Image":
+    def frozen(self, values: Any) -> "Image":
         """Return it for images by hand, which are no rows of an array file."""
         return replace(self, index=None, dataset=None)
 
@@ -207,17 +207,17 @@ class Image(Feature):
         return self.like is not None
 
     @property
-    def sample_spec(self) -> Spec:
+    def before_transform(self) -> Spec:
         """The arrays that a transform gets: pixels before `scale`."""
         if self.follows:
             seen = seen_size(self.size, self.image)
-            return replace(self.made_spec, shape=(*seen, *self.made_spec.shape[2:]))
+            return replace(self.after_transform, shape=(*seen, *self.after_transform.shape[2:]))
         if self.load_size is None or self.crop is not None:
-            return self.made_spec
-        return replace(self.made_spec, shape=(*self.load_size, CHANNELS[self.color_mode]))
+            return self.after_transform
+        return replace(self.after_transform, shape=(*self.load_size, CHANNELS[self.color_mode]))
 
     @property
-    def made_spec(self) -> Spec:
+    def after_transform(self) -> Spec:
         """The arrays that a transform gives back, and those made where there is none."""
         shape = (*(self.size or (None, None)), CHANNELS[self.color_mode])
         if self.dtype in ("float16", "float32"):
@@ -228,7 +228,7 @@ class Image(Feature):
     def spec(self) -> Spec:
         """The arrays that the model gets."""
         default = "uint8" if self.scale is None else "float32"
-        return Spec(self.made_spec.shape, np.dtype(self.dtype or default))
+        return Spec(self.after_transform.shape, np.dtype(self.dtype or default))
 
     def arrays(self, name: str) -> Any:
         """Return the name of the images, with `extra` that of what tells them from padding too."""
@@ -245,13 +245,13 @@ class Image(Feature):
         return {None: 8, "uint8": 16}.get(self.dtype)
 
     @property
-    def keeps_numbers(self) -> bool:
+    def raw_depth(self) -> bool:
         """Whether its numbers are those of each file."""
         plain = self.scale is None or isinstance(self.scale[0], float)
         return self.dtype in ("uint16", "float16", "float32") and plain
 
     @property
-    def keeps_sizes(self) -> bool:
+    def variable_size(self) -> bool:
         """Whether every image keeps its own size."""
         return self.size is None
 
@@ -261,10 +261,10 @@ class Image(Feature):
         return self.crop in _RANDOM or self.flip is not None
 
     @property
-    def still(self) -> "Image":
+    def deterministic(self) -> "Image":
         """It without chance: the centre, no flips; the largest crop for `"random_resized"`."""
         if not self.is_random:
-            return super().still
+            return super().deterministic
         if self.crop == "random_resized":
             return replace(self, resize="crop", crop=None, area=None, ratio=None, flip=None)
         return replace(self, crop=self.crop and "center", flip=None)
@@ -317,9 +317,9 @@ class Image(Feature):
     def read(
         self, value: Content, out: Any, store: Store, watch: Watch = unwatched, given: Any = None
     ) -> Geometry:
-        """Fill `out` (`sample_spec` or `made_spec`) with the pixels of one file, in one pass.
+        """Fill `out`, as before or after a transform, with the pixels of one file, in one pass.
 
-        `load` and `crop_and_flip` of `image_steps` do it in two: what is fixed, and may be kept,
+        `load` and `crop_and_flip` of `image_stages` do it in two: what is fixed, and may be kept,
         and what is drawn.
         """
         watch("read")
@@ -363,7 +363,7 @@ class Image(Feature):
 
         Args:
             pixels: (height, width, channels), upright.
-            out: `sample_spec` or `made_spec`.
+            out: `before_transform` or `after_transform`.
             watch: is told that they are resized.
             given: what it drew.
             placed: how they were made of the upright image; None: they are all of it.
@@ -384,7 +384,7 @@ class Image(Feature):
         found: Image = image_of_pack(self, spec, packed)
         return found
 
-    def keeps(self, spec: Spec) -> bool:
+    def passes_through(self, spec: Spec) -> bool:
         """Whether it makes pixels of a Spec that are decoded already into just what they are."""
         if self.is_random or self.follows or spec != self.spec or None in spec.shape:
             return False
@@ -396,7 +396,7 @@ class Image(Feature):
         """Return what of it a cache may keep, and what is made of that; or why nothing may be."""
         return in_two_steps(self, seen)
 
-    def savings(self, surplus: float) -> dict[str, dict[str, float]]:
+    def speedups(self, surplus: float) -> dict[str, dict[str, float]]:
         """Return what would make it sooner: smaller files, no filter, or scaling in the model."""
         found: dict[str, dict[str, float]] = {}
         if surplus >= _SURPLUS:
@@ -409,7 +409,7 @@ class Image(Feature):
             found[f"scale=None and {layer} in the model"] = {"scale": 0.0}
         return found
 
-    def surplus(self, value: Content, store: Store) -> float:
+    def oversampling(self, value: Content, store: Store) -> float:
         """Return how many times as many pixels a file has as its array is resized from."""
         if self.size is None or self.follows or self.crop == "random_resized":
             return 1.0
@@ -429,5 +429,5 @@ class Image(Feature):
         return png_of(array)
 
     def finish(self, sample: Values, out: Values) -> None:
-        """Scale a sample (`made_spec`) into `out` (`spec`)."""
+        """Scale a sample (`after_transform`) into `out` (`spec`)."""
         rescale(sample, self.scale, out)

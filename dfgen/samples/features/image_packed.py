@@ -17,7 +17,7 @@ def in_two_steps(image: Any, seen: Spec) -> tuple[Any, Any] | str:
 
     Args:
         image: the `Image`.
-        seen: what it reads into: `sample_spec` or `made_spec`.
+        seen: what it reads into: `before_transform` or `after_transform`.
     """
     if image.follows:
         return "it follows another image"

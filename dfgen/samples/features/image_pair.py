@@ -66,7 +66,7 @@ def paired_size(column: str, size: Size | None, followed: Size | None) -> Size |
 
 def seen_size(size: Size | None, followed: Any) -> tuple[int | None, int | None]:
     """Return (height, width) of what a transform gets of a follower of a bound image."""
-    height, width, _ = followed.sample_spec.shape
+    height, width, _ = followed.before_transform.shape
     if size is None:
         return None, None
     times = size[0] // followed.size[0]

@@ -52,14 +52,14 @@ class Items(Feature):
         return self._several(self.item.spec)
 
     @property
-    def sample_spec(self) -> Any:
+    def before_transform(self) -> Any:
         """The array that a transform gets: all items of a row in one array."""
-        return self._several(self.item.sample_spec)
+        return self._several(self.item.before_transform)
 
     @property
-    def made_spec(self) -> Any:
+    def after_transform(self) -> Any:
         """The array that a transform gives back."""
-        return self._several(self.item.made_spec)
+        return self._several(self.item.after_transform)
 
     def specs(self, values: Any) -> tuple[Spec, ...]:
         """Return what the model gets, of each of its arrays."""
@@ -73,7 +73,7 @@ class Items(Feature):
         """Return how many files each row has, where rows differ in that."""
         return None if self.count is not None else lengths_of(values)[:, None]
 
-    def settled(self, values: Any) -> Any:
+    def frozen(self, values: Any) -> Any:
         """Return what each file becomes, which finds by itself what a row by hand holds."""
         return self.item
 
@@ -144,7 +144,7 @@ def in_lists(feature: Feature, files: pa.Array | None) -> Feature:
             f"for dfgen.Image and dfgen.Mask. Give each file a row, df.explode({feature.column!r})"
         )
     image = feature.image if feature.follows else feature
-    if image.keeps_sizes:
+    if image.variable_size:
         raise ArgumentError(
             f"{what} is of images that keep their own sizes, size=None, but the column holds a "
             "list of files, whose images make one array: give a size"

@@ -88,16 +88,16 @@ class Mask(Feature):
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
 
     @property
-    def sample_spec(self) -> Spec:
+    def before_transform(self) -> Spec:
         """The arrays that a transform gets."""
-        return self._spec(self.image.sample_spec)
+        return self._spec(self.image.before_transform)
 
     @property
-    def made_spec(self) -> Spec:
+    def after_transform(self) -> Spec:
         """The arrays that a transform gives back, and the model gets."""
-        return self._spec(self.image.made_spec)
+        return self._spec(self.image.after_transform)
 
-    spec = made_spec
+    spec = after_transform
 
     def _spec(self, image: Spec) -> Spec:
         return Spec((*image.shape[:2], 1), np.dtype(self.dtype), self.fill_value)

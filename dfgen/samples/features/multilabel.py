@@ -17,9 +17,8 @@ from dfgen.samples.features.arguments import (
 )
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.encoded import Encoded
-from dfgen.spec import Indices, Present, Values
+from dfgen.spec import IntArray, Present, Values
 from dfgen.table.arrow_types import (
-    Offsets,
     flattened,
     is_text,
     offsets,
@@ -36,7 +35,7 @@ class LabelRows(NamedTuple):
     A vector of zeros and ones for every row would take `rows * classes * 4` bytes.
     """
 
-    offsets: Offsets
+    offsets: IntArray
     numbers: npt.NDArray[np.int32]
 
 
@@ -134,7 +133,7 @@ class MultiLabel(Encoded):
             )
         return values
 
-    def several_labels(self, values: LabelRows, rows: Indices) -> bool:
+    def several_labels(self, values: LabelRows, rows: IntArray) -> bool:
         """Whether one of these rows ends with another label than it begins with."""
         first, last = values.offsets[rows], values.offsets[rows + 1] - 1
         several = last > first
@@ -154,7 +153,7 @@ class MultiLabel(Encoded):
             raise not_predicted(self.column, found, f"{len(names)} columns")
         return [[names[number] for number in np.flatnonzero(row > 0.5)] for row in found]
 
-    def gather(self, values: LabelRows, rows: Indices) -> Values:
+    def gather(self, values: LabelRows, rows: IntArray) -> Values:
         """Return the arrays of some rows from the encoded values."""
         starts = values.offsets[rows]
         counts = values.offsets[rows + 1] - starts

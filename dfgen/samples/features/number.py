@@ -11,7 +11,7 @@ from dfgen.errors import ManifestError
 from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
 from dfgen.samples.features.casting import cast
 from dfgen.samples.features.encoded import Encoded
-from dfgen.spec import Indices, Present, Values
+from dfgen.spec import IntArray, Present, Values
 from dfgen.table.arrow_types import (
     OR_IGNORE,
     are_fractions,
@@ -67,7 +67,7 @@ class Number(Encoded):
         """Return the numbers of every row."""
         return values
 
-    def several_labels(self, values: Values, rows: Indices) -> bool:
+    def several_labels(self, values: Values, rows: IntArray) -> bool:
         """Whether one of these rows has several ones, of columns of zeros and ones alone."""
         found = values[rows]
         ones = found == 1
@@ -79,7 +79,7 @@ class Number(Encoded):
         found = values[rows]
         return pa.array(found, mask=lacking) if found.ndim == 1 else lists_of(found, lacking)
 
-    def settled(self, values: Values) -> "Number":
+    def frozen(self, values: Values) -> "Number":
         """Return it with the dtype that its columns have told."""
         return replace(self, dtype=values.dtype.name)
 

@@ -111,13 +111,13 @@ def array_of_row(feature: Any, row: Mapping[str, Any], rng: np.random.Generator 
         return _array_of_items(feature, row, rng)
     feature.check_present(row)
     image = feature.image if feature.follows and not feature.has_geometry else feature
-    size = image.geometry(row, None).size if image.keeps_sizes else ()
+    size = image.geometry(row, None).size if image.variable_size else ()
     if feature.follows:
         given = feature.image.geometry(row, rng)
     else:
         given = None if rng is None else feature.draw(rng)
     out = tuple(empty(spec, size) for spec in each(feature.spec))
-    made = tuple(map(empty, each(feature.made_spec), [array.shape for array in out]))
+    made = tuple(map(empty, each(feature.after_transform), [array.shape for array in out]))
     named = feature if feature.of_files else image
     with store_of_row(row, named.columns[0], named.of_files) as store:
         value = feature.at(feature.bind(OneRow(row)), 0)
@@ -129,7 +129,7 @@ def array_of_row(feature: Any, row: Mapping[str, Any], rng: np.random.Generator 
 def _array_of_items(feature: Any, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:
     """Return the arrays of all files that a row names, one after the other in one array."""
     image = feature.image if feature.follows else feature
-    if image.keeps_sizes:
+    if image.variable_size:
         raise ArgumentError(f"{image!r}: the images of a list make one array, so give a size")
     rows = _item_rows(row, dict.fromkeys([feature.column, image.column]), image.max_items)
     same = [deepcopy(rng) for _ in rows[1:]]  # chance decides once for all

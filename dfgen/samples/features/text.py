@@ -11,7 +11,7 @@ import pyarrow as pa
 from dfgen.errors import ManifestError
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.encoded import Encoded
-from dfgen.spec import Indices, Values
+from dfgen.spec import IntArray, Values
 from dfgen.table.arrow_types import is_text, refuse_missing, value_type
 
 
@@ -56,7 +56,7 @@ class Text(Encoded):
         )
         return values.cast(pa.large_string())
 
-    def gather(self, values: pa.Array, rows: Indices) -> Values:
+    def gather(self, values: pa.Array, rows: IntArray) -> Values:
         """Return the strings of some rows."""
         found: Values = values.take(pa.array(rows)).to_numpy(zero_copy_only=False)
         return found

@@ -28,7 +28,7 @@ from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.cache.slot_file import NOWHERE, SlotFile, SlotKey
 from dfgen.samples.stores.known_files import UNKNOWN
 from dfgen.samples.stores.store import Store
-from dfgen.spec import Indices, Present, Values, Watch, each
+from dfgen.spec import IntArray, Present, Values, Watch, each
 from dfgen.table.arrow_types import is_text
 
 _UNKNOWN, _ABSENT, _SOUGHT = 0, -1, -2  # instead of 1 + the slot of a row
@@ -62,7 +62,7 @@ class CachedPixels(RowSource):
         self._sought: dict[int, tuple[SlotKey, _Facts]] = {}  # of rows that are being made
         self._counts, self._lock = Counter[str](), threading.Lock()
         self._told: int | None = None
-        self._is_all = replace(self.rest, scale=None).keeps(self.spec)
+        self._is_all = replace(self.rest, scale=None).passes_through(self.spec)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CachedPixels, self._arguments
@@ -72,7 +72,7 @@ class CachedPixels(RowSource):
         """The image that is made of what is kept."""
         return self.rest
 
-    def take(self, rows: Indices, out: Values) -> Present | None:
+    def take(self, rows: IntArray, out: Values) -> Present | None:
         """Fill `out`, (rows, height, width, channels), all at once; return which rows are there."""
         places = self._looked_up(rows, (_UNKNOWN, _SOUGHT))
         there: Present = places > 0
@@ -161,9 +161,9 @@ class CachedPixels(RowSource):
         self._places[row] = none if slot == NOWHERE else 1 + slot
         return placed
 
-    def _looked_up(self, rows: Indices, sought: tuple[int, ...]) -> Indices:
+    def _looked_up(self, rows: IntArray, sought: tuple[int, ...]) -> IntArray:
         """Return 1 + the slots of some rows, 0 or less where they have none."""
-        places: Indices = self._places[rows]
+        places: IntArray = self._places[rows]
         if places.min() > 0:
             return places
         new = np.flatnonzero(np.isin(places, sought))
@@ -234,7 +234,9 @@ def cache_steps(bound: BoundFeature, source: RowSource, transforms: bool, store:
     if is_far and not (files.known and UNKNOWN not in files.known.facts(0)):
         columns = "its columns bytes, mtime_ns"
         return f"of files far away the manifest must know size and time, {columns}"
-    return feature.steps(each(feature.sample_spec if transforms else feature.made_spec)[0])
+    return feature.steps(
+        each(feature.before_transform if transforms else feature.after_transform)[0]
+    )
 
 
 CACHE_FAILED = "cache_failed_"

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from dfgen.samples.features.base import Feature
 from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.store import Store
-from dfgen.spec import Indices, Present, Values, Watch
+from dfgen.spec import IntArray, Present, Values, Watch
 
 
 class HeldRows(Protocol):
@@ -48,11 +48,11 @@ class RowSource:
         """Fill `out` for one row; see `Feature.read`."""
         raise NotImplementedError
 
-    def take(self, rows: Indices, out: Values) -> Present | None:
+    def take(self, rows: IntArray, out: Values) -> Present | None:
         """Fill `out` with the pixels of many rows; return which of them it holds, None: all."""
         raise NotImplementedError
 
-    def ahead(self, rows: Indices) -> None:
+    def ahead(self, rows: IntArray) -> None:
         """Have the system read some rows before they are asked for."""
 
     def has(self, row: int) -> bool:
@@ -87,7 +87,7 @@ class FileSource(RowSource):
         """Whether the files lie in remote packs."""
         return bool(getattr(self.values, "far", False))
 
-    def ahead(self, rows: Indices) -> None:
+    def ahead(self, rows: IntArray) -> None:
         """Have the packs of files read where some rows lie."""
         if hasattr(self.values, "ahead"):
             self.values.ahead(rows)

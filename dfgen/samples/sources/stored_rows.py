@@ -13,7 +13,7 @@ from dfgen.errors import DecodeError
 from dfgen.samples.features.casting import fill
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.store import Store
-from dfgen.spec import Indices, Present, Spec, Values, Watch
+from dfgen.spec import IntArray, Present, Spec, Values, Watch
 
 _BETWEEN = 1 << 16  # bytes that are read sooner than left out
 
@@ -39,8 +39,8 @@ class StoredRows(RowSource):
     spec: Spec
     shape: tuple[int, ...]
     paths: pa.Array
-    numbers: Indices
-    indices: Indices
+    numbers: IntArray
+    indices: IntArray
     dataset: str | None
     store: Store
 
@@ -48,7 +48,7 @@ class StoredRows(RowSource):
         """Read one row by itself."""
         return self.files.read(row, out, store, watch, given)
 
-    def take(self, rows: Indices, out: Values) -> Present | None:
+    def take(self, rows: IntArray, out: Values) -> Present | None:
         """Fill `out` with the rows that are there."""
         taken = np.zeros(len(rows), np.bool_)
         out = out.reshape(len(out), *self.shape)
@@ -63,7 +63,7 @@ class StoredRows(RowSource):
             taken[here] = take(found, self.dataset, check) and _cast(found, out, here)
         return None if taken.all() else taken
 
-    def ahead(self, rows: Indices) -> None:
+    def ahead(self, rows: IntArray) -> None:
         """Have the files read where some rows lie; a few between them too."""
         between = _BETWEEN // max(1, math.prod(self.shape) * self.spec.dtype.itemsize)
         for path, here in self._by_file(rows):
@@ -71,14 +71,14 @@ class StoredRows(RowSource):
             for part in np.split(indices, np.flatnonzero(np.diff(indices) > between + 1) + 1):
                 self.store.ahead(path, int(part[0]), int(part[-1]) + 1, self.dataset)
 
-    def _by_file(self, rows: Indices) -> Iterator[tuple[str, Indices]]:
+    def _by_file(self, rows: IntArray) -> Iterator[tuple[str, IntArray]]:
         """Yield the path of each file that rows lie in, and their places."""
         files = self.numbers[rows]
         for file in np.unique(files).tolist():
             yield self.paths[file].as_py(), np.flatnonzero(files == file)
 
 
-def _cast(found: Values, out: Values, here: Indices) -> bool:
+def _cast(found: Values, out: Values, here: IntArray) -> bool:
     """Fill a part of `out` with numbers of another dtype, if it can hold them."""
     cast = np.empty(found.shape, out.dtype)
     try:

@@ -78,7 +78,7 @@ def _of(bound: BoundFeature, view: SequenceView) -> Meaning:
     feature, reader = bound.feature, view.loader.reader
     # pixels whose range `scale` alone tells: no function of the user's can change it
     settled = feature.has_channels and not view.loader.transforms_batches
-    settled = settled and (reader.transform is None or feature.made_spec.dtype is not None)
+    settled = settled and (reader.transform is None or feature.after_transform.dtype is not None)
     spec = reader.specs[next(iter(bound.arrays.values()))]
     return meaning_of(bound.name, feature, spec, (feature.scale,) if settled else None)
 

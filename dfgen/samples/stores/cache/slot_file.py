@@ -32,7 +32,7 @@ import numpy.typing as npt
 from xxhash import xxh3_64
 
 from dfgen.locks import is_at, lock
-from dfgen.spec import Indices, Present, Spec, Values
+from dfgen.spec import IntArray, Present, Spec, Values
 
 _SLOT = np.dtype([("key", "<u8", 2), ("facts", "<u4", 2), ("check", "<u8")])
 _RECORD = struct.Struct("<QQIIQ")
@@ -61,13 +61,13 @@ class SlotsByKey:
 
     def __init__(self) -> None:
         self._keys: SlotKeys = np.empty((0, 2), np.uint64)
-        self._places: Indices = np.empty(0, np.int64)
+        self._places: IntArray = np.empty(0, np.int64)
         self._latest: dict[SlotKey, int] = {}
 
     def __len__(self) -> int:
         return len(self._keys) + len(self._latest)
 
-    def add(self, keys: SlotKeys, slots: Indices) -> None:
+    def add(self, keys: SlotKeys, slots: IntArray) -> None:
         """Add some keys."""
         if len(keys) + len(self._latest) < _MERGED:
             for (first, second), slot in zip(keys.tolist(), slots.tolist(), strict=True):
@@ -86,7 +86,7 @@ class SlotsByKey:
         """Add one key."""
         self._latest[key] = slot
 
-    def slots(self, keys: SlotKeys) -> Indices:
+    def slots(self, keys: SlotKeys) -> IntArray:
         """Return the slots of some keys, NOWHERE where there is none."""
         found = np.full(len(keys), NOWHERE, np.int64)
         if len(self._keys):
@@ -177,7 +177,7 @@ class SlotFile:
                 self._found.add(np.asarray(self._records["key"][there]), there)
             self._seen, self._pending = count, looked[~written]
 
-    def find(self, keys: SlotKeys) -> Indices:
+    def find(self, keys: SlotKeys) -> IntArray:
         """Return the slots of some keys, NOWHERE where there is none."""
         with self._lock:
             return self._found.slots(keys)
@@ -194,7 +194,7 @@ class SlotFile:
         found = self._slots[slot]
         return found if self._trusted[slot] or self._is_whole(slot, found) else None
 
-    def take(self, slots: Indices, out: Values) -> Present | None:
+    def take(self, slots: IntArray, out: Values) -> Present | None:
         """Fill `out` with the arrays in some slots, all at once; return which are there, None: all.
 
         Args:
