@@ -41,13 +41,12 @@ def predict_command(
     model: Annotated[str, typer.Argument(help="The model, saved by Keras.", metavar="MODEL.keras")],
     manifest: Annotated[str, typer.Argument(help="The rows.", metavar="M.parquet")],
     out: Annotated[
-        str, typer.Option(help="The file to write; after a kill, go on with.", metavar="P.parquet")
+        str,
+        typer.Option(help="The file to write, or to go on with after a kill.", metavar="P.parquet"),
     ],
     preprocessing: Annotated[
         str | None,
-        typer.Option(
-            help="What SavePreprocessing has saved. Default: MODEL.keras.json.", metavar="FILE"
-        ),
+        typer.Option(help="File of SavePreprocessing. Default: MODEL.keras.json.", metavar="FILE"),
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Only rows whose column split is this.", metavar="NAME")
@@ -108,7 +107,8 @@ def report_command(
     predictions: Annotated[
         str | None,
         typer.Option(
-            help="What `dfgen predict` wrote: shows where the model is wrong.", metavar="P.parquet"
+            help="Predictions of `dfgen predict`: shows where the model is wrong.",
+            metavar="P.parquet",
         ),
     ] = None,
     rows: Annotated[int, typer.Option(help="Most rows of the gallery, 1 to 2000.")] = 600,
