@@ -51,7 +51,7 @@ def epoch(frame: pd.DataFrame, number: int) -> tuple[float, float]:
     parts = ((frame[:TRAINING], True), (frame[TRAINING:], False))
     bound = [(bind(part, image, options=Options(label_mode=None)), s) for part, s in parts]
     loaders = [
-        Loader(one.reader, windows=one.windows, batch_size=32, shuffle=shuffle)
+        Loader(one.reader, drawing=one.drawing, batch_size=32, shuffle=shuffle)
         for one, shuffle in bound
     ]
     began, used = time.perf_counter(), time.process_time()

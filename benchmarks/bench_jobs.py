@@ -70,7 +70,7 @@ def job_d(folder: Path) -> float:
     rows, side, batch = JOB_D
     pack, seconds = made_pack(folder, rows, side), []
     bound = bind(pack, options=Options(label_mode=None))
-    loader = Loader(bound.reader, batch_size=batch, windows=bound.windows)
+    loader = Loader(bound.reader, batch_size=batch, drawing=bound.drawing)
     for epoch in range(6):
         start = time.perf_counter()
         assert sum(len(made.arrays["image"]) for made in loader.batches(epoch)) == rows
@@ -174,7 +174,7 @@ def stepped(pack: Path, seconds: float) -> tuple[float, float]:
     The wait for the first batch, when nothing is there yet, is none of a step.
     """
     bound = bind(pack, x=Image(), options=Options(label_mode=None), window=WINDOW)
-    loader = Loader(bound.reader, batch_size=BATCH, windows=bound.windows)
+    loader = Loader(bound.reader, batch_size=BATCH, drawing=bound.drawing)
     before, most, waited = private(), 0.0, 0.0
     stream, start = loader.stream(0), time.perf_counter()
     for step in range(len(loader)):

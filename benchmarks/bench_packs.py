@@ -24,6 +24,7 @@ from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
+from dfgen.loading.order.row_order import Drawing
 from dfgen.samples.features.image import Image
 
 ROWS, SIDE, BATCH = 4_000, 224, 128
@@ -125,7 +126,7 @@ def drained(
 ) -> int:
     """Drain epochs, of a Loader for each pass: one that stays would work ahead of its time."""
     bound = bind(manifest, x=image, options=Options(label_mode=None), window=window)
-    loader = Loader(bound.reader, batch_size=batch, windows=bound.windows if windows else None)
+    loader = Loader(bound.reader, batch_size=batch, drawing=bound.drawing if windows else Drawing())
     ahead, images = loader.stream(0), 0
     for _ in range(epochs * len(loader)):
         images += len(next(ahead).arrays["image"])

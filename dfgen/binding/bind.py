@@ -38,9 +38,7 @@ from dfgen.binding.stale_files import known_files
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Amount, Limits
-from dfgen.loading.order.buckets import Buckets
-from dfgen.loading.order.row_order import Draws
-from dfgen.loading.order.windows import Windows
+from dfgen.loading.order.row_order import Drawing
 from dfgen.manifest.tables import Table
 from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.albumentations import Pipeline, check_pixels
@@ -65,9 +63,8 @@ class Binding:
     Args:
         x, y: the names of features, nested as they were given.
         weights: what each row counts in the loss.
-        balance: draws some rows more often than others; its digest tells its classes from others.
-        buckets: gathers rows of similar shapes; its digest tells its shapes from others.
-        windows: shuffles rows of large files; its digest tells its blocks from others.
+        drawing: how an epoch takes rows beside a plain shuffle.
+        drawn_by: by which `balance`, `bucket_by` and `window` that is, told from others.
         problems: row -> why it cannot be read.
     """
 
@@ -76,12 +73,8 @@ class Binding:
     y: Tree
     reader: SampleReader
     weights: npt.NDArray[np.float32] | None
-    balance: Draws | None
-    balance_digest: str | None
-    buckets: Buckets | None
-    buckets_digest: str | None
-    windows: Windows | None
-    windows_digest: str | None
+    drawing: Drawing
+    drawn_by: Mapping[str, str | None]
     problems: Mapping[int, str]
 
     def __getitem__(self, name: str) -> BoundFeature:
@@ -209,15 +202,17 @@ def bind(
     sources = cached(features, sources, cache, limits, store, transform is not None)
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
-    draws = row_draws(columns, balance, rows_per_epoch, rows)
+    balanced = row_draws(columns, balance, rows_per_epoch, rows)
     buckets = bucketed(sizes.values(), bucket_by, batch_size)
     layouts = layouts_of(features, store)
-    windows = windowed(layouts, packed_rows(packs), window, bool(draws[0] or buckets[0]))
+    windows = windowed(layouts, packed_rows(packs), window, bool(balanced[0] or buckets[0]))
     if layouts:
         store = store.holding(2 * window_bytes(window))
     sources = stored_rows(features, layouts, sources, store)
     reader = SampleReader(rows.ids, features, transform, store, sources, sizes)
-    return Binding(columns, x, y, reader, weights, *draws, *buckets, *windows, problems)
+    drawing = Drawing(balanced[0], buckets[0], windows[0])
+    drawn_by = {"balance": balanced[1], "bucket_by": buckets[1], "window": windows[1]}
+    return Binding(columns, x, y, reader, weights, drawing, drawn_by, problems)
 
 
 def _of_features(transform: Transform | None, features: Iterable[BoundFeature]) -> Any:

@@ -18,11 +18,9 @@ from dfgen.loading.batch_transforms import BatchTransform, tried
 from dfgen.loading.buffers import Block
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
-from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.permutation import Integers
 from dfgen.loading.order.plan import Plan, Weights
-from dfgen.loading.order.row_order import Draws, RowOrder
-from dfgen.loading.order.windows import Windows
+from dfgen.loading.order.row_order import Drawing, Draws, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
 from dfgen.loading.read_ahead import ReadAhead
@@ -35,6 +33,7 @@ from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import CACHE_FAILED
 from dfgen.system import flag, usable_cpus, whole
 
+NO_DRAWING = Drawing()
 _SHUFFLE = "write shuffle=True, another order of all rows each epoch, or shuffle=False"
 _BATCH = "write batch_size=32, the rows of a batch"
 _WORKERS = "leave it out to use all CPUs, or write workers=4"
@@ -60,10 +59,7 @@ class Loader:
         batch_size: rows of a batch of all hosts; the last one of an epoch may have fewer.
         shuffle: another order each epoch, by `seed`; False keeps the order of the rows.
         seed: of the order and of the transform's random generators.
-        balance: draws each class equally often, or rows in proportion to weights, or None; needs
-            `shuffle`.
-        buckets: gathers rows of similar shapes, or None; needs `shuffle`.
-        windows: shuffles rows of large files a few blocks at a time, or None; without these.
+        drawing: how rows are taken beside a plain shuffle; its balance and buckets need `shuffle`.
         drop_remainder: leave out a short last batch.
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
             With several, `plan` leaves out a short last batch.
@@ -90,9 +86,7 @@ class Loader:
         batch_size: int = 32,
         shuffle: bool = True,
         seed: int = 0,
-        balance: Draws | None = None,
-        buckets: Buckets | None = None,
-        windows: Windows | None = None,
+        drawing: Drawing = NO_DRAWING,
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
         weights: Weights | None = None,
@@ -107,7 +101,7 @@ class Loader:
         self.reader = reader
         shuffle = flag("shuffle", shuffle, _SHUFFLE)
         drop_remainder = flag("drop_remainder", drop_remainder)
-        order = RowOrder(len(reader), seed if shuffle else None, balance, buckets, windows)
+        order = RowOrder(len(reader), seed if shuffle else None, *drawing)
         rows = order.places
         tail = "drop" if drop_remainder else "short"
         self.given = Plan(

@@ -219,9 +219,7 @@ class Sequence(Passes):
             batch_size=batch_size,
             shuffle=shuffle,
             seed=self.seed,
-            balance=bound.balance,
-            buckets=bound.buckets,
-            windows=bound.windows,
+            drawing=bound.drawing,
             drop_remainder=drop_remainder,
             shard=resolve_shard(shard),
             weights=bound.weights,
@@ -411,6 +409,9 @@ class Sequence(Passes):
     def _identity(self) -> Identity:
         """The identity that tells this Sequence's order of rows from another's."""
         rows, places = len(self._binding.columns), self._loader.row_order.places
+        drawn_by = dict(self._binding.drawn_by)
+        if not self._shuffle:
+            drawn_by["window"] = None
         return Identity(
             seed=self.seed,
             batch_size=self.batch_size,
@@ -419,10 +420,8 @@ class Sequence(Passes):
             or ids_digest(plain_ids(self._loader.reader.ids)),
             labels=self._binding.labels_digest,
             shuffle=self._shuffle,
-            balance=self._binding.balance_digest,
             rows_per_epoch=None if places == rows else places,
-            bucket_by=self._binding.buckets_digest,
-            window=self._binding.windows_digest if self._shuffle else None,
+            **drawn_by,
         )
 
     def show(self, i: int = 0, *, n: int = 16, draws: int = 10, model: Any = None) -> Any:
@@ -464,7 +463,7 @@ class Sequence(Passes):
         self.close()
 
     def __repr__(self) -> str:
-        padding = None if self._binding.buckets is None else self.padding
+        padding = None if self._binding.drawing.buckets is None else self.padding
         rows = len(self._binding.columns)
         return summary(self._loader, self.progress, rows, self.seed, padding)
 

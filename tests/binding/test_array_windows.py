@@ -58,7 +58,7 @@ def loader_of(frame, x=None, window="10KB", workers=2, **options):
     x = x or dfgen.Array("path", shape=(5, 7), index="index", dataset=dataset)
     found = bind(frame, x, options=Options(label_mode=None), window=window)
     options = {"batch_size": 32, "workers": workers, **options}
-    return Loader(found.reader, windows=found.windows, **options)
+    return Loader(found.reader, drawing=found.drawing, **options)
 
 
 def rows_and_values(loader, epoch=0):
@@ -256,7 +256,7 @@ frame = pd.DataFrame({"path": path, "index": np.arange(rows)})
 frame["id"] = frame["index"]
 x = dfgen.Array("path", shape=(width,), dtype="uint8", index="index")
 found = bind(frame, x, options=Options(label_mode=None), window="32MB")
-loader = Loader(found.reader, windows=found.windows, batch_size=4, workers=2, max_queue_size=2)
+loader = Loader(found.reader, drawing=found.drawing, batch_size=4, workers=2, max_queue_size=2)
 stream = loader.stream(0, 0)
 most, begin = 0, None
 for step in range(80):

@@ -23,7 +23,7 @@ from dfgen.loading.loader import Loader
 
 df = pd.read_json(sys.argv[1], orient="records")
 bound = bind(df, y="label", options=Options(image_size=(4, 4)), balance="label", batch_size=4)
-loader = Loader(bound.reader, batch_size=4, balance=bound.balance, workers=2)
+loader = Loader(bound.reader, batch_size=4, drawing=bound.drawing, workers=2)
 for batch in loader.batches():
     red, green, _ = batch.arrays["image"][:, 0, 0].astype(int).T
     assert (red + 256 * green).tolist() == batch.rows.tolist()
@@ -63,8 +63,8 @@ def test_a_binding_says_all_that_a_loader_and_a_model_are_told(frame):
     assert bound.class_names == ["even", "odd"]
     np.testing.assert_array_equal(bound.weights, np.float32([0, 2, 2, 6, 4, 10, 6, 14]) / 8)
     assert bound.reader.sizes["image"].tolist() == [[4, 4]] * 8
-    assert bound.balance is not None
-    assert bound.buckets is not None
+    assert bound.drawing.balance is not None
+    assert bound.drawing.buckets is not None
     assert bound.problems == {}
     loader = Loader(bound.reader, batch_size=4, weights=bound.weights, workers=0)
     assert [batch.arrays["label"].shape for batch in loader.batches()] == [(4, 2), (4, 2)]

@@ -26,7 +26,7 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what 
 
 def loader_of(manifest, window, **options):
     bound = bind(manifest, options=Options(label_mode=None), window=window)
-    return Loader(bound.reader, windows=bound.windows, **options)
+    return Loader(bound.reader, drawing=bound.drawing, **options)
 
 
 def epoch_of(loader, epoch):

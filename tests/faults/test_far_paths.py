@@ -146,7 +146,8 @@ def test_a_root_far_from_the_manifest_is_told_unless_it_is_given(manifest, far, 
 @pytest.mark.parametrize("stored", ["imgs", "../imgs", ".."])
 def test_a_root_in_the_folder_of_the_manifest_or_the_one_above_is_taken(manifest, stored):
     rewrite(manifest, root=stored)
-    dfgen.read_manifest(manifest)
+    path = os.path.normpath(f"{os.path.dirname(manifest)}/{stored}/a.png")
+    assert [os.path.normpath(p) for p in dfgen.read_manifest(manifest)["path"]] == [path]
 
 
 def test_absolute_paths_of_a_manifest_are_told_and_lie_in_the_root_that_is_given(manifest, far):

@@ -58,6 +58,20 @@ ROOMS_OF = {
 }
 # The only import that points up, within a method: `Sequence.show` is a way to `dfgen.explore`.
 DOORS = {("dfgen.training.sequence", "dfgen.explore.batch_pictures.batch")}
+# Folders that are one with the room around them, as each imports the other.
+PARTS = {
+    "loading/workers": "loading",  # the loader starts workers, which make its batches
+    "manifest/building": "manifest",  # to build is to write; to verify is to build again
+    "manifest/sources": "manifest",
+    "manifest/splitting": "manifest",
+    "samples/features": "samples",  # features run functions of the user's, which stand above
+    "samples/sounds": "samples/pixels",  # one table of formats has both
+    "samples/sources": "samples",
+    "samples/stores/archives": "samples/stores",  # a store by its scheme may open an archive
+    "samples/stores/arrays": "samples/stores",
+    "samples/stores/remote": "samples/stores",
+    "training/checks": "training",
+}
 NO_PANDAS = {"errors", "locks", "system", "limits", "table", "samples", "packs", "loading"}
 
 MODULES = {
@@ -176,13 +190,48 @@ def test_manifests_binding_and_what_looks_at_frames_need_no_framework() -> None:
     assert loaded_by(code) & HEAVY == set()
 
 
-def test_no_room_reaches_into_what_a_sequence_is_made_of() -> None:
-    """Only the class that has them, and `view_of` beside it, see its private parts."""
-    parts = re.compile(r"(?<!self)\._(loader|binding|layout|maker|identity)\b")
-    rooms = {"training", "bench", "explore", "migrate", "commands", "cli"}
-    found = {
-        name
-        for name, path in MODULES.items()
-        if room(name) in rooms and parts.search(path.read_text(encoding="utf-8"))
-    }
-    assert found == {"dfgen.training.data_adapter"}
+def test_no_room_reaches_into_the_private_parts_of_another() -> None:
+    """A name with an underscore that one room gives its objects is used in that room alone."""
+    homes: dict[str, set[str]] = {}
+    uses: list[tuple[str, str]] = []
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                homes.setdefault(node.name, set()).add(room(name))
+            elif isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
+                if ast.unparse(node.value) in ("self", "cls"):
+                    homes.setdefault(node.attr, set()).add(room(name))
+                else:
+                    uses.append((name, node.attr))
+    of_named_tuples = {"_replace", "_asdict"}
+    assert [
+        (name, attribute)
+        for name, attribute in uses
+        if room(name) not in homes.get(attribute, {room(name)}) and attribute not in of_named_tuples
+    ] == []
+
+
+def arrows() -> set[tuple[str, str]]:
+    """Return which folder imports from which other; a module beside folders is one by itself."""
+
+    def folder(name: str) -> str:
+        path = MODULES[name].relative_to(PACKAGE)
+        return path.parent.as_posix() if path.parent.name else path.stem
+
+    doors = {(name, module_of(target)) for name, target in DOORS} | {*AT_A_FAILURE.items()}
+    pairs = {(name, module_of(target)) for name in MODULES for target in imports(name)} - doors
+    ends = {(folder(name), folder(target)) for name, target in pairs if target}
+    return {(here, there) for here, there in ends if here != there}
+
+
+def test_no_circle_of_folders_but_a_room_and_its_named_parts() -> None:
+    merged = {(PARTS.get(here, here), PARTS.get(there, there)) for here, there in arrows()}
+    graph: dict[str, set[str]] = {}
+    for here, there in merged:
+        graph.setdefault(here, set()).update({there} - {here})
+    assert [*TopologicalSorter(graph).static_order()]  # CycleError shows a circle
+
+
+@pytest.mark.parametrize(("part", "whole"), PARTS.items())
+def test_a_named_part_and_its_room_do_import_each_other(part: str, whole: str) -> None:
+    assert {(part, whole), (whole, part)} <= arrows()

@@ -188,22 +188,22 @@ def bound(frame, **options):
 
 def loader_of(frame, window=None, **options):
     found = bound(frame, window=window)
-    return Loader(found.reader, windows=found.windows, **{"workers": 0, **options})
+    return Loader(found.reader, drawing=found.drawing, **{"workers": 0, **options})
 
 
 def test_rows_of_array_files_come_once_an_epoch_in_windows_of_their_blocks(arrays):
     """A window of 3000 bytes is 83 blocks of 3 rows."""
     frame = pd.concat([arrays[:1], arrays[1:].sample(frac=1, random_state=0)])
     found = bound(frame, window=3000)
-    loader = Loader(found.reader, windows=found.windows, batch_size=50, workers=0)
+    loader = Loader(found.reader, drawing=found.drawing, batch_size=50, workers=0)
     batches = [loader.batch(0, step) for step in range(len(loader))]
     ids = np.concatenate([frame["id"].to_numpy()[batch.rows] for batch in batches])
     values = np.concatenate([batch.arrays["array"] for batch in batches])
     assert (values == ids[:, None]).all()
     assert sorted(ids) == list(range(600))
-    own = found.windows.blocks_of(0, seed=0, epoch=0)
+    own = found.drawing.windows.blocks_of(0, seed=0, epoch=0)
     assert len(own) == 83
-    first = {*ids[: np.diff(found.windows.starts)[own].sum()].tolist()}
+    first = {*ids[: np.diff(found.drawing.windows.starts)[own].sum()].tolist()}
     place = arrays.groupby("path").cumcount() // 3
     whole = arrays.groupby([arrays["path"], place])["id"].agg(set)
     assert all(block <= first or not block & first for block in whole)
@@ -211,12 +211,12 @@ def test_rows_of_array_files_come_once_an_epoch_in_windows_of_their_blocks(array
 
 @pytest.mark.parametrize(("window", "blocks", "rows"), [(None, 64, 1_302_083), ("24KB", 64, 31)])
 def test_a_window_is_of_64_blocks_of_consecutive_rows(arrays, window, blocks, rows):
-    found = bound(arrays[:350], window=window).windows
+    found = bound(arrays[:350], window=window).drawing.windows
     assert (found.blocks, np.diff(found.starts)[0]) == (blocks, min(350, rows))
 
 
 def test_blocks_are_whole_chunks_and_a_window_two_of_them_at_least(arrays):
-    found = bound(arrays[350:], window=100).windows
+    found = bound(arrays[350:], window=100).drawing.windows
     assert found.blocks == 2
     assert np.diff(found.starts).tolist() == [*[4] * 62, 2]
 
@@ -224,7 +224,7 @@ def test_blocks_are_whole_chunks_and_a_window_two_of_them_at_least(arrays):
 def test_a_state_is_refused_with_another_window_or_blocks(arrays):
     def identity(frame=arrays, **options):
         return Identity(
-            0, 32, 600, ids_digest(range(600)), window=bound(frame, **options).windows_digest
+            0, 32, 600, ids_digest(range(600)), window=bound(frame, **options).drawn_by["window"]
         )
 
     state = json.loads(json.dumps(identity().state(Place(1, 2))))
@@ -245,10 +245,10 @@ def test_a_state_is_refused_with_another_window_or_blocks(arrays):
 
 def test_where_a_window_cannot_be_it_is_refused_and_by_default_none(arrays):
     frame = arrays.assign(kind=arrays["id"] % 2)
-    assert bound(frame, balance="kind").windows is None
+    assert bound(frame, balance="kind").drawing.windows is None
     images = pd.DataFrame({"path": ["a.jpg"], "id": [0]})
     plain = bind(images, options=Options(label_mode=None), on_error="skip")
-    assert (plain.windows, plain.windows_digest) == (None, None)
+    assert (plain.drawing.windows, plain.drawn_by["window"]) == (None, None)
     for call, message in (
         (lambda: RowOrder(600, 0, balance_of(frame["kind"]), windows=of_sizes([600])),
          "window= shuffles the rows of a few blocks at a time, balance= takes them from all: leave "
@@ -284,4 +284,4 @@ def test_without_shuffle_rows_keep_their_order(arrays):
 def test_balance_beside_a_window_is_refused_only_where_both_are_given(arrays):
     found = bound(arrays.assign(kind=arrays["id"] % 2), balance="kind", window="1MB")
     with pytest.raises(ArgumentError, match="leave out one of them"):
-        Loader(found.reader, windows=found.windows, balance=found.balance, workers=0)
+        Loader(found.reader, drawing=found.drawing, workers=0)

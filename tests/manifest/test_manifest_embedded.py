@@ -167,7 +167,7 @@ def test_facts_of_the_files_of_a_table_are_read(images, tmp_path):
     with pytest.raises(ManifestError, match=r"1 of 4 rows have a problem, by the facts of the man"):
         bind(df, x=Image("image"), y="kind")
     bound = bind(df, x=Image("image", size=None), y="kind", on_error="skip")
-    assert bound["image"].sizes.tolist()[:3] == [[4, 6], [5, 3], [4, 6]]
+    assert bound.reader.sizes["image"].tolist()[:3] == [[4, 6], [5, 3], [4, 6]]
 
 
 def test_a_folder_of_parquet_files_of_datasets_becomes_a_manifest(tmp_path):

@@ -73,7 +73,8 @@ def test_a_manifest_that_is_built_tells_of_files_in_several_splits(crops, tmp_pa
 def test_rows_of_array_files_share_them(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((8, 4, 4, 3), np.uint8))
     np.save(tmp_path / "y.npy", np.arange(8))
-    dfgen.build_manifest(arrays=tmp_path / "x.npy", split=SHARES)
+    built = dfgen.build_manifest(arrays=tmp_path / "x.npy", split=SHARES)
+    assert built["path"].nunique() == 1 and built["split"].nunique() > 1
 
 
 TEXTS = ["a", "b/c.png", "d" * 40, "e" * 40, "/data/one.png", "/data/two.png", "", "é" * 5]
@@ -103,4 +104,5 @@ def test_categories_of_paths_are_compared_too_and_other_columns_are_not():
 
 
 def test_paths_that_are_no_text_are_left_to_others():
-    dfgen.split(pd.DataFrame({"id": range(40), "path": [1, "a"] * 20}), SHARES)
+    parts = dfgen.split(pd.DataFrame({"id": range(40), "path": [1, "a"] * 20}), SHARES)
+    assert {*parts["split"]} == {*SHARES}

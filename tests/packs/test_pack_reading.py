@@ -43,7 +43,7 @@ def batches(manifest, epochs=1, workers=0, use_multiprocessing=False, **options)
     """The batches of a manifest, by what a Sequence is made of."""
     bound = bind(manifest, **options)
     loader = Loader(
-        bound.reader, batch_size=7, seed=3, windows=bound.windows, workers=workers,
+        bound.reader, batch_size=7, seed=3, drawing=bound.drawing, workers=workers,
         use_multiprocessing=use_multiprocessing, problems=bound.problems,
         on_error=options.get("on_error", "raise"),
     )  # fmt: skip

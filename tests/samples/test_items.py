@@ -521,4 +521,5 @@ def test_two_lists_of_images_in_x_are_left_alone(frame):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         x = {"left": Image("frames", **RANDOM), "right": Image("masks", **RANDOM)}
-        sequence(frame, x, "y").close()
+        with sequence(frame, x, "y") as seq:
+            assert {*seq[0][0]} == {"left", "right"}

@@ -323,7 +323,10 @@ def test_two_images_that_draw_apart_are_told_once(frame):
 def test_others_are_left_alone(frame, x, y):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        dfgen.Sequence(frame, x, y, label_mode="int" if y else None, workers=0).close()
+        seq = dfgen.Sequence(frame, x, y, label_mode="int" if y else None, workers=0)
+    first, second = seq[0] if y else seq[0][0]
+    assert first.shape[1:3] == (8, 8) and second.shape[2:3] == (8,)
+    seq.close()
 
 
 # Keras

@@ -176,12 +176,12 @@ def test_whatever_takes_two_arguments_is_a_transform(function):
     ],
 )  # fmt: skip
 def test_whatever_takes_the_values_of_its_columns_makes_a_column(names, function):
-    Column(names, function)
+    assert Column(names, function).columns == tuple([names] if isinstance(names, str) else names)
 
 
 @pytest.mark.parametrize("decode", [len, np.frombuffer, functools.partial(np.frombuffer, offset=4)])
 def test_whatever_takes_the_bytes_of_a_file_decodes_it(decode):
-    Array("path", (4,), decode=decode)
+    assert Array("path", (4,), decode=decode).decode is decode
 
 
 @pytest.mark.parametrize(

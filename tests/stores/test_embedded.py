@@ -142,7 +142,7 @@ def test_a_bare_name_is_an_image(made):
 def test_sizes_are_those_that_the_bytes_tell(made):
     images = [png(pixels(row, 3 + row, 5)) for row in range(3)]
     bound = bind(made(frame(images)), x=Image("image", size=None))
-    assert bound["image"].sizes.tolist() == [[3, 5], [4, 5], [5, 5]]
+    assert bound.reader.sizes["image"].tolist() == [[3, 5], [4, 5], [5, 5]]
 
 
 def test_one_row_by_hand_is_read_from_bytes():

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,14 @@ Draws = Balance | Proportions
 
 _COUNTED = 65_536  # positions at once
 _ASKED = 8192  # positions of the batches asked for at once
+
+
+class Drawing(NamedTuple):
+    """How an epoch takes rows beside a plain shuffle: a balance, buckets or both; or windows."""
+
+    balance: Draws | None = None
+    buckets: Buckets | None = None
+    windows: Windows | None = None
 
 
 @dataclass(frozen=True, eq=False)
