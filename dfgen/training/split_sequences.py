@@ -84,7 +84,7 @@ def sequences(
             found[name] = Sequence(part, x, y, **{**given, **own})
         else:
             kept = {key: value for key, value in given.items() if key not in _OF_TRAIN}
-            still = (map_leaves(lambda feature: feature.deterministic, tree) for tree in (x, y))
+            still = (map_leaves(lambda feature: feature.still, tree) for tree in (x, y))
             found[name] = Sequence(part, *still, shuffle=False, **kept)
     return found
 

@@ -120,12 +120,12 @@ def test_random_crops_and_flips_are_for_train_alone(split):
     ids=repr,
 )
 def test_what_a_feature_is_without_chance(feature, still):
-    assert feature.deterministic == still
-    assert not feature.deterministic.is_random
+    assert feature.still == still
+    assert not feature.still.is_random
 
 
 def test_the_same_random_generator_draws_nothing_from_a_still_image(files):
-    still = dfgen.Image(size=(3, 3), crop="random_resized").deterministic
+    still = dfgen.Image(size=(3, 3), crop="random_resized").still
     row, rng = {"path": files[7]}, np.random.default_rng(0)
     assert (still(row, rng) == still(row)).all()
 

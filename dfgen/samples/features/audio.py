@@ -81,7 +81,7 @@ class Audio(Feature):
         return self.start == "random"
 
     @property
-    def deterministic(self) -> "Audio":
+    def still(self) -> "Audio":
         """It without chance: cut in the centre."""
         return replace(self, start="center") if self.is_random else self
 

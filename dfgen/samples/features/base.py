@@ -249,10 +249,10 @@ class Feature:
         return None
 
     @property
-    def deterministic(self) -> Self:
+    def still(self) -> Self:
         """It as it is for evaluation: in the middle of what chance may decide."""
         if isinstance(self.like, Feature):
-            return replace(self, like=self.like.deterministic)  # type: ignore[type-var]
+            return replace(self, like=self.like.still)  # type: ignore[type-var]
         return self
 
     has_geometry: ClassVar[bool] = False

@@ -261,10 +261,10 @@ class Image(Feature):
         return self.crop in _RANDOM or self.flip is not None
 
     @property
-    def deterministic(self) -> "Image":
+    def still(self) -> "Image":
         """It without chance: the centre, no flips; the largest crop for `"random_resized"`."""
         if not self.is_random:
-            return super().deterministic
+            return super().still
         if self.crop == "random_resized":
             return replace(self, resize="crop", crop=None, area=None, ratio=None, flip=None)
         return replace(self, crop=self.crop and "center", flip=None)

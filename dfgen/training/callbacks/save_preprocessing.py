@@ -89,4 +89,4 @@ def _is_preprocessing(file: IO[bytes]) -> bool:
 
 
 def _made(passes: Passes) -> list[Any]:
-    return [bound.feature.deterministic for bound in features(view_of(passes), "x").values()]
+    return [bound.feature.still for bound in features(view_of(passes), "x").values()]

@@ -38,7 +38,7 @@ def sequence_as_trained(
     saved: Preprocessing, manifest: Table | str, chance: bool = False, **options: Any
 ) -> Sequence:
     """Return a Sequence that makes x of a manifest as training did, and y where it has it."""
-    inputs = {name: one if chance else one.deterministic for name, one in saved.inputs.items()}
+    inputs = {name: one if chance else one.still for name, one in saved.inputs.items()}
     x = map_leaves(inputs.__getitem__, saved.x)
     transform = None if saved.transform is None else _of_x(saved.transform, frozenset(inputs))
     options = {"shuffle": False, "transform": transform, **options}
@@ -62,7 +62,7 @@ def check_as_trained(saved: Preprocessing, sequence: Sequence) -> None:
     made = sequence.preprocessing()
     for name, one in saved.inputs.items():
         found = made.inputs.get(name)
-        if found is None or _in_column(found.deterministic, one) != one.deterministic:
+        if found is None or _in_column(found.still, one) != one.still:
             raise ArgumentError(
                 f"x of the Sequence has {name!r} as {found!r}, but the model was trained on "
                 f"{one!r}: make it alike, or give the model that goes with it"
