@@ -13,6 +13,7 @@ from processes_of import children
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.proportions import proportions_of
+from dfgen.loading.order.row_order import Drawing
 from dfgen.loading.workers import worker_tuning
 from dfgen.loading.workers.chunks import ChunkMaker
 from dfgen.loading.workers.pool import Pool
@@ -298,7 +299,7 @@ def test_no_batch_differs_while_threads_and_processes_change_over(tmp_path, monk
 
 def test_no_batch_with_bad_rows_and_draws_differs_while_they_change_over(tmp_path, monkeypatch):
     draws = proportions_of(1.0 + np.arange(200) % 3, 160)
-    given = {"on_error": "skip", "balance": draws, "limits": Limits(problems=200)}
+    given = {"on_error": "skip", "drawing": Drawing(draws), "limits": Limits(problems=200)}
     made, switch = switched(tmp_path, monkeypatch, **given)
     alone = image_loader(tmp_path, workers=0, **given)
     for number in range(0, 200, 9):
