@@ -18,7 +18,7 @@ from dfgen.samples.stores.schemes import has_store, scheme_of
 from dfgen.samples.stores.store import Head, Store
 
 _PATH = "path"  # the column of files that `bytes` and `mtime_ns` are of
-_ROWS = 6  # that are looked at, as in `looked_for`
+_ROWS = 6  # that are looked at, as in `missing_files`
 
 
 def known_files(

@@ -44,8 +44,9 @@ _ARGUMENTS = {
         "preprocessing_function",
     ": dfgen.build_manifest and dfgen.verify read all files: one that cannot be read keeps its "
     "row, and the column problem says why": "validate_filenames is_valid_file",
-    'Image.resize: resize="crop"': "crop_to_aspect_ratio keep_aspect_ratio",
+    'Image.resize: resize="crop"': "crop_to_aspect_ratio",
     'Image.resize: resize="pad"': "pad_to_aspect_ratio",
+    'Image.resize: resize="crop", or "pad"': "keep_aspect_ratio",
     _SPLIT: "validation_split subset valid_pct test_size train val validation test",
     ": links to folders are followed, except into a folder that they lie in": "follow_links",
     ": df = df.drop_duplicates()": "drop_duplicates",
@@ -55,7 +56,8 @@ _ARGUMENTS = {
     ": nothing is written: sequence[0] is a batch to look at":
         "save_to_dir save_prefix save_format",
     # keras: ImageDataGenerator, timeseries_dataset_from_array
-    'scale: 1/255 is scale="0..1"': "rescale normalize",
+    'scale: 1/255 is scale="0..1"': "rescale",
+    'scale: scale="0..1"': "normalize",
     'Image.flip: flip="horizontal"': "horizontal_flip",
     'Image.flip: flip="vertical"': "vertical_flip",
     _LAYER.format("Rotation"): "rotation_range fill_mode cval",
@@ -73,7 +75,7 @@ _ARGUMENTS = {
     _WINDOW: "sequence_length sequence_stride sampling_rate",
     # tf.data, and the queues of TensorFlow 1
     "workers: None is all CPUs": "num_parallel_calls",
-    "max_queue_size: batches are made ahead by themselves": "prefetch capacity",
+    "max_queue_size: batches are made ahead by themselves": "prefetch capacity prefetch_factor",
     "shuffle: all rows are shuffled, without a buffer":
         "buffer_size shuffle_buffer min_after_dequeue",
     "shuffle: every epoch has another order": "reshuffle_each_iteration",
@@ -86,8 +88,13 @@ _ARGUMENTS = {
     "batch_transform: batch_transform(batch, rng) -> batch": "collate_fn batch_tfms",
     "balance: the column that rows are drawn by": "sampler",
     "drop_remainder": "drop_last",
+    "use_multiprocessing": "multiprocessing_context",
+    ": workers live as long as the Sequence: leave it out": "persistent_workers",
+    "seed: a transform gets a generator of each row": "worker_init_fn generator",
+    "batch_size: with balance=, or bucket_by=": "batch_sampler",
+    "limits: limits=dfgen.Limits(read_timeout=60)": "timeout",
     "batch_size": "bs",
-    _FUNCTION: "item_tfms target_transform augment",
+    _FUNCTION: "item_tfms target_transform augment augmentation transforms",
     "seed": "random_state",
     "folds": "n_splits k n_folds",
     # tutorials, and functions of dfgen beside the one that was called
@@ -204,7 +211,9 @@ _ATTRIBUTES = {
     "give fit the Sequence itself, or seq.get_tf_dataset()": "flow to_tf_dataset with_options",
     "write dfgen.Sequence(..., transform=function), of a sample, or batch_transform=, of a batch":
         "map with_transform",
-    "it gives batches: write dfgen.Sequence(..., batch_size=32)": "batch unbatch",
+    "it gives batches: write dfgen.Sequence(..., batch_size=32)": "batch",
+    "write dfgen.Sequence(..., batch_size=1)": "unbatch",
+    "write enumerate(seq)": "enumerate",
     "write dfgen.Sequence(..., shuffle=True), which is the default": "shuffle",
     "batches are made ahead by themselves: leave it out, or give max_queue_size=": "prefetch",
     'write dfgen.Sequence(..., cache="memory"), which keeps decoded pixels': "cache",
@@ -212,7 +221,7 @@ _ATTRIBUTES = {
     "write dfgen.Sequence(df[100:], ...), of rows": "skip",
     "write dfgen.Sequence(df[df.kind == ...], ...), of rows": "filter",
     "write dfgen.Sequence(pd.concat([df, other]), ...)": "concatenate",
-    "batches are NumPy arrays: for x, y in seq": "as_numpy_iterator enumerate",
+    "batches are NumPy arrays: for x, y in seq": "as_numpy_iterator",
     # others
     "seq.show() draws the first batch": "show_batch",
     'write dfgen.split(df, {"train": 0.8, "val": 0.2})': "train_test_split",

@@ -280,8 +280,9 @@ def _read(
     try:
         placed = step.read(row, made, reader.store, unwatched, None)
     except DecodeError as error:  # as of deep JPEG 2000, whose decoder gives the first 8 bits alone
-        shallow = FileSource(replace(image, dtype="uint8"), step.bound.values)
-        step = step._replace(source=shallow)
+        if not isinstance(step.source, FileSource):
+            raise
+        step = step._replace(source=replace(step.source, feature=replace(image, dtype="uint8")))
         try:
             placed = step.read(row, made, reader.store, unwatched, None)
         except DecodeError:

@@ -157,6 +157,18 @@ def test_rows_of_arrays_lists_of_files_and_packs_are_shown(tmp_path):
     assert (shown.pixels == (200, 0, 0)).all()
 
 
+def test_a_row_that_was_bad_when_packed_is_not_shown_by_a_file_that_was_mended_since(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no image")
+    cv2.imwrite(f"{tmp_path}/b.png", RED)
+    frame = pd.DataFrame({"id": [0, 1], "path": [f"{tmp_path}/{name}.png" for name in "ab"]})
+    with pytest.warns(UserWarning, match="1 of 2 rows have no file in the pack"):
+        dfgen.pack(frame, tmp_path / "pack", image_size=(20, 20))
+    cv2.imwrite(f"{tmp_path}/a.png", RED)
+    bad, good = thumbnails(dfgen.read_manifest(tmp_path / "pack"))
+    assert bad.problem.startswith("its file could not be used when it was packed")
+    assert (good.pixels == (200, 0, 0)).all()
+
+
 def test_no_rows_are_no_thumbnails_and_a_wrong_column_is_an_error():
     assert thumbnails(of_bytes()) == []
     with pytest.raises(dfgen.DfgenError) as caught:

@@ -57,7 +57,7 @@ _SCAN = b"\xff\xda"
 
 
 def check_scans(data: bytes, header: Header, limits: Limits) -> Header:
-    """Refuse a progressive JPEG of more than `limits.scans`; each takes as long as a decode.
+    """Refuse a progressive JPEG of more scans than dfgen takes; each takes as long as a decode.
 
     Returns:
         The header; as that of a progressive one where the first scan is not of all channels: its
