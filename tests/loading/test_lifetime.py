@@ -121,6 +121,8 @@ def test_nothing_is_left_after_keras_has_used_it(frame, no_garbage, use):
     for _ in range(2):
         seq = sequence(frame(40))
         use(seq)
+        if keras.backend.backend() == "jax" and keras.__version__ < "3.13":
+            gc.collect()  # that Keras holds what it was given in a circle
         assert len(threads()) == 2
     del seq
     assert not threads()

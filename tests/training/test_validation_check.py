@@ -223,7 +223,11 @@ def test_evaluate_may_leave_out_a_remainder_that_it_was_asked_to(frame):
     ids=["back to 255", "by a function", "to -1..1"],
 )
 def test_pixels_that_a_model_makes_larger_again_are_left_alone(frame, first):
-    last = [LAYERS.Rescaling(1 / 255), LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(2, "softmax")]
+    last = [
+        LAYERS.Rescaling(1 / 255, name="down"),
+        LAYERS.GlobalAveragePooling2D(),
+        LAYERS.Dense(2, "softmax"),
+    ]
     own = keras.Sequential([first, *last])
     own.compile("sgd", LOSS)
     begin(sequence(frame(8), image(scale="0..1")), None, own)
