@@ -33,7 +33,7 @@ FIXED = {
     "aliases": 10,
     "nesting": 100,
 }
-"""What no honest file needs more of, and nobody can set.
+"""Bounds that no honest file passes, and nobody can set.
 
 `header_bytes`: what stands before the pixels of a JPEG or PNG, of which each piece counts for 1 KiB
 more, and each strip or tile of a TIFF for 64 bytes: many small ones take time; a .npy header, an

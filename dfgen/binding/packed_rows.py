@@ -141,7 +141,7 @@ def of_packs(columns: Columns, feature: Feature) -> Feature:
 
 @dataclass(frozen=True)
 class InPacks:
-    """What packs hold of a feature.
+    """The part of a feature that lies in packs.
 
     Args:
         rows: where each row lies.

@@ -115,7 +115,7 @@ _ARGUMENTS = {
     "label": "columns",
     ": the index is never written: make a column of it with df.reset_index()": "index",
 }  # fmt: skip
-"""What is here -> arguments elsewhere.
+"""Arguments here -> what other libraries call them.
 
 A name, with what to know beside; of several, what the function has. `Image.resize` is an argument
 of a feature; with no name at all there is only advice.
@@ -227,7 +227,7 @@ _ATTRIBUTES = {
     'write dfgen.split(df, {"train": 0.8, "val": 0.2})': "train_test_split",
     "seq.manifest is the DataFrame": "columns head iloc loc sample dataset",
 }  # fmt: skip
-"""What a Sequence has -> attributes elsewhere."""
+"""Attributes of a Sequence -> what other libraries call them."""
 
 
 def _by_word(table: Mapping[str, str]) -> dict[str, str]:
