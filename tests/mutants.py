@@ -25,7 +25,7 @@ only_mutate = [{room}]
 do_not_mutate_patterns = ['^ *raise ', '^ *f"']  # the texts of errors, which tests hold in full
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "tests.mutants"]
 pytest_add_cli_args_test_selection = {tests}
-process_isolation = "forkserver"  # imports once; no thread of TensorFlow runs where it forks
+process_isolation = "forkserver"  # imports once
 timeout_multiplier = 10.0
 timeout_constant = 5.0
 """
@@ -115,6 +115,8 @@ def main(room, sample=0, living=False):
     if tests is None or not list((HERE / "dfgen").glob(f"{room}*")):
         rooms = ", ".join(table["tests"])
         sys.exit(f"ROOM={room} is no room of tests/mutants.toml, nor a module in one: {rooms}")
+    # TensorFlow and JAX wait for ever in a process that was forked from one that has used them.
+    os.environ |= {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"}
     os.chdir(copied(room, tests, anew=not living))
     allowed = {(f"dfgen/{a['file']}", c) for a in table["accepted"] for c in a["changes"]}
     ends = tried(sample, living, os.cpu_count(), allowed)

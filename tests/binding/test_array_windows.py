@@ -1,6 +1,7 @@
 """Rows of .npy and HDF5: taken a chunk at once, unpacked once a pass, in bounded memory."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -178,12 +179,22 @@ def test_numbers_that_do_not_fit_are_refused_with_their_row(tmp_path):
     )
 
 
+def note_advice(monkeypatch, path, note):
+    """Have `note` called with what the system is told of this file, and of no other test's."""
+
+    def noted(descriptor, *given):
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            note(*given)
+
+    monkeypatch.setattr(os, "posix_fadvise", noted)
+    monkeypatch.delattr(os, "RWF_NOWAIT", raising=False)  # which tells what is in the cache already
+
+
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system reads nothing ahead")
 def test_of_a_column_in_another_order_only_its_rows_are_read_ahead(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.zeros((2_000, 1_000), np.uint8))
     asked = []
-    monkeypatch.setattr(os, "posix_fadvise", lambda *given: asked.append(given[1:3]))
-    monkeypatch.delattr(os, "RWF_NOWAIT", raising=False)
+    note_advice(monkeypatch, tmp_path / "x.npy", lambda *given: asked.append(given[:2]))
     index = np.arange(2_000)[::-1] * 401 % 2_000
     frame = pd.DataFrame({"id": range(2_000), "path": f"{tmp_path}/x.npy", "index": index})
     x = dfgen.Array("path", shape=(1_000,), index="index")
@@ -198,17 +209,18 @@ def test_of_a_column_in_another_order_only_its_rows_are_read_ahead(tmp_path, mon
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system reads nothing ahead")
 @pytest.mark.parametrize("name", ["plain.npy", "odd.h5", "packed.h5"])
-def test_the_first_window_and_the_next_one_are_read_ahead_by_a_thread(folder, name, monkeypatch):
-    asked, advise, done = [], os.posix_fadvise, threading.Event()
+def test_the_first_window_and_the_next_one_are_read_ahead_by_a_thread(
+    folder, name, tmp_path, monkeypatch
+):
+    asked, done = [], threading.Event()
 
-    def note(descriptor, start, length, advice):
+    def note(start, length, advice):
         asked.append((start, length, threading.current_thread().name))
         done.set()
-        return advise(descriptor, start, length, advice)
 
-    monkeypatch.setattr(os, "posix_fadvise", note)
-    monkeypatch.delattr(os, "RWF_NOWAIT", raising=False)  # which tells what is in the cache already
-    loader = loader_of(frame_of(folder, name), window="4KB", workers=0)
+    shutil.copy(folder / name, tmp_path)
+    note_advice(monkeypatch, tmp_path / name, note)
+    loader = loader_of(frame_of(tmp_path, name), window="4KB", workers=0)
     windows = loader.row_order.windows
     loader.batch(0, 0)
     assert done.wait(60)
