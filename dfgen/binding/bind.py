@@ -219,7 +219,8 @@ def _of_features(transform: Transform | None, features: Iterable[BoundFeature]) 
     """Return a transform; a pipeline of Albumentations with which array is an image, a mask."""
     if not isinstance(transform, Pipeline):
         return transform
-    if any(bound.feature.most_bits for bound in features):  # of some, floats come as they are
+    # of some, floats come as they are
+    if any(bound.image and bound.image.most_bits for bound in features):
         check_pixels(transform)
     return transform.of(
         (
@@ -307,9 +308,8 @@ def _bound_one(
     feature, like = named[name], followed_image(named, name)
     present = present_rows(columns, feature, is_input)
     values = feature.bind(columns if present is None else with_stand_ins(columns, present))
-    if like is not None:
-        feature = feature.following(named[like])
-    return BoundFeature(name, in_lists(feature, feature.files(values)), values, like, present)
+    followed = None if like is None else named[like]
+    return BoundFeature(name, in_lists(feature, values, followed), values, like, present)
 
 
 def _checked_problems(

@@ -12,6 +12,7 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, listed, warn
 from dfgen.explain.labels import check_classes
 from dfgen.samples.features.base import Feature
+from dfgen.samples.features.one_row import present_in
 from dfgen.spec import IntArray, Present
 from dfgen.table.arrow_types import are_numbers, is_list
 
@@ -42,7 +43,7 @@ def present_rows(columns: Columns, feature: Feature, is_input: bool) -> Present 
             f"{feature!r} is in x: a weight of 0 leaves a target out of the loss, but no input "
             'out of the model. Leave out missing="ignore", and drop or fill what is missing'
         )
-    present = feature.present(columns)
+    present = present_in(feature, columns)
     if present is not None and not present.any():
         for name in feature.columns:
             if pa.types.is_null(columns[name].type):

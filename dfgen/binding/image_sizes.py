@@ -39,7 +39,7 @@ def deep_rows(
     rows = dict[int, str]()
     held = columns.of_facts
     read = (bound for bound in features if bound.name not in decoded)
-    for feature in (b.feature for b in read if b.feature.columns[0] == held):
+    for feature in (b.image for b in read if b.image and b.image.column == held):
         bits = columns["bits"]
         if feature.most_bits is not None:
             for row in pc.indices_nonzero(pc.greater(bits, feature.most_bits)).to_pylist():
@@ -85,7 +85,7 @@ def image_sizes(
     Those of `packed` images are known already.
     """
     sizes = {name: known for name, known in packed.items() if known is not None}
-    kept = [bound for bound in features if bound.feature.variable_size]
+    kept = [bound for bound in features if bound.variable_size]
     problems = dict[int, str]()
     for bound in kept:
         if not bound.feature.follows and bound.name not in sizes:

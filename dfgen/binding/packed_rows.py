@@ -24,6 +24,7 @@ from dfgen.packs.pack_shards import NOTHING
 from dfgen.packs.packed_pixels import PackedPixels, SmallerFiles
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
+from dfgen.samples.features.image_packed import image_of_pack
 from dfgen.samples.pixels.geometry import Size, shrunk
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.stores.embedded import FILE, paths_of
@@ -125,18 +126,18 @@ def open_columns(
 
 def of_packs(columns: Columns, feature: Feature) -> Feature:
     """Return a feature as it is made of what was packed."""
-    if not isinstance(columns, PackedColumns) or not columns.of(feature):
+    if not isinstance(columns, PackedColumns) or not columns.of(feature) or not feature.is_image:
         return feature
     name = feature.columns[0]
     spec = columns.packs.spec(name)
-    found = feature.of_pack(spec, columns.packs.packed[name])
-    size, load_size = found.drawn_sizes or (None, None)
+    found = image_of_pack(feature, spec, columns.packs.packed[name])
+    size, load_size = found.size, found.load_size
     if spec is not None and _is_larger(load_size or size, spec.shape[:2]) and not found.follows:
         warn(
             f"the images of {name!r} were packed with image_size={spec.shape[:2]} and are enlarged "
             f"to {load_size or size}: for what the files have beyond that, pack them in this size"
         )
-    return found
+    return found  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ def _is_larger(size: Size | None, packed: tuple[int | None, ...]) -> bool:
 
 def _takes(bound: BoundFeature) -> bool:
     """Whether a feature is made of packed pixels: one that follows another reads the file."""
-    return bound.feature.takes_pixels and not bound.feature.follows
+    return bound.feature.is_image and not bound.feature.follows
 
 
 def _from_packs(
@@ -220,7 +221,7 @@ def _from_packs(
     packs, name = columns.packs, bound.feature.columns[0]
     rows, spec, how = packs.rows, packs.spec(name), packs.packed[name]
     if spec is None:
-        own_sizes = bound.feature.variable_size and not bound.feature.follows
+        own_sizes = bound.variable_size and not bound.feature.follows
         smaller = None
         if is_followed and how["format"] == "jpeg":
             smaller = SmallerFiles(rows, _original_sizes(columns, name), how["max_side"])
@@ -229,7 +230,7 @@ def _from_packs(
     if not _takes(bound):
         return None
     whole = _original_sizes(columns, name) if is_followed and None not in spec.shape else None
-    sizes = _sizes_of_pixels(columns, bound, store) if bound.feature.variable_size else None
+    sizes = _sizes_of_pixels(columns, bound, store) if bound.variable_size else None
     pixels = PackedPixels(packs.shards(name), rows, spec, whole, how["resize"] or "stretch")
     return InPacks(rows, pixels, sizes)
 

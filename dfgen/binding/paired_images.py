@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import product
+from typing import Any
 
 from dfgen.errors import ArgumentError, did_you_mean, warn
 from dfgen.samples.features.base import Feature
@@ -13,10 +14,10 @@ def followed_image(named: Mapping[str, Feature], name: str) -> str | None:
     if not feature.follows:
         return None
     what = f"{type(feature).__name__}({feature.column!r})"
-    verb = "follows" if feature.has_geometry else "lies on"
-    images = {name: image for name, image in named.items() if image.has_geometry}
+    verb = "follows" if feature.is_image else "lies on"
+    images = {name: image for name, image in named.items() if image.is_image}
     leaders = {name: image for name, image in images.items() if not image.follows}
-    if not leaders and not feature.has_geometry:
+    if not leaders and not feature.is_image:
         raise ArgumentError(
             f"{what} lies on an image, but x and y have none: give x=dfgen.Image(...) as well"
         )
@@ -66,14 +67,14 @@ def _no_leader(
     )
 
 
-def warn_of_two_draws(inputs: Iterable[Feature], targets: Iterable[Feature]) -> None:
+def warn_of_two_draws(inputs: Iterable[Any], targets: Iterable[Any]) -> None:
     """Warn where an image of x and one of y look like a pair, but are cropped each by its own."""
     inputs, targets = (
-        [image for image in side if image.has_geometry and image.is_random]
+        [image for image in side if image.is_image and image.is_random]
         for side in (inputs, targets)
     )
     for one, other in product(inputs, targets):
-        if one.drawn_sizes == other.drawn_sizes:
+        if (one.size, one.load_size) == (other.size, other.load_size):
             kind, columns = type(other).__name__, (one.column, other.column)
             warn(
                 f"the images of {columns[0]!r} in x and {columns[1]!r} in y are cropped and "

@@ -57,8 +57,7 @@ def _faults(bound: BoundFeature, followed: BoundFeature | None) -> Iterator[Faul
         row = int((lengths != others).argmax())
         other = f"column {followed.feature.column!r} one of {others[row]}"
         yield lengths != others, f"has a list of {{n}} paths, {other}", "give both as many"
-    elif bound.feature.max_items is not None:
-        most = bound.feature.max_items
+    elif (most := getattr(bound.feature, "max_items", None)) is not None:
         advice = f"write dfgen.Image({column!r}, max_items={lengths.max()})"
         yield lengths > most, f"has a list of {{n}} paths, more than max_items={most}", advice
     else:

@@ -237,7 +237,7 @@ class Preprocessing:
         numbers = np.arange(len(rows))
         bound = tuple(self._bound(name, columns) for name in self.inputs)
         store = store_of(one.files for one in bound if one.files is not None)
-        sizes = {one.name: _sizes(one, store) for one in bound if one.feature.variable_size}
+        sizes = {one.name: _sizes(one, store) for one in bound if one.variable_size}
         reader = SampleReader(numbers, bound, self.transform, store, sizes=sizes)
         check_lists(reader)
         specs = reader.padding.specs(numbers, reader.specs)
@@ -256,9 +256,8 @@ class Preprocessing:
     def _bound(self, name: str, columns: GivenRows) -> BoundFeature:
         feature, like = self.inputs[name], self._followed.get(name)
         values = feature.bind(columns)
-        if like is not None:
-            feature = feature.following(self.inputs[like])
-        return BoundFeature(name, in_lists(feature, feature.files(values)), values, like)
+        followed = None if like is None else self.inputs[like]
+        return BoundFeature(name, in_lists(feature, values, followed), values, like)
 
     @cached_property
     def _followed(self) -> dict[str, str]:

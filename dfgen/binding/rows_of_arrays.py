@@ -103,9 +103,10 @@ def _layout(bound: BoundFeature, store: Store) -> RowLayout:
     rows: Any = bound.array_rows
     encoded = pc.dictionary_encode(rows.field("path"))
     indices = rows.field("index").to_numpy()
-    shape, dtype, chunk = bound.feature.after_transform.shape, bound.feature.spec.dtype, 1
+    feature: Any = bound.feature
+    shape, dtype, chunk = feature.after_transform.shape, feature.spec.dtype, 1
     try:
-        array = store.array(encoded.dictionary[0].as_py(), bound.feature.dataset)
+        array = store.array(encoded.dictionary[0].as_py(), feature.dataset)
         shape, dtype = array.shape[1:], array.dtype
         chunk = (getattr(array, "chunks", None) or (1,))[0]
     except (DfgenError, *BROKEN_ROWS):  # reading it tells more
@@ -126,7 +127,7 @@ def stored_rows(
         if bound.name in layouts:
             shape, dtype, _, paths, files, indices = layouts[bound.name]
             pixels = (*shape, 1) if bound.feature.has_channels and len(shape) == 2 else shape
-            spec, dataset = Spec(pixels, dtype), bound.feature.dataset
+            spec, dataset = Spec(pixels, dtype), getattr(bound.feature, "dataset", None)
             source = sources[bound.name].files
             held[bound.name] = StoredRows(
                 source, spec, shape, paths, files, indices, dataset, store

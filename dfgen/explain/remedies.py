@@ -56,8 +56,8 @@ def remedies(reader: SampleReader) -> list[Remedy]:
     """
     found: dict[str, Mapping[str, float]] = {}
     for bound in reader.features:
-        if bound.feature.of_files:
-            found = bound.feature.speedups(_surplus(bound, reader)) | found
+        if bound.image is not None:
+            found = bound.image.speedups(_surplus(bound, reader)) | found
     return [Remedy(what, left) for what, left in found.items()]
 
 
@@ -69,7 +69,7 @@ def _surplus(bound: BoundFeature, reader: SampleReader) -> float:
         if bound.has(row):
             try:
                 value = bound.feature.at(bound.values, row)
-                found.append(bound.feature.oversampling(value, reader.store))
+                found.append(bound.image.oversampling(value, reader.store))
             except DfgenError:
                 continue
     return min(found, default=1.0)
@@ -186,7 +186,7 @@ def _is_cropped(bound: BoundFeature, reader: SampleReader) -> bool:
     """Whether something is an image in files of its own, of which one size is made."""
     feature, source = bound.feature, reader.source(bound)
     is_stored = source.files.packed is not None or isinstance(source, StoredRows)
-    is_image = feature.has_geometry and not feature.follows and not feature.variable_size
+    is_image = feature.is_image and not feature.follows and not bound.variable_size
     return is_image and not is_stored and not bound.has_lists and len(feature.columns) == 1
 
 

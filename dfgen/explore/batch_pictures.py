@@ -152,7 +152,7 @@ def _view(sequence: Any) -> "SequenceView":
 
 
 def _images(binding: Any) -> list[BoundFeature]:
-    found = [one for one in binding.reader.features if one.feature.has_geometry]
+    found = [one for one in binding.reader.features if one.feature.is_image]
     if not found:
         kinds = ", ".join(one.feature.kind for one in binding.reader.features)
         raise ArgumentError(f"the Sequence has no images, but {kinds}: look at seq[0]")
@@ -202,7 +202,7 @@ def _tiles(
         if place in skipped:
             found.append(Thumbnail(crossed(array.shape[-3]), f"skipped: {skipped[place]}"))
             continue
-        pixels = _first_item(array[place])[..., :: -1 if bound.feature.scale == "caffe" else 1]
+        pixels = _first_item(array[place])[..., :: -1 if bound.image.scale == "caffe" else 1]
         if pixels.dtype != np.uint8:
             pixels = in_8_bits(pixels, low, high)
         drawn: dict[str, Any] = {}
@@ -245,7 +245,7 @@ def _caption(binding: Any, made: Any, place: int) -> tuple[str, ...]:
     lines = []
     for name in [*leaves(binding.y), *leaves(binding.x)]:
         bound = binding[name]
-        if bound.feature.has_geometry or bound.like is not None:
+        if bound.feature.is_image or bound.like is not None:
             continue
         array = made.arrays[next(iter(bound.arrays.values()))][place]
         lines.append(label_text(bound.feature.class_names, array))
@@ -260,7 +260,7 @@ def _range_of(bound: BoundFeature, array: npt.NDArray[Any]) -> str:
     held = "no finite number"
     if numbers.size:
         held = f"{numbers.min():.4g} to {numbers.max():.4g}, mean {numbers.mean(dtype=float):.4g}"
-    channels = ", BGR" if bound.feature.scale == "caffe" else ""
+    channels = ", BGR" if getattr(bound.feature, "scale", None) == "caffe" else ""
     return f"{bound.name}: {array.dtype} {shape}{channels}, {held}"
 
 

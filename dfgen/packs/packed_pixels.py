@@ -43,7 +43,8 @@ class PackedSource(RowSource):
         pixels = self.stored.at(row)
         if pixels is not None:
             placed = self.stored.placed(row)
-            return self.files.feature.fill(pixels, out, watch, given, placed)
+            image: Any = self.files.feature
+            return image.fill(pixels, out, watch, given, placed)
         geometry = self.files.read(row, out, store, watch, given)
         placed = self.stored.placed(row)
         return geometry if placed is None else after(placed, geometry)

@@ -67,11 +67,7 @@ def albumentations(pipeline: Any) -> Transform:
 
 
 def check_pixels(transform: Any) -> None:
-    """Refuse a pipeline that makes floats of images of whole numbers.
-
-    Raises:
-        ArgumentError: it holds such a step.
-    """
+    """Refuse a pipeline that makes floats of images of whole numbers."""
     steps = _steps(transform.pipeline) if isinstance(transform, Pipeline) else ()
     for step in steps:
         if type(step).__name__ in ("Normalize", "ToFloat"):
@@ -119,11 +115,9 @@ class _Target(NamedTuple):
 
 
 class Pipeline:
-    """A pipeline as a transform; `albumentations` makes it.
+    """A pipeline as a transform; each thread runs a copy of it.
 
-    Args:
-        pipeline: of Albumentations. It is never run itself: each thread runs a copy.
-        targets: the arrays that go through it; by their names where it is not told.
+    `targets` are the arrays that go through it; by their names where it is not told.
     """
 
     def __init__(self, pipeline: Any, targets: tuple[_Target, ...] = ()) -> None:
@@ -132,11 +126,7 @@ class Pipeline:
         self._local = threading.local()
 
     def of(self, arrays: Iterable[tuple[str, str, str]]) -> "Pipeline":
-        """Return the same for samples of arrays: their names, kinds (maybe numbered), and formats.
-
-        Raises:
-            ArgumentError: the pipeline cannot take them.
-        """
+        """Return the same for samples of arrays: names, kinds (maybe numbered), formats."""
         targets: list[_Target] = []
         for name, kind, format in arrays:
             kind = _KINDS.get(kind.rstrip("0123456789").rstrip("_"), "")

@@ -1,4 +1,4 @@
-"""Padding: images of their own sizes, and lists of images, as large or long as a batch needs."""
+"""Padding: images of their own sizes, and lists of images, as large as a batch needs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.spec import Spec, Values
+from dfgen.spec import Spec, Values, each
 
 RowLengths = npt.NDArray[np.int32]
 """How long the first axes of an array are in every row, shape (rows, axes)."""
@@ -19,12 +19,9 @@ RowLengths = npt.NDArray[np.int32]
 class Padding:
     """Which arrays of a batch are padded, and how; empty where all rows have one shape.
 
-    Args:
-        sizes: name of an array -> what it holds of every row: height and width of an image, or the
-            number of items.
-        fills: name of the same -> what stands behind.
-        told: name of an array that tells these sizes -> sizes.
-        masks: name of an array that is True on the image, or on the items -> sizes.
+    `sizes`: name of an array -> height and width, or number of items, of every row. `fills`: what
+    stands behind them. `told` and `masks`: name of an array that tells these sizes, or is True
+    within them -> sizes.
     """
 
     sizes: dict[str, RowLengths] = field(default_factory=dict)
@@ -78,11 +75,10 @@ def padding_of(features: Iterable[BoundFeature], image_sizes: Mapping[str, Sizes
     own = {bound.name: image_sizes.get(bound.name, bound.counts) for bound in features}
     for bound in features:
         sizes = image_sizes.get(bound.name, own[bound.like or bound.name])
-        fill = bound.feature.fill_value
-        if sizes is None or fill is None:
+        if sizes is None or not bound.feature.has_channels:
             continue
         padding.sizes[bound.name] = sizes
-        padding.fills[bound.name] = fill
+        padding.fills[bound.name] = each(bound.feature.spec)[0].blank
         told = {"sizes": padding.told, "padding_mask": padding.masks, "items_mask": padding.masks}
         for key in bound.arrays.keys() & told:
             told[key][bound.arrays[key]] = sizes

@@ -20,6 +20,7 @@ from dfgen.errors import (
 )
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
+from dfgen.samples.features.encoded import Encoded
 from dfgen.samples.padding import Padding, padding_of
 from dfgen.samples.sources.cached_pixels import CachedPixels
 from dfgen.samples.sources.file_source import FileSource, RowSource
@@ -33,12 +34,7 @@ from dfgen.table.mapped_column import MappedColumn
 
 @dataclass(frozen=True)
 class BoundRows:
-    """The rows of a manifest with what each holds, named in messages by id and paths.
-
-    Args:
-        ids: the id of every row, NumPy or Arrow.
-        features: bound to the rows; they make the arrays of a sample.
-    """
+    """The rows of a manifest, named in messages by id and paths, and the features bound to them."""
 
     ids: Values | pa.Array | MappedColumn
     features: tuple[BoundFeature, ...]
@@ -205,7 +201,7 @@ class SampleReader(BoundRows):
     @cached_property
     def _encoded(self) -> list[BoundFeature]:
         """The features that the table alone knows."""
-        return [bound for bound in self.features if not bound.feature.by_row]
+        return [bound for bound in self.features if isinstance(bound.feature, Encoded)]
 
     @cached_property
     def steps(self) -> list[RowStep]:
@@ -220,15 +216,12 @@ class SampleReader(BoundRows):
                 [name for name, spec in between.items() if spec.dtype is None],
             )
             for bound in self.in_order
-            if bound.feature.by_row
+            if not isinstance(bound.feature, Encoded)
             for between in [self._between(bound)]
         ]
 
     def _between(self, bound: BoundFeature) -> dict[str, Spec]:
-        """Return what comes between a row and the batch: by name of the array, its Spec.
-
-        Nothing where pixels are neither transformed nor scaled: they go straight into the batch.
-        """
+        """Return name -> Spec of what comes between a row and the batch, if anything does."""
         feature = bound.feature
         spec = feature.after_transform if self.transform is None else feature.before_transform
         if self.transform is None and spec == feature.spec:
@@ -259,11 +252,7 @@ class SampleReader(BoundRows):
         self.padding.gather(rows, out)
 
     def take(self, rows: IntArray, out: Mapping[str, Values]) -> Present:
-        """Fill what is stored just as the batch wants it, for all rows of a chunk at once.
-
-        Returns:
-            Which rows it was there for; `read` makes all of the others.
-        """
+        """Fill what is stored just as the batch wants it; return for which rows it was there."""
         taken = np.ones(len(rows), np.bool_)
         for name, pixels in self._taken.items():
             there = pixels.take(rows, out[name])
@@ -272,10 +261,7 @@ class SampleReader(BoundRows):
         return taken
 
     def ahead(self, rows: IntArray, far: bool = True) -> None:
-        """Have the system read ahead what is stored of some rows; it may take a while.
-
-        Not what is `far`, where other processes read the rows.
-        """
+        """Have what is stored of some rows read ahead; not if `far`, where others read them."""
         for source in self.sources.values():
             if far or not source.far:
                 source.ahead(rows)
@@ -294,11 +280,10 @@ class SampleReader(BoundRows):
         Args:
             row: which row.
             out: name -> the sample's slice of the batch; column features are there already.
-            rng: the sample's random generator, where `is_random`: for random crops and flips, in
-                the order of the parts, then for the transform. None: no chance.
+            rng: of the sample, for random features in order, then the transform; None: no chance.
             watch: is told each stage as it begins.
             taken: whether `take` has filled what it can.
-            store: which reads the files instead of its own, as one that has read ahead.
+            store: reads the files in place of its own, as one that has read ahead.
 
         Raises:
             DfgenError: of the kind that fits, naming the row's id and path.

@@ -18,11 +18,7 @@ def transformed(
 ) -> Sample:
     """Run a transform, and check that it gives back what it was given, in shapes it was told.
 
-    Args:
-        transform: the user's.
-        sample: what it gets.
-        rng: of the sample.
-        changed: name of an array -> its shape afterwards, where that is another.
+    `changed`: name of an array -> its shape afterwards, where that is another.
 
     Raises:
         TransformError: it raised, or returned something else.

@@ -38,10 +38,6 @@ def check_transform(name: str, function: object, of: str) -> None:
         name: of the argument.
         function: what it was given; None is none.
         of: what the function is told and returns, "sample" or "batch".
-
-    Raises:
-        ArgumentError: no function, one of a library that works otherwise, a class, or one that
-            cannot be called with two arguments.
     """
     if function is None:
         return
@@ -70,16 +66,9 @@ def check_transform(name: str, function: object, of: str) -> None:
 
 
 def check_call(name: str, function: Callable[..., Any], count: int, call: str, advice: str) -> None:
-    """Refuse a function that does not take so many arguments.
+    """Refuse a function that does not take `count` arguments, unless its signature is unknown.
 
-    Nothing is said if its signature is unknown, as of many that are built in.
-
-    Args:
-        name: of the argument that it was given for.
-        function: the user's.
-        count: the number of arguments that it is called with.
-        call: how it is called, for the message.
-        advice: what to do.
+    `name` is the argument that it was given for, `call` how it is called, `advice` what to do.
     """
     signature = _signature(function)
     try:
@@ -94,7 +83,7 @@ def check_call(name: str, function: Callable[..., Any], count: int, call: str, a
 def with_own_lines(error: DfgenError, cause: BaseException) -> DfgenError:
     """Return an error with the traceback of its cause in the user's function as a note.
 
-    Its chain of exceptions does not reach the user: Keras cuts it, and so do other processes.
+    Keras and other processes cut the chain of exceptions.
     """
     lines = cause.__traceback__
     while lines is not None and lines.tb_frame.f_globals.get("__name__", "").startswith("dfgen."):
@@ -106,10 +95,7 @@ def with_own_lines(error: DfgenError, cause: BaseException) -> DfgenError:
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether the user has interrupted the program, not a function of theirs raised it.
-
-    Python raises that in the main thread alone, and never in a worker process.
-    """
+    """Whether the user has interrupted the program, rather than a function raised it."""
     return (
         isinstance(error, KeyboardInterrupt)
         and threading.current_thread() is threading.main_thread()

@@ -58,8 +58,7 @@ def perceptual_hash(
 ) -> int | None:
     """Return the hash of a picture, 64 bits, of which half are set; copies have nearly the same.
 
-    None for a picture that has less than 32 pixels a side, or is so plain that others have the same
-    by chance: flat, or four fifths of it of one colour, as a drawing of a few lines.
+    None for one of less than 32 pixels a side, or so plain that others have the same by chance.
 
     Args:
         pixels: gray or RGB, (height, width, channels), uint8, uint16 or float32, as stored.
@@ -98,11 +97,8 @@ Checked = tuple[Header, str | None, int | None]
 class Whole(NamedTuple):
     """A file that was decoded to its end.
 
-    Args:
-        header: what it says of itself.
-        fault: what its decoder says, None where it is whole.
-        digest: BLAKE2b-128 of its bytes, 32 hexadecimal digits.
-        phash: the perceptual hash of a picture, None where it has none.
+    `fault` is what its decoder says, `digest` BLAKE2b-128 of its bytes, `phash` the perceptual hash
+    of a picture; None where there is none.
     """
 
     header: Header
@@ -114,9 +110,8 @@ class Whole(NamedTuple):
 def decode_whole(content: Content, store: Store) -> Whole:
     """Read a file once, and decode all that samples are made of.
 
-    That is the first image of a file, all frames of a sound, and all rows of an HDF5 file, a few
-    at a time. Of a .npy file it is the length alone: its numbers are as they are. A JPEG is read to
-    its end, and made as small as the perceptual hash needs it.
+    That is the first image of a file, all frames of a sound, all rows of an HDF5 file; of a .npy
+    file the length alone. A JPEG is made as small as its hash needs.
 
     Raises:
         MissingFileError: there is no such file.

@@ -87,7 +87,7 @@ def test_a_table_binds_as_the_frame_does(table):
     assert list(other.reader.ids) == list(one.reader.ids)
     rows = np.arange(6)
     for bound, twin in zip(one.reader.features, other.reader.features, strict=True):
-        if bound.feature.by_row:
+        if bound.files is not None:
             assert twin.files.to_pylist() == bound.files.to_pylist()
         else:
             np.testing.assert_array_equal(

@@ -12,14 +12,10 @@ from PIL import Image as Pillow
 import dfgen
 from dfgen.errors import DecodeError
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.image_stages import crop_and_flip, load
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.pixels.geometry import STILL, Draw
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.stores.arrays.npy import decode_array
-from dfgen.samples.stores.local_files import Files
 from dfgen.spec import Spec
 
 
@@ -68,15 +64,14 @@ class Depth(Feature):
     of_files: ClassVar[bool] = True
     follows: ClassVar[bool] = True
     has_channels: ClassVar[bool] = True
-    fill_value = -1
 
     @property
     def spec(self):
-        return Spec((*self.image.after_transform.shape[:2], 1), np.dtype("float32"))
+        return Spec((*self.image.after_transform.shape[:2], 1), np.dtype("float32"), blank=-1)
 
     def read(self, value, out, store, watch, given):
         distances = decode_array(store.read(value))[..., None]
-        resize(distances, given, out, "nearest", fill_value=self.fill_value)
+        resize(distances, given, out, "nearest", fill_value=-1)
 
 
 LENGTHS = [3, 8, 12, 5, 8, 1]
@@ -268,52 +263,3 @@ def test_what_has_channels_follows_the_image_data_format(scenes):
     finally:
         keras.config.set_image_data_format("channels_last")
     assert x["depth"].shape == (4, 1, 8, 10)
-
-
-# What chance has no part in, and what it has, as steps of their own
-
-SAME = {
-    "stretch": Image(size=(12, 20)),
-    "flip": Image(size=(12, 20), flip="horizontal"),
-    "pad": Image(size=(12, 20), resize="pad"),
-    "crop or pad": Image(size=(22, 10), resize="crop_or_pad", crop="random"),
-    "enlarged": Image(size=(40, 40), load_size=(64, 64), crop="random", flip="horizontal"),
-    "own size": Image(size=None, flip="horizontal"),
-    "grayscale": Image(size=(12, 20), color_mode="grayscale"),
-}
-DRAWS = [STILL, Draw(0.0, 0.0), Draw(0.999, 0.4, True), Draw(0.3, 0.8)]
-
-
-def both(image, path, draw):
-    """Return arrays and geometries of one pass, and of two steps."""
-    pixels, size = load(image, path, Files())
-    shape = (*(image.size or size), image.spec.shape[-1])
-    once, twice = np.empty(shape, np.uint8), np.empty(shape, np.uint8)
-    geometries = [image.read(path, once, Files(), given=draw)]
-    geometries.append(crop_and_flip(image, pixels, size, twice, draw))
-    return once, twice, geometries
-
-
-@pytest.mark.parametrize("draw", DRAWS)
-@pytest.mark.parametrize("image", SAME.values(), ids=SAME.keys())
-@pytest.mark.parametrize("row", [0, 1])
-def test_loading_then_cropping_is_what_reading_does(scenes, image, draw, row):
-    once, twice, _ = both(image, scenes["path"][row], draw)
-    np.testing.assert_array_equal(once, twice)
-
-
-@pytest.mark.parametrize("draw", DRAWS)
-@pytest.mark.parametrize("resize", ["stretch", "crop", "pad"])
-def test_a_crop_of_what_was_made_smaller_is_near_that_of_the_file(tmp_path, resize, draw):
-    path = str(tmp_path / "ramp.png")
-    ramp = np.add.outer(np.arange(120), np.arange(160)).clip(max=255).astype(np.uint8)
-    Pillow.fromarray(np.stack([ramp] * 3, axis=2)).save(path)
-    image = Image(size=(30, 30), load_size=(40, 40), resize=resize, crop="random")
-    once, twice, geometries = both(image, path, draw)
-    assert once.any()
-    assert np.abs(once.astype(int) - twice).mean() < 5  # a pixel of the array is 3 to 4 levels
-    one, other = (
-        Boxes(max_boxes=1)._moved(np.float32([[50, 40, 90, 80]]), np.int32([0]), geometry)[0]
-        for geometry in geometries
-    )
-    np.testing.assert_allclose(one, other, atol=1)

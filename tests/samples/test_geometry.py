@@ -15,7 +15,7 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, before_resizing, move, place
+from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, move, place
 from dfgen.samples.reader import SampleReader
 
 HEIGHT, WIDTH = 120, 170
@@ -194,10 +194,3 @@ def test_a_geometry_stays_within_the_image(image, size, more, how, y, x):
     assert (moved >= 0).all() and (moved <= [size[1], size[0]] * 2).all()
     first, last = np.array(geometry.target[:2]), np.add(geometry.target[:2], geometry.target[2:])
     assert kept[0] == ((first < size) & (last > 0)).all()
-
-
-def test_what_is_cropped_after_resizing_stands_where_the_crop_lay():
-    cropped = place((60, 90), (40, 50), (60, 90), "stretch")
-    found = before_resizing(cropped, (120, 360))
-    assert (found.image, found.source) == ((120, 360), (0, 0, 120, 360))
-    assert (found.target, found.size) == ((-10, -20, 60, 90), (40, 50))

@@ -1,7 +1,7 @@
 """Boxes: what is where on an image."""
 
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -191,14 +191,14 @@ class Boxes(Feature):
         checked_missing(self.missing)
         if not isinstance(self.max_boxes, int | np.integer) or self.max_boxes < 1:
             raise ArgumentError(f"max_boxes must be a number of boxes, got {self.max_boxes!r}")
+        if self.format == "rel_xyxy" and getattr(self.like, "variable_size", False):
+            raise ArgumentError(
+                f"{replace(self, like=None)!r}: with size=None the size that boxes would be "
+                'relative to differs by batch. Take format="xyxy", or give the image a size'
+            )
         if self.class_names is not None:
             names = Category(self.labels, class_names=self.class_names).class_names
             object.__setattr__(self, "class_names", names)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
-        return self.column, self.labels
 
     @property
     def label_column(self) -> str:  # type: ignore[override]
@@ -233,15 +233,6 @@ class Boxes(Feature):
     def loss_axes(self, spec: Spec) -> int:
         """Return the axes of its loss: one for each box."""
         return 1
-
-    def following(self, image: Feature) -> Self:
-        """Return it with the image that it lies on."""
-        if self.format == "rel_xyxy" and image.variable_size:
-            raise ArgumentError(
-                f"{self!r}: with size=None the size that boxes would be relative to differs by "
-                'batch. Take format="xyxy", or give the image a size'
-            )
-        return super().following(image)
 
     def bind(self, columns: ColumnSource) -> BoxRows:
         """Return the boxes of every row."""

@@ -11,11 +11,7 @@ from dfgen.spec import Values
 
 
 def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:
-    """Return the numbers as `dtype`, rounded to its precision.
-
-    Raises:
-        OverflowError: some are beyond its range.
-    """
+    """Return the numbers as `dtype`, rounded to its precision; OverflowError beyond its range."""
     if np.can_cast(numbers.dtype, dtype):
         return numbers.astype(dtype, copy=False)
     with np.errstate(over="ignore"):
@@ -31,11 +27,7 @@ def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:
 
 
 def fill(what: str, array: Values, out: Values) -> None:
-    """Fill `out` with an array of its shape and of a dtype that it can hold.
-
-    Raises:
-        DecodeError: another shape, or numbers that `out` cannot hold; of `what`.
-    """
+    """Fill `out` with an array of its shape, and a dtype that it can hold, else DecodeError."""
     if array.shape != out.shape:
         raise DecodeError(f"{what} has shape {array.shape}, expected {out.shape}")
     whole = array.dtype.kind in "iu" and out.dtype.kind in "iu"  # whose range `cast` looks at
@@ -51,8 +43,7 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
     """Fill `out` with what a function of the user's returns for some values.
 
     Raises:
-        DecodeError: it raised, or returned no array, one of another shape, or numbers that `out`
-            cannot hold; of the feature that is `what`.
+        DecodeError: it raised, or returned another shape, or what `out` cannot hold; of `what`.
     """
     what = f"{what}: {getattr(function, '__qualname__', repr(function))}"
     try:

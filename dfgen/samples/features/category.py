@@ -108,7 +108,7 @@ class Category(Encoded):
         encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32)
         return encoded
 
-    def label_numbers(self, values: Values) -> Values | None:
+    def label_numbers(self, values: Values, data: bytes | None = None) -> Values | None:
         """Return the class number of every row, unless batches hold vectors."""
         return None if self.label_mode == "categorical" else values
 

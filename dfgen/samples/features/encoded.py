@@ -8,22 +8,17 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.one_row import ColumnSource, OneRow
+from dfgen.samples.features.one_row import ColumnSource, OneRow, check_present
 from dfgen.spec import IntArray, Spec, Values
 
 
 class Encoded(Feature):
     """A feature that the table alone tells: a column is encoded once, a batch is a `gather`."""
 
-    by_row: ClassVar[bool] = False
     blank: ClassVar[Any] = 0
 
     def encode(self, *values: pa.Array) -> Any:
-        """Return whole columns in a compact form.
-
-        Raises:
-            ManifestError: something that it cannot hold; with the row.
-        """
+        """Return whole columns in a compact form; ManifestError of what it cannot hold."""
         raise NotImplementedError
 
     def gather(self, values: Any, rows: IntArray) -> Values:
@@ -35,14 +30,14 @@ class Encoded(Feature):
         """Return the columns encoded."""
         return self.encode(*(columns[name] for name in self.columns))
 
-    def specs(self, values: Any) -> tuple[Spec, ...]:
+    def spec_of(self, values: Any) -> Spec:
         """Return what the model gets, which the encoded values tell."""
         example = self.gather(values, np.arange(0))
-        return (Spec(example.shape[1:], example.dtype, self.blank),)
+        return Spec(example.shape[1:], example.dtype, self.blank)
 
     def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
         """Return the array of one row, a mapping or a pandas Series; chance has no part in it."""
-        self.check_present(row)
+        check_present(self, row)
         if self.label_column is not None and self.class_names is None:
             raise ArgumentError(
                 "one row does not tell the classes: write "

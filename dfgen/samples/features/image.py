@@ -16,7 +16,6 @@ from dfgen.samples.features.image_arguments import (
     own_size,
     refuse_sizes,
 )
-from dfgen.samples.features.image_packed import image_of_pack, in_two_steps
 from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import (
     OneRow,
@@ -52,11 +51,6 @@ from dfgen.system import flag, one_of, whole
 
 _SURPLUS = 2.0  # times as many pixels as are used: what is less is little
 _UNFILTERED = 0.3  # of the time to shrink, without a filter: 0.2 to 0.6 of JPEG and PNG to 224x224
-_TELLING = {
-    "sizes": Spec((2,), np.dtype(np.int32)),
-    "padding_mask": Spec((None, None, 1), np.dtype(np.bool_)),
-}
-
 _FLIPS = (None, "horizontal", "vertical", "horizontal_and_vertical")
 
 _RANDOM = ("random", "random_resized")
@@ -168,11 +162,8 @@ class Image(Feature):
     dataset: str | None = None
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
-    takes_lists: ClassVar[bool] = True
     has_channels: ClassVar[bool] = True
-    has_geometry: ClassVar[bool] = True
-    takes_pixels: ClassVar[bool] = True
-    fill_value = 0
+    is_image: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_column(self)
@@ -180,7 +171,7 @@ class Image(Feature):
         refuse_sizes(self)
         for name, allowed in _WORDS.items():
             one_of(name, getattr(self, name), allowed)
-        one_of("extra", self.extra, (None, *_TELLING))
+        one_of("extra", self.extra, (None, "sizes", "padding_mask"))
         checked_missing(self.missing)
         scale = checked_scale(self.scale, self.color_mode, CHANNELS[self.color_mode])
         object.__setattr__(self, "scale", scale)
@@ -235,10 +226,6 @@ class Image(Feature):
         extra = self.extra if self.max_items is None else "items_mask"
         return name if extra is None else {"images": name, extra: f"{name}_{extra}"}
 
-    def specs(self, values: object) -> tuple[Spec, ...]:
-        """Return what the model gets, by `extra` too."""
-        return (self.spec,) if self.extra is None else (self.spec, _TELLING[self.extra])
-
     @property
     def most_bits(self) -> int | None:
         """The most bits a channel that its files may have."""
@@ -269,16 +256,8 @@ class Image(Feature):
             return replace(self, resize="crop", crop=None, area=None, ratio=None, flip=None)
         return replace(self, crop=self.crop and "center", flip=None)
 
-    @property
-    def drawn_sizes(self) -> tuple[Size | None, Size | None]:
-        """The settings that two random images share that look like a pair."""
-        return self.size, self.load_size
-
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Return what chance decides for one sample.
-
-        Always three numbers are drawn, then one for vertical flips, then those of the crops to try.
-        """
+        """Return what chance decides for one sample; the order of draws never changes."""
         y, x, flip = rng.random(3).tolist()
         flipped = self.flip in ("horizontal", "horizontal_and_vertical") and flip < 0.5
         vertical = self.flip in ("vertical", "horizontal_and_vertical") and rng.random() < 0.5
@@ -292,10 +271,7 @@ class Image(Feature):
     def place(self, image: Size, size: Size, given: Any = None) -> Geometry:
         """Return the geometry of an upright image of a size, into an array of `size`.
 
-        Args:
-            image: its (height, width).
-            size: (height, width) of the array.
-            given: what it drew, or where it follows another image the Geometry of that.
+        `given` is what it drew, or the Geometry of the image that it follows.
         """
         if self.like is not None:
             packed = given.steps and self.column == self.image.column and given.steps[1]
@@ -317,11 +293,7 @@ class Image(Feature):
     def read(
         self, value: Content, out: Any, store: Store, watch: Watch = unwatched, given: Any = None
     ) -> Geometry:
-        """Fill `out`, as before or after a transform, with the pixels of one file, in one pass.
-
-        `load` and `crop_and_flip` of `image_stages` do it in two: what is fixed, and may be kept,
-        and what is drawn.
-        """
+        """Fill `out`, as before or after a transform, with the pixels of one file, in one pass."""
         watch("read")
         if self.index is not None:
             return self.fill(image_of(value, self, store), out, watch, given)
@@ -359,17 +331,10 @@ class Image(Feature):
         given: Any = None,
         placed: Geometry | None = None,
     ) -> Geometry:
-        """Fill `out`, as `read` does, with pixels that are decoded already.
+        """Fill `out`, as `read` does, with upright pixels that are decoded already.
 
-        Args:
-            pixels: (height, width, channels), upright.
-            out: `before_transform` or `after_transform`.
-            watch: is told that they are resized.
-            given: what it drew.
-            placed: how they were made of the upright image; None: they are all of it.
-
-        Returns:
-            The geometry from the upright image into `out`.
+        `placed`: how they were made of the upright image (None: they are all of it). Returns the
+        geometry from that into `out`.
         """
         watch("resize")
         geometry = self.place(pixels.shape[:2], out.shape[:2], given)
@@ -379,11 +344,6 @@ class Image(Feature):
         resize(pixels, geometry, out, self.interpolation, self.antialias)
         return geometry if placed is None else after(placed, geometry)
 
-    def of_pack(self, spec: Spec | None, packed: Mapping[str, Any]) -> "Image":
-        """Return it as it is made of what a pack holds: of its size, where it was told none."""
-        found: Image = image_of_pack(self, spec, packed)
-        return found
-
     def passes_through(self, spec: Spec) -> bool:
         """Whether it makes pixels of a Spec that are decoded already into just what they are."""
         if self.is_random or self.follows or spec != self.spec or None in spec.shape:
@@ -391,10 +351,6 @@ class Image(Feature):
         size = spec.shape[:2]
         whole_image = Box(0, 0, *size)
         return self.place(size, size) == Geometry(size, whole_image, whole_image, size, flip=False)
-
-    def steps(self, seen: Spec) -> Any:
-        """Return what of it a cache may keep, and what is made of that; or why nothing may be."""
-        return in_two_steps(self, seen)
 
     def speedups(self, surplus: float) -> dict[str, dict[str, float]]:
         """Return what would make it sooner: smaller files, no filter, or scaling in the model."""

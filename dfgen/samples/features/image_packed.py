@@ -12,12 +12,8 @@ from dfgen.spec import Spec
 def in_two_steps(image: Any, seen: Spec) -> tuple[Any, Any] | str:
     """Return the image that may be kept, and the one that is made of it; or why none may.
 
-    For crops drawn from `load_size` that is the whole of it: then a crop is whole pixels of the
-    resized image. All else is what `Image.read` makes, pixel for pixel, before flips and `scale`.
-
-    Args:
-        image: the `Image`.
-        seen: what it reads into: `before_transform` or `after_transform`.
+    For crops drawn from `load_size` the whole is kept; else what `Image.read` makes before flips
+    and `scale`. `seen` is what it reads into.
     """
     if image.follows:
         return "it follows another image"
@@ -51,16 +47,13 @@ _HOW = ("resize", "interpolation", "antialias")
 def image_of_pack(image: Any, spec: Spec | None, packed: Mapping[str, Any]) -> Any:
     """Return an Image that is made of what a pack holds, or refuse one that cannot be.
 
-    Without a size of its own it has that of the pack. Where it has that, it was resized as the pack
-    says; any other size is made of the packed pixels.
+    By default it has the size of the packed pixels, resized as the pack says; another size is made
+    of them.
 
     Args:
         image: the `Image`.
         spec: of the packed pixels, None for lengths that differ; None: whole files were packed.
         packed: the arguments that they were packed by.
-
-    Raises:
-        ArgumentError: it asks for what was not packed.
     """
     mode = packed.get("color_mode")
     if image.follows or mode is None:

@@ -31,7 +31,7 @@ def check_follower(image: Any) -> None:
 
 def check_followed(column: str, followed: Any) -> None:
     """Refuse an image that follows one itself, or no image."""
-    if not getattr(followed, "has_geometry", False):
+    if not getattr(followed, "is_image", False):
         raise ArgumentError(
             f"Image({column!r}) has like={followed!r}: expected the name of an image, or the Image "
             "itself"
@@ -74,11 +74,7 @@ def seen_size(size: Size | None, followed: Any) -> tuple[int | None, int | None]
 
 
 def follow(geometry: Geometry, image: Size, size: Size) -> Geometry:
-    """Return the geometry of a follower's file into an array of `size`, by that of its image.
-
-    Raises:
-        DecodeError: the file is not as many times as large as the array is.
-    """
+    """Return the geometry of a follower's file into an array of `size`, by that of its image."""
     times = max(1, size[0] // geometry.size[0])
     wanted = (times * geometry.image[0], times * geometry.image[1])
     if image != wanted:

@@ -4,34 +4,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError, ReadError, TransformError
 from dfgen.samples.features.base import Feature
+from dfgen.samples.features.one_row import files_among
 from dfgen.samples.stores.embedded import content_shown
 from dfgen.samples.stores.store import Store
-from dfgen.spec import OwnDtype, Spec, Values, Watch, alone, each
-from dfgen.table.arrow_types import is_list, lengths_of
+from dfgen.spec import OwnDtype, Values, Watch, alone, each
+from dfgen.table.arrow_types import is_list
 
-_AS_ITS_ITEM = (
-    "kind", "column", "follows", "like", "is_random", "has_channels", "fill_value", "max_items",
-    "scale",
-)  # fmt: skip
-
-_MASK = Spec((None,), np.dtype(np.bool_), True)  # of a skipped row all items count: a mean of none
-"""Spec of what tells items from padding."""
+_AS_ITS_ITEM = ("kind", "column", "follows", "like", "is_random", "has_channels")
 
 
 @dataclass(frozen=True, repr=False)
 class Items(Feature):
     """A feature for each of the files in a list: its arrays, one after the other, are one array.
 
-    Chance decides once for all files of a row. `in_lists` makes it where a column holds lists.
-
-    Args:
-        item: what each file becomes.
-        count: how many files every row has; None: they differ, and the batch has as many as the
-            longest list of its rows.
+    Chance decides once for all files of a row. `count` is how many each row has; None: they differ.
     """
 
     item: Feature
@@ -41,6 +30,8 @@ class Items(Feature):
     def __post_init__(self) -> None:
         for name in _AS_ITS_ITEM:
             object.__setattr__(self, name, getattr(self.item, name))
+        for name in ("max_items", "scale"):  # of images alone
+            object.__setattr__(self, name, getattr(self.item, name, None))
 
     def arrays(self, name: str) -> Any:
         """Return the names of its arrays: with `max_items` there is one that tells padding."""
@@ -61,17 +52,9 @@ class Items(Feature):
         """The array that a transform gives back."""
         return self._several(self.item.after_transform)
 
-    def specs(self, values: Any) -> tuple[Spec, ...]:
-        """Return what the model gets, of each of its arrays."""
-        return (self.spec,) if self.max_items is None else (self.spec, _MASK)
-
     def _several(self, spec: Any) -> Any:
         found = [replace(one, shape=(self.count, *one.shape)) for one in each(spec)]
         return alone(tuple(found))
-
-    def counts(self, values: Any) -> Any:
-        """Return how many files each row has, where rows differ in that."""
-        return None if self.count is not None else lengths_of(values)[:, None]
 
     def frozen(self, values: Any) -> Any:
         """Return what each file becomes, which finds by itself what a row by hand holds."""
@@ -124,29 +107,38 @@ def _part(out: Any, place: int) -> Any:
     return _Part(out, place) if isinstance(out, OwnDtype) else out[place]
 
 
-def in_lists(feature: Feature, files: pa.Array | None) -> Feature:
-    """Return a feature, or its Items where its column holds lists of files.
+def in_lists(feature: Any, values: Any, followed: Any = None) -> Feature:
+    """Return a feature that knows the image it follows, or its Items if its column holds lists.
+
+    Args:
+        feature: as x or y have it.
+        values: what its `bind` has returned.
+        followed: the image that it follows, if any.
 
     Raises:
         ArgumentError: it cannot be either.
     """
+    if followed is not None:
+        feature = replace(feature, like=followed)
     what = f"{type(feature).__name__}({feature.column!r})"
+    files, most = files_among(feature, values), getattr(feature, "max_items", None)
     if files is None or not is_list(files.type):
-        if feature.max_items is None:
-            return feature
+        if most is None:
+            return feature  # type: ignore[no-any-return]
         raise ArgumentError(
-            f"{what} has max_items={feature.max_items}, which is for a list of files in each row, "
+            f"{what} has max_items={most}, which is for a list of files in each row, "
             f"but the column holds {'none' if files is None else files.type}: leave it out"
         )
-    if not feature.takes_lists:
+    if not feature.has_channels:
         raise ArgumentError(
             f"{what} takes one file in each row, but the column holds a list of files: lists are "
             f"for dfgen.Image and dfgen.Mask. Give each file a row, df.explode({feature.column!r})"
         )
     image = feature.image if feature.follows else feature
-    if image.variable_size:
+    if getattr(image, "variable_size", False):
         raise ArgumentError(
             f"{what} is of images that keep their own sizes, size=None, but the column holds a "
             "list of files, whose images make one array: give a size"
         )
-    return Items(feature, None if image.max_items is not None else len(files[0]))
+    differ = getattr(image, "max_items", None) is not None
+    return Items(feature, None if differ else len(files[0]))

@@ -71,7 +71,6 @@ class Mask(Feature):
     dataset: str | None = None
     kind: ClassVar[str] = "mask"
     of_files: ClassVar[bool] = True
-    takes_lists: ClassVar[bool] = True
     follows = True
     has_channels: ClassVar[bool] = True
 
@@ -129,15 +128,11 @@ class Mask(Feature):
         runs = np.diff(starts, append=flat.size)
         out[...] = np.repeat(classes[places], runs).reshape(out.shape)
 
-    def label_numbers(self, values: Any) -> Values | None:
-        """Return the classes of the palette, which can all occur; files tell theirs when read."""
-        if self.palette is None:
-            return None
-        return np.array([[number for _, number in self.palette]], self.dtype)
-
-    def labels_in(self, data: bytes) -> Values | None:
-        """Return the gray levels, which are its classes, or the numbers; those of a palette not."""
-        return None if self.palette is not None else np.unique(self._decode(data))
+    def label_numbers(self, values: Any, data: bytes | None = None) -> Values | None:
+        """Return the classes of the palette, which can all occur; else those that a file holds."""
+        if self.palette is not None:
+            return np.array([[number for _, number in self.palette]], self.dtype)
+        return None if data is None else np.unique(self._decode(data))
 
     def file_of(self, array: Values) -> bytes:
         """Return the bytes of a PNG file of classes, or colours."""

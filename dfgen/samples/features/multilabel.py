@@ -30,10 +30,7 @@ from dfgen.table.arrow_types import (
 
 
 class LabelRows(NamedTuple):
-    """The class numbers of every row: those of row i stand at `offsets[i]` to `offsets[i + 1]`.
-
-    A vector of zeros and ones for every row would take `rows * classes * 4` bytes.
-    """
+    """The class numbers of every row: those of row i stand at `offsets[i]` to `offsets[i + 1]`."""
 
     offsets: IntArray
     numbers: npt.NDArray[np.int32]
@@ -132,12 +129,6 @@ class MultiLabel(Encoded):
                 f'labels within a text write dfgen.MultiLabel({self.column!r}, sep=",")'
             )
         return values
-
-    def several_labels(self, values: LabelRows, rows: IntArray) -> bool:
-        """Whether one of these rows ends with another label than it begins with."""
-        first, last = values.offsets[rows], values.offsets[rows + 1] - 1
-        several = last > first
-        return bool((values.numbers[first[several]] != values.numbers[last[several]]).any())
 
     def truth(self, values: LabelRows, rows: slice, lacking: Present) -> pa.Array:
         """Return the names of the labels of some rows."""

@@ -11,7 +11,7 @@ from dfgen.errors import ManifestError
 from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
 from dfgen.samples.features.casting import cast
 from dfgen.samples.features.encoded import Encoded
-from dfgen.spec import IntArray, Present, Values
+from dfgen.spec import Present, Values
 from dfgen.table.arrow_types import (
     OR_IGNORE,
     are_fractions,
@@ -63,16 +63,9 @@ class Number(Encoded):
         arrays = [_numbers(*pair, dtype) for pair in zip(self.columns, values, strict=True)]
         return arrays[0] if isinstance(self.column, str) else np.stack(arrays, axis=1)
 
-    def label_numbers(self, values: Values) -> Values:
+    def label_numbers(self, values: Values, data: bytes | None = None) -> Values | None:
         """Return the numbers of every row."""
         return values
-
-    def several_labels(self, values: Values, rows: IntArray) -> bool:
-        """Whether one of these rows has several ones, of columns of zeros and ones alone."""
-        found = values[rows]
-        ones = found == 1
-        zeros_and_ones = found.ndim > 1 and bool((ones | (found == 0)).all())
-        return zeros_and_ones and bool((ones.sum(axis=1) > 1).any())
 
     def truth(self, values: Values, rows: slice, lacking: Present) -> pa.Array:
         """Return the numbers of some rows; of several columns lists."""

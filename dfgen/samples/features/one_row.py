@@ -10,14 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, DecodeError, MissingFileError, located
+from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError, located
 from dfgen.samples.pixels.depth import as_stored, in_depth
 from dfgen.samples.pixels.geometry import CHANNELS, in_rgb_mode
 from dfgen.samples.stores.embedded import FILE, are_files, content_shown
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
-from dfgen.spec import Values, alone, each, empty, filled, unwatched
-from dfgen.table.arrow_types import is_list
+from dfgen.spec import Present, Values, alone, each, empty, filled, unwatched
+from dfgen.table.arrow_types import is_list, nulls
 
 
 class ColumnSource(Protocol):
@@ -27,10 +27,7 @@ class ColumnSource(Protocol):
         """Return a column."""
 
     def files(self, name: str) -> pa.Array:
-        """Return a column of files, none missing: paths, relative ones with their root, or bytes.
-
-        In Arrow they are text, binary, or structs of `bytes` and `path`; in chunks where bytes are.
-        """
+        """Return a column of files, none missing: paths with their root, or bytes."""
 
     def whole_numbers(self, name: str) -> pa.Array:
         """Return a column of indices, none missing."""
@@ -70,11 +67,7 @@ def is_several(value: object) -> bool:
 def _item_rows(
     row: Mapping[str, Any], columns: Iterable[str], most: int | None
 ) -> list[dict[str, Any]]:
-    """Return a row for each of the files that columns of a row name, in lists of one length.
-
-    Raises:
-        ArgumentError: there are none, more than `most`, or one column has more than another.
-    """
+    """Return a row for each of the files that columns of a row name, at `most` so many."""
     counts = {name: len(row[name]) if is_several(row[name]) else None for name in columns}
     if len(set(counts.values())) > 1:
         held = (f"{name!r} {'no list' if n is None else n}" for name, n in counts.items())
@@ -107,11 +100,12 @@ def store_of_row(row: Mapping[str, Any], column: str, of_files: bool = True) -> 
 
 def array_of_row(feature: Any, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:
     """Return what a feature makes of one row: its array, or several by their keys."""
-    if feature.takes_lists and is_several(row[feature.column]):
+    if feature.has_channels and is_several(row[feature.column]):
         return _array_of_items(feature, row, rng)
-    feature.check_present(row)
-    image = feature.image if feature.follows and not feature.has_geometry else feature
-    size = image.geometry(row, None).size if image.variable_size else ()
+    check_present(feature, row)
+    image = feature.image if feature.follows and not feature.is_image else feature
+    keeps_size = image.is_image and image.variable_size
+    size = image.geometry(row, None).size if keeps_size else ()
     if feature.follows:
         given = feature.image.geometry(row, rng)
     else:
@@ -129,11 +123,30 @@ def array_of_row(feature: Any, row: Mapping[str, Any], rng: np.random.Generator 
 def _array_of_items(feature: Any, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:
     """Return the arrays of all files that a row names, one after the other in one array."""
     image = feature.image if feature.follows else feature
-    if image.variable_size:
+    if getattr(image, "variable_size", False):
         raise ArgumentError(f"{image!r}: the images of a list make one array, so give a size")
-    rows = _item_rows(row, dict.fromkeys([feature.column, image.column]), image.max_items)
+    most = getattr(image, "max_items", None)
+    rows = _item_rows(row, dict.fromkeys([feature.column, image.column]), most)
     same = [deepcopy(rng) for _ in rows[1:]]  # chance decides once for all
     return np.stack([feature(*one) for one in zip(rows, [*same, rng], strict=True)])
+
+
+def present_in(feature: Any, columns: ColumnSource) -> Present | None:
+    """Return which rows have all columns of a feature, None where all must."""
+    if feature.missing == "raise":
+        return None
+    found: Present = ~np.logical_or.reduce([nulls(columns[name]) for name in feature.columns])
+    return found
+
+
+def check_present(feature: Any, row: Mapping[str, Any]) -> None:
+    """Refuse one row, by hand, that lacks a column of a feature."""
+    present = present_in(feature, OneRow(row))
+    if present is not None and not present[0]:
+        raise ManifestError(
+            f"the row has nothing in {', '.join(map(repr, feature.columns))}: in a batch it would "
+            "hold blanks, with weight 0"
+        )
 
 
 def check_dataset(feature: Any) -> None:
@@ -158,6 +171,13 @@ def bind_rows(feature: Any, columns: ColumnSource) -> pa.Array:
         )
     rows = columns.whole_numbers(feature.index)
     return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
+
+
+def files_among(feature: Any, values: Any) -> Any:
+    """Return the files among what a feature's `bind` has returned, None where it reads none."""
+    if not feature.of_files:
+        return None
+    return values if feature.index is None else values.field(0)
 
 
 def holds_pixels(shape: tuple[int, ...]) -> bool:

@@ -24,11 +24,7 @@ def too_deep(bits: int) -> str:
 
 
 def as_stored(pixels: Pixels) -> Pixels:
-    """Return what a decoder has made as uint8, uint16 or float32, the numbers as they are.
-
-    Raises:
-        DecodeError: numbers that float32 cannot hold.
-    """
+    """Return decoded pixels as uint8, uint16 or float32; DecodeError beyond float32."""
     if pixels.dtype == np.uint8 or (pixels.dtype == np.uint16 and pixels.dtype.isnative):
         return pixels
     if pixels.dtype.kind not in "uif":
@@ -44,11 +40,8 @@ def as_stored(pixels: Pixels) -> Pixels:
 def in_depth(pixels: Pixels, dtype: str | None) -> Pixels:
     """Return pixels as they are resized and transformed for `dfgen.Image(dtype=...)`.
 
-    Args:
-        pixels: uint8, uint16 or float32, as a decoder of FORMATS makes them.
-        dtype: None: 8 bits alone. `"uint8"`: 16 bits are divided by 257 and rounded. `"uint16"`:
-            whole numbers from 0 to 65535. `"float16"`, `"float32"`: as they are, in their own
-            dtype, by which a named scale knows their range.
+    `None` takes 8 bits alone, `"uint8"` divides 16 bits by 257, `"uint16"` takes whole numbers to
+    65535, floats keep the numbers in their own dtype, by which a named scale knows their range.
 
     Raises:
         DecodeError: they are deeper than that, or beyond its range.
@@ -78,12 +71,7 @@ def _uint16(pixels: Pixels) -> Pixels:
 
 
 def check_scaled(pixels: Pixels, scale: Scale, dtype: str | None) -> None:
-    """Refuse pixels that a scale, or float16, has no place for.
-
-    Raises:
-        DecodeError: floats, whose range a scale as `"0..1"` or a mean does not know, or numbers
-            beyond float16.
-    """
+    """Refuse floats, whose range a scale as `"0..1"` does not know, and numbers beyond float16."""
     if pixels.dtype == np.uint8 or scale == "standardize":
         return
     if isinstance(scale, str) or (scale and isinstance(scale[0], tuple)):

@@ -107,21 +107,17 @@ TGA = (
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one kind are known, and read.
-
-    Whatever a reader raises is told as a broken file, but for MemoryError.
+    """How files of one kind are known, and read. All that a reader raises is told as a broken file.
 
     Args:
         suffixes: that promise it, in lower case.
         begins: a regular expression that the first 16 bytes of such a file match, and of no other.
-        header: `header(file, name, limits)` reads what the file says of itself, wherever it was
-            read to, and refuses what `limits` do.
+        header: `header(file, name, limits)` reads what the file says of itself.
         decode: `decode(data, color_mode)` returns pixels as deep as the file has them: uint8,
             uint16 or float32; None: it is no image.
         values: `values(data)` returns gray levels or indices of colours, for masks; None: the
             format does not keep them.
-        glance: `glance(data)` returns the header of most files that nothing turns quicker than
-            `header`, or None.
+        glance: `glance(data)` quickly returns the header of most files that nothing turns, or None.
         guard: `guard(data, header, limits)` refuses what the header does not tell, and returns the
             header that then counts.
         reduces: whether `decode(data, color_mode, reduced)` also makes 1/2, 1/4 and 1/8.
@@ -239,11 +235,7 @@ def formats_by_suffix() -> dict[str, str]:
 
 
 def sniff(head: bytes) -> str:
-    """Return the name of the format that the first 16 bytes of a file announce.
-
-    Raises:
-        DecodeError: it is none that is opened.
-    """
+    """Return the format that the first 16 bytes of a file announce, or DecodeError."""
     name = _announced(head)
     return name if name in FORMATS else _announced.__wrapped__(head)
 
@@ -269,12 +261,7 @@ def holds_image(data: bytes) -> bool:
 
 
 def read_header(path: Content, store: Store = _DISK) -> Header:
-    """Read what a file says of itself, without decoding it.
-
-    Raises:
-        MissingFileError: there is no such file.
-        DecodeError: it is empty, of no known format, or its header is broken.
-    """
+    """Read what a file says of itself, without decoding it; raises as `read_known`."""
     return read_known(path, store, partial(parse_header, limits=store.limits))
 
 
@@ -298,13 +285,7 @@ def read_known(path: Content, store: Store, read: Callable[[IO[bytes], str], Rea
 
 
 def parse_header(file: IO[bytes], name: str, limits: Limits = DEFAULT) -> Header:
-    """Read the header of an open file of this format, and check that it can be true.
-
-    And that its pixels, made as few as can be, are no more than `limits` allow.
-
-    Raises:
-        DecodeError: it cannot, or its reader has raised whatever there is but MemoryError.
-    """
+    """Read the header of an open file, and check that it can be true and within `limits`."""
     try:
         header = FORMATS[name].header(file, name, limits)
         check_header(header)

@@ -37,12 +37,8 @@ class Box(NamedTuple):
 class Draw(NamedTuple):
     """The random draws for one sample.
 
-    Args:
-        y, x: where a crop lies, from 0 (top, left) to 1 (bottom, right); None = the centre.
-        flip: whether left and right are exchanged.
-        flip_vertical: whether top and bottom are exchanged.
-        crops: to try one after the other, for `"random_resized"`: (share of the image's area, width
-            / height).
+    `y` and `x` tell where a crop lies, from 0 (top, left) to 1; None: the centre. `crops` are to be
+    tried in turn for `"random_resized"`: (share of the image's area, width / height).
     """
 
     y: float | None = None
@@ -57,17 +53,10 @@ STILL = Draw()
 
 
 class Geometry(NamedTuple):
-    """How an upright image becomes an array: `source` is resized to `target`, which is then seen.
+    """How an upright `image` becomes an array: `source` is resized to `target`, which is then seen.
 
-    Args:
-        image: (height, width) of the upright image.
-        source: the part of it that is used.
-        target: where that lands; it may stand out of the array.
-        size: (height, width) of the array; zeros where `target` leaves some of it free.
-        flip: whether left and right of the array are exchanged in the end.
-        flip_vertical: whether top and bottom of the array are.
-        steps: two geometries that did it one after the other, as of pixels that were stored; None:
-            it was done in one.
+    `target` may stand out of the array of `size`, or leave some of it free; flips come last.
+    `steps` are two geometries in turn, as of pixels that were stored; None: it was done in one.
     """
 
     image: Size
@@ -81,18 +70,11 @@ class Geometry(NamedTuple):
 
 @lru_cache(maxsize=4096)  # 3 microseconds, which counts for images of 32x32
 def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = STILL) -> Geometry:
-    """Return the geometry of one image.
+    """Return the geometry of one image, of which `size` is cropped from `load_size`.
 
-    A crop from `load_size` to `size` is taken in the image, rounded to its whole pixels, before it
-    is made smaller: the pixels that are not wanted need not be made. Where it is enlarged, whole
-    pixels are too coarse, and the crop is taken afterwards.
-
-    Args:
-        image: (height, width) of the upright image.
-        size: (height, width) of the array.
-        load_size: (height, width) that the image is resized to; `size` is cropped from it.
-        resize: `"stretch"`, `"crop"`, `"pad"` or `"crop_or_pad"`, as in `dfgen.Image`.
-        draw: what chance has decided.
+    A crop is taken in the image, in whole pixels, before that is made smaller: the other pixels
+    need not be made. Where the image is enlarged, whole pixels are too coarse: it is taken
+    afterwards.
     """
     used = filled = (min(image[0], load_size[0]), min(image[1], load_size[1]))
     if resize != "crop_or_pad":
@@ -109,18 +91,6 @@ def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = ST
     return Geometry(image, source, target, size, draw.flip, draw.flip_vertical)
 
 
-def uncropped(image: Size, load_size: Size, resize: str) -> Size:
-    """Return the `load_size` with which `place` resizes an image, but crops and pads nothing."""
-    if resize == "stretch":
-        return load_size
-    if resize == "pad":
-        return _fit(image, load_size)
-    if resize == "crop_or_pad":
-        return image
-    scale = max(load_size[0] / image[0], load_size[1] / image[1])
-    return max(load_size[0], round(image[0] * scale)), max(load_size[1], round(image[1] * scale))
-
-
 def shrunk(image: Size, most: int) -> Size:
     """Return the size of an image whose longer side has at most so many pixels.
 
@@ -132,17 +102,10 @@ def shrunk(image: Size, most: int) -> Size:
     return max(1, round(image[0] * scale)), max(1, round(image[1] * scale))
 
 
-def before_resizing(cropped: Geometry, image: Size) -> Geometry:
-    """Return the geometry of an image that was resized first, then `cropped` without scaling."""
-    source, target = cropped.source, cropped.target
-    target = Box(target.top - source.top, target.left - source.left, *cropped.image)
-    return cropped._replace(image=image, source=Box(0, 0, *image), target=target)
-
-
 def after(first: Geometry, second: Geometry) -> Geometry:
     """Return the geometry of an image that `first` has made another one of, and `second` an array.
 
-    Its `target` is rounded to whole pixels where the second scales too; boxes move by the `steps`.
+    `target` is rounded where the second scales too; boxes move by the `steps`.
     """
     seen, source, target = first.target, second.source, second.target
     down, across = target.height / source.height, target.width / source.width
@@ -157,10 +120,7 @@ def after(first: Geometry, second: Geometry) -> Geometry:
 
 
 def enlarged(geometry: Geometry, times: int) -> Geometry:
-    """Return the geometry of a file with so many times as many rows and columns of the same view.
-
-    Every length is multiplied, so crops of both show the same to the pixel.
-    """
+    """Return the geometry of a file with so many times as many rows and columns."""
     if times == 1:
         return geometry
     image, size = geometry.image, geometry.size
@@ -174,14 +134,7 @@ def enlarged(geometry: Geometry, times: int) -> Geometry:
 
 
 def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bool_]]:
-    """Return the boxes as they stand in the array, clipped to what is seen, and which are left.
-
-    Boxes without any area there are not left, as in `keras.utils.bounding_boxes`.
-
-    Args:
-        boxes: in pixels of the upright image.
-        geometry: of the image.
-    """
+    """Return boxes of the upright image in the array, and which of them are left."""
     if geometry.steps is not None:
         first, geometry = geometry.steps
         boxes = move(boxes, first)[0]
@@ -281,10 +234,7 @@ _TRIES = 10
 def drawn_crops(
     rng: np.random.Generator, area: Interval, ratio: Interval
 ) -> tuple[tuple[float, float], ...]:
-    """Return crops to try as (share of the image's area, width / height): always 20 numbers.
-
-    Shares are uniform, ratios are in their logarithm.
-    """
+    """Return crops to try, (share of the area, width / height), uniform and log-uniform."""
     shares = rng.uniform(*area, _TRIES)
     ratios = np.exp(rng.uniform(math.log(ratio[0]), math.log(ratio[1]), _TRIES))
     return tuple(zip(shares.tolist(), ratios.tolist(), strict=True))
@@ -294,13 +244,7 @@ def drawn_crops(
 def place_resized(image: Size, size: Size, ratio: Interval, draw: Draw = STILL) -> Geometry:
     """Return the geometry of the first crop drawn that fits into the image, stretched to `size`.
 
-    If none does, it is the largest in the centre whose ratio is allowed.
-
-    Args:
-        image: (height, width) of the upright image.
-        size: (height, width) of the array.
-        ratio: the least and the largest width / height of a crop.
-        draw: what chance has decided; without crops, none fits.
+    If none does, it is the largest in the centre whose `ratio` (width / height) is allowed.
     """
     height, width = image
     for share, shape in draw.crops:

@@ -88,13 +88,9 @@ _IN_XMP = re.compile(rb"tiff:Orientation\s*(?:=\s*[\"']|>)\s*([0-9]+)").search
 
 
 def orientation_of(exif: bytes, xmp: bytes) -> int:
-    """Return the orientation, 1 to 8, as EXIF counts them (EXIF 2.32, 4.6.4, tag 0x0112).
+    """Return the orientation, 1 to 8, of an EXIF block or an XMP packet (EXIF 2.32, tag 0x0112).
 
-    Neither, a broken block, or a number that is none of these: 1, the pixels stay as they are.
-
-    Args:
-        exif: the block, with or without its `Exif` before it; empty where there is none.
-        xmp: the packet; empty where there is none.
+    Neither, a broken block, or another number: 1, the pixels stay as they are.
     """
     if not exif and not xmp:
         return 1
@@ -147,10 +143,9 @@ _STRAY = 2**13  # bytes that are looked through at once
 class Header(NamedTuple):
     """The header of a file, known before it is decoded.
 
-    Width, height and channels are as stored; `orientation` (EXIF, 1..8) tells how to turn them.
-    `bits` are those of a channel; of indexed colours, those of the colours. `frames` are the images
-    in it, None where they would have to be looked for. Arrays have none of these; sounds have
-    channels, `frames` and `sample_rate`, frames a second. `progressive` is a JPEG of many scans.
+    Width, height and channels are as stored, `orientation` (EXIF) tells how to turn them; `bits`
+    are those of a channel, or of the colours of a palette; `frames` None would have to be looked
+    for. Sounds have channels, `frames` and `sample_rate`. `progressive` is a JPEG of many scans.
     """
 
     format: str

@@ -32,12 +32,7 @@ _FOR_PILLOW = re.compile(
 def decode_jpeg(data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
     """Decode a JPEG, at 1/2, 1/4 or 1/8 of its size where `reduced` is that.
 
-    One whose pixels are damaged or not all there is refused, where others show gray or garbage; so
-    is one without its end marker, which may lack the finer scans.
-
-    Raises:
-        ValueError: what libjpeg says of it.
-        OSError: what Pillow does, of inks, unusual headers and stray bytes.
+    One whose pixels, or end marker, are damaged or missing is refused, where others show gray.
     """
     try:
         height, width, stored, _ = simplejpeg.decode_jpeg_header(data)
@@ -57,11 +52,10 @@ _SCAN = b"\xff\xda"
 
 
 def check_scans(data: bytes, header: Header, limits: Limits) -> Header:
-    """Refuse a progressive JPEG of more scans than dfgen takes; each takes as long as a decode.
+    """Refuse a progressive JPEG of more scans than allowed; each takes as long as a decode.
 
-    Returns:
-        The header; as that of a progressive one where the first scan is not of all channels: its
-        decoder holds all pixels too.
+    Returns the header; that of a progressive one where the first scan is not of all channels, as
+    its decoder holds all pixels too.
     """
     if header.progressive:
         scans = data.count(_SCAN)

@@ -1,7 +1,6 @@
-"""Decoders by OpenCV: PNG and WebP.
+"""Decoders by OpenCV: PNG and WebP, the pixels that Pillow gives, up to twice as fast.
 
-There it gives the pixels that Pillow gives, up to twice as fast. It gets no file of which it would
-write complaints to stderr, as far as the file's structure tells.
+It gets no file of which it would write complaints to stderr, as far as the structure tells.
 """
 
 import contextlib
@@ -32,10 +31,9 @@ def _decoded(data: bytes, flags: int = cv2.IMREAD_UNCHANGED) -> Pixels:
 
 
 def decode_png(data: bytes, color_mode: str) -> Pixels:
-    """Bit depth stands at byte 24; OpenCV would cut 16 bits, and rounds gray in its own way.
+    """Have OpenCV decode what it decodes as Pillow does: not 16 bits, nor all gray.
 
-    It refuses pixels that refer farther back than they announce, as old encoders made them. Pillow
-    reads these, up to their checksum.
+    Pixels that refer farther back than they announce, as of old encoders, are left to Pillow.
     """
     if not is_bare(data):
         data, sound = essential(data)

@@ -62,11 +62,7 @@ _MADE_OF = {
 def chunks(file: IO[bytes], limits: Limits = DEFAULT) -> Iterator[tuple[bytes, int]]:
     """Yield name and length of each chunk but the first, at whose body the file stands.
 
-    The chunks of pixels are told once. Those after them are looked for from the end of the file:
-    there may be thousands of pixels' chunks in between.
-
-    Raises:
-        struct.error: the file ends before its pixels begin.
+    Pixels are told once; chunks after them are looked for from the end of the file.
     """
     place, steps = 33, 0
     while True:
@@ -96,10 +92,7 @@ def chunks(file: IO[bytes], limits: Limits = DEFAULT) -> Iterator[tuple[bytes, i
 def _after_pixels(file: IO[bytes], place: int, step: int) -> list[tuple[bytes, int, int]]:
     """Return name, place of the body and length of the chunks after the pixels.
 
-    Args:
-        file: of a PNG.
-        place: where the chunk after the first one of pixels begins.
-        step: bytes of that; mostly all are as long, but the last.
+    The second chunk of pixels begins at `place`, of `step` bytes, as mostly all but the last.
     """
     size = file.seek(0, io.SEEK_END)
     if size - place <= 12:
@@ -197,9 +190,8 @@ def is_upright(data: bytes) -> bool:
 def essential(data: bytes) -> tuple[bytes, bool]:
     """Return a PNG of the chunks alone that make its pixels, and whether all these are sound.
 
-    The others are no concern of a decoder, but libpng writes to stderr what it thinks of them: an
-    old colour profile is enough. Of an animation, what is left is the image that all show who do
-    not know of animations.
+    libpng writes to stderr what it thinks of others, as of old colour profiles. Of an animation the
+    still image is left.
 
     Raises:
         ValueError: the file is cut short, or says what no PNG can be.

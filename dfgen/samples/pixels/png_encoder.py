@@ -14,12 +14,6 @@ _TO_OPENCV = {3: cv2.COLOR_RGB2BGR, 4: cv2.COLOR_RGBA2BGRA}
 def png_of(pixels: npt.NDArray[Any]) -> bytes:
     """Return the bytes of a PNG file of gray, RGB or RGBA pixels, hardly compressed.
 
-    Args:
-        pixels: uint8 or uint16, (height, width) or (height, width, channels).
-
-    Raises:
-        ArgumentError: another shape or dtype.
-
     Example:
         >>> png_of(np.zeros((2, 3, 3), np.uint8))[1:4]
         b'PNG'

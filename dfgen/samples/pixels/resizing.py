@@ -57,11 +57,9 @@ def resize(
         pixels: (height, width, channels), of the whole image upright; uint8 unless nearest.
         geometry: where they land.
         out: (*geometry.size, channels), of the dtype of `pixels`, C-contiguous.
-        interpolation: `"bilinear"`, `"nearest"`, or `"area"`: means over what falls into a pixel.
-        antialias: filter before shrinking by `"bilinear"`, close to Pillow's triangle as wide as
-            the reduction; False samples four neighbours, as TensorFlow's resize does by default.
-        reduced: by how much the image was decoded smaller. Where that is no whole number of
-            pixels, the last row or column stands out of the image.
+        interpolation: one of INTERPOLATIONS.
+        antialias: filter before shrinking by `"bilinear"`, as Pillow's triangle does nearly.
+        reduced: by how much the image was decoded smaller; its last row or column may stand out.
         fill_value: what stands where the image leaves some of `out` free.
     """
     _, source, target, size, horizontal, vertical, _ = geometry
@@ -144,8 +142,8 @@ def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
 def _kernel(scale: float) -> Pixels:
     """Return the blur after which bilinear sampling acts as a triangle filter `scale` pixels wide.
 
-    Its variance is the triangle's, scale^2 / 6, less that of the sampling itself, 1 / 6; a tenth
-    more is nearest to Pillow.
+    Its variance is the triangle's, scale^2 / 6, less the sampling's, 1 / 6; a tenth more is nearest
+    to Pillow.
     """
     variance = 1.1 * (scale**2 - 1) / 6
     if variance < 0.02:

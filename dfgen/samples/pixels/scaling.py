@@ -43,11 +43,7 @@ _MOST_SHIFTED = 8  # times the largest number: where more is added, float32 lose
 
 
 class _Line(NamedTuple):
-    """(pixels - centre) * factor + offset, of all channels or of one.
-
-    `dtype` is what it is computed in: in float32, where each step is rounded to that, it is kept
-    to bit for bit.
-    """
+    """(pixels - centre) * factor + offset, of all channels or one, rounded to `dtype`."""
 
     centre: float
     factor: float
@@ -67,11 +63,8 @@ class _Line(NamedTuple):
 def rescale(pixels: Pixels, scale: Scale, out: Pixels) -> None:
     """Fill `out` with the pixels of one image, scaled as in `dfgen.Image`.
 
-    Args:
-        pixels: (height, width, channels), uint8, uint16 or float32. What a scale says of 255, or of
-            1, goes for 65535 too; of floats it does not know the range.
-        scale: as `checked_scale` returns it.
-        out: of the same shape; its dtype is what the pixels are cast to.
+    `pixels` are uint8, uint16 (what a scale says of 255, or of 1, goes for 65535) or float32;
+    `scale` is as `checked_scale` returns it.
     """
     if scale is None and out.dtype != _HALF:  # to which NumPy takes 20 times as long
         out[...] = pixels
@@ -100,9 +93,8 @@ def _draw(line: _Line, pixels: Pixels, out: Pixels) -> None:
 def _converted(line: _Line, pixels: Pixels, out: Pixels) -> bool:
     """Fill `out` by OpenCV's conversion, half a look-up's time; False where that is less exact.
 
-    Python reaches it through `cv2.normalize`, which is told what the extremes become. With nothing
-    to add it is the formula bit for bit. Else it is within 2e-6 of the largest number; the last
-    bits depend on the extremes and on the CPU.
+    Python reaches it through `cv2.normalize`. With nothing to add it is the formula bit for bit,
+    else within 2e-6 of the largest number.
     """
     factor = float(line.dtype(line.factor))
     shift = line.offset - line.centre * factor

@@ -12,18 +12,7 @@ from dfgen.samples.pixels.upright import decode_reduced
 def smaller_jpeg(
     data: bytes, max_side: int, quality: int, color_mode: str, limits: Limits
 ) -> bytes:
-    """Return the bytes of a file of any format as those of a JPEG: upright, without EXIF.
-
-    Args:
-        data: of the file.
-        max_side: pixels of the longer side, at most.
-        quality: of the JPEG, 1 to 100.
-        color_mode: `"rgb"` or `"grayscale"`.
-        limits: what the file may ask for.
-
-    Raises:
-        DecodeError: the file is broken.
-    """
+    """Return the bytes of an image file as an upright JPEG of at most `max_side` pixels."""
 
     def geometry_of(image: Size) -> Geometry:
         size = shrunk(image, max_side)

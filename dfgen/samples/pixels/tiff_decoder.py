@@ -86,11 +86,7 @@ if hasattr(os, "register_at_fork"):  # a thread that a forked child lacks may ha
 
 
 def without_complaint(read: Callable[[], Loaded], compression: str) -> Loaded:
-    """Return what `read()` does, of a TIFF of a compression as Pillow calls it.
-
-    Raises:
-        DecodeError: libtiff has said in this thread that pixels are damaged.
-    """
+    """Return what `read()` does; DecodeError if libtiff says meanwhile that pixels are damaged."""
     heard = _THREAD.heard = list[str]()
     try:
         with _TURNS.take(alone=compression not in _ERRORS_ONLY):
@@ -198,8 +194,7 @@ def _pixels(image: TiffImageFile, tags: Directory, data: bytes, color_mode: str)
 def _sixteen_bits(high: TiffImageFile, low: TiffImageFile, tags: Directory) -> Pixels:
     """Return BGR or BGRA of 16 bits. Pillow unpacks one byte of each sample: twice makes both.
 
-    It takes the upper byte by its name of how samples are stored, the lower by that of the other
-    order of bytes.
+    The lower byte comes by the name of the other order of bytes.
     """
     if tags.number(PLANAR, 1) != 1 or any("a;" in str(tile[3]) for tile in low.tile):
         raise _not_opened(tags)

@@ -54,11 +54,7 @@ class Directory(NamedTuple):
 
 
 def tiff_directory(file: IO[bytes]) -> Directory:
-    """Read the first directory.
-
-    Raises:
-        struct.error: it is cut short, or no TIFF.
-    """
+    """Read the first directory; struct.error where it is cut short, or no TIFF."""
     order, place, many, entry = _layout(file)
     (count,) = _at(file, place, many)
     size = struct.calcsize(entry)

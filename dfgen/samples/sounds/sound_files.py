@@ -31,8 +31,8 @@ _FIRST = 1 << 16  # bytes before the first frame, beside tags, where it is looke
 def whole_mpeg(data: bytes) -> bytes:
     """Return the frames of an MP3 file, without what stands before and after them.
 
-    If no header says how many they are, or a wrong one, one that does stands before them:
-    libsndfile would guess. Then it also cuts off the 529 frames of sound by which it is late.
+    If no header says how many they are, or a wrong one, one that does is put before them:
+    libsndfile would guess, and not cut off the 529 frames by which it is late.
 
     Raises:
         DecodeError: it has no frames, or some are missing or damaged.
@@ -129,11 +129,7 @@ _LARGEST_PAGE = 65_307  # bytes of an Ogg page
 
 
 def load_soundfile() -> Any:
-    """Return the package `soundfile`.
-
-    Raises:
-        ArgumentError: it, or libsndfile, is not installed.
-    """
+    """Return the package `soundfile`; ArgumentError if it, or libsndfile, is not installed."""
     try:
         import soundfile  # late: 70 ms that most programs need not spend
     except (ImportError, OSError) as error:
@@ -154,12 +150,7 @@ def sound_header(file: IO[bytes], format: str, limits: Limits) -> Header:
 
 
 def whole_sound(file: IO[bytes], format: str, limits: Limits) -> tuple[Header, str | None]:
-    """Decode all frames of a sound; return its header, and what is wrong with them, or None.
-
-    Raises:
-        ArgumentError: `soundfile` is missing.
-        DecodeError: the header is broken.
-    """
+    """Decode all frames of a sound; return its header, and what is wrong with them, or None."""
     load_soundfile()
     header = None
     try:
@@ -193,16 +184,7 @@ def _read_to_end(sound: Any) -> None:
 def sound_source(file: IO[bytes], format: str, most: int = 0, limits: Limits = DEFAULT) -> Any:
     """Return what libsndfile reads a file from, its path or its bytes, if all of it is there.
 
-    An MP3 is read as a whole, and so is what is on no disk.
-
-    Args:
-        file: of one of the formats of sounds.
-        format: which of them.
-        most: bytes of a file of a disk that is read as a whole too.
-        limits: what one file may ask for, where it is read as a whole.
-
-    Raises:
-        DecodeError: some of it is missing.
+    An MP3, what is on no disk, and files of at most `most` bytes are read as a whole.
     """
     if format == "mp3":  # of others than its frames libmpg123 would write to stderr
         return _Held(whole_mpeg(read_file(file, limits)))
@@ -252,16 +234,9 @@ def open_sound(source: Any, format: str) -> Iterator[Any]:
 def read_frames(sound: Any, place: float, out: Samples) -> None:
     """Fill `out` with frames of a sound, and with zeros after the last of a short one.
 
-    Only these are decoded; of an MP3 those before them too.
-
-    Args:
-        sound: of `open_sound`.
-        place: where the frames begin in a longer sound, from 0, its start, to 1, its end.
-        out: float32 of shape (frames, channels): integers become -1..1, two channels their mean
-            where one is wanted, and one is repeated for two.
-
-    Raises:
-        DecodeError: other channels, or fewer frames than the header says.
+    Only these are decoded; of an MP3 those before them too. `place` is where they begin in a longer
+    sound, from 0 to 1. Integers become -1..1; of two channels the mean is taken where one is
+    wanted, and one is repeated for two.
     """
     if sound.channels != out.shape[1] and {sound.channels, out.shape[1]} != {1, 2}:
         raise DecodeError(

@@ -1,8 +1,7 @@
-"""CachedPixels: what was decoded once of the images of a Sequence, and what is left to do with it.
+"""CachedPixels: pixels that were decoded once, and what is left to do with them.
 
-An image is made in two steps: what is fixed, which is kept, and what chance decides or a batch
-wants else, which is done with the kept pixels each time. A row goes through the same two whether
-its pixels are there already or not, so a batch does not depend on what is cached.
+An image is made in two steps: what is fixed, which is kept, and what chance or the batch wants. All
+rows go through both, so a batch does not depend on what is cached.
 """
 
 import os
@@ -22,13 +21,14 @@ import pyarrow as pa
 from dfgen.errors import DfgenError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.image_packed import in_two_steps
 from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.cache.slot_file import NOWHERE, SlotFile, SlotKey
 from dfgen.samples.stores.known_files import UNKNOWN
 from dfgen.samples.stores.store import Store
-from dfgen.spec import IntArray, Present, Values, Watch, each
+from dfgen.spec import IntArray, Present, Values, Watch
 from dfgen.table.arrow_types import is_text
 
 _UNKNOWN, _ABSENT, _SOUGHT = 0, -1, -2  # instead of 1 + the slot of a row
@@ -39,14 +39,12 @@ _DECIDING = ("size", "load_size", "resize", "color_mode", "interpolation", "anti
 class CachedPixels(RowSource):
     """The pixels of every row that are kept, found by path, size and time of its file.
 
-    A file is looked at once, when its row is first wanted: one that changes later is noticed by
-    the next Sequence, and by its worker processes. One far away is not: what the manifest knows of
-    it counts.
+    A file is looked at when its row is first wanted; a later change is noticed by the next
+    Sequence. Of remote files, what the manifest knows counts.
 
     Args:
         files: reads and decodes the file of each row.
-        steps: what makes the pixels that are kept of a file, and what makes of these the pixels
-            that a batch wants; as of `cache_steps`.
+        steps: makes what is kept of a file, and makes of that what a batch wants; of `cache_steps`.
         store: where the files are.
         slots: what is kept.
     """
@@ -217,11 +215,7 @@ class CachedPixels(RowSource):
 def cache_steps(bound: BoundFeature, source: RowSource, transforms: bool, store: Store) -> Any:
     """Return the image that a cache keeps and the one made of it, or why nothing may be kept.
 
-    Args:
-        bound: the feature.
-        source: of its arrays.
-        transforms: whether a transform sees the pixels.
-        store: where the files are.
+    `transforms`: whether a transform sees the pixels.
     """
     files, values, feature = source.files, bound.values, bound.feature
     if files.packed is not None:
@@ -234,8 +228,10 @@ def cache_steps(bound: BoundFeature, source: RowSource, transforms: bool, store:
     if is_far and not (files.known and UNKNOWN not in files.known.facts(0)):
         columns = "its columns bytes, mtime_ns"
         return f"of files far away the manifest must know size and time, {columns}"
-    return feature.steps(
-        each(feature.before_transform if transforms else feature.after_transform)[0]
+    if not feature.is_image:
+        return f"{type(feature).__name__} is not kept, images alone are"
+    return in_two_steps(
+        feature, feature.before_transform if transforms else feature.after_transform
     )
 
 

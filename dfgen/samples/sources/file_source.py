@@ -21,10 +21,9 @@ class HeldRows(Protocol):
 
 
 class RowSource:
-    """Fills the arrays of one feature for any row of a manifest.
+    """Fills the arrays of one feature for any row of a manifest; travels to worker processes.
 
-    Sources are chained: one that holds decoded pixels passes the rows it lacks to the next, which
-    ends at the `FileSource`. They are made once, and travel to worker processes.
+    One that holds decoded pixels passes the rows it lacks on, to the `FileSource` in the end.
     """
 
     files: "FileSource"
@@ -64,11 +63,8 @@ class RowSource:
 class FileSource(RowSource):
     """Reads and decodes the file of each row, or runs the user's function on its columns.
 
-    Args:
-        feature: makes the arrays.
-        values: of all rows, as `feature.bind` returns them.
-        known: sizes and times that the manifest has of the files; None: nothing is compared.
-        packed: which rows lie in packs, with their pixels or all their bytes; None: none.
+    `known` are sizes and times that the manifest has (None: nothing is compared), `packed` tells
+    which rows lie in packs.
     """
 
     feature: Feature

@@ -22,12 +22,11 @@ _BETWEEN = 1 << 16  # bytes that are read sooner than left out
 class StoredRows(RowSource):
     """Takes all rows of a chunk at once where they lie in their files as the batch wants them.
 
-    Whatever it cannot take is read row by row, which tells why.
+    Other rows are read one by one, which tells why.
 
     Args:
         files: reads rows one by one.
-        spec: of a row.
-        shape: that a row has in its file: gray pixels may lack their axis.
+        spec: of a row; in its file it has `shape`, as gray pixels may lack their axis.
         paths: of the files, by their number.
         numbers: of the file of each row of the manifest.
         indices: of the rows in their files.

@@ -20,11 +20,7 @@ def refuse_file(file: IO[bytes], limits: Limits) -> None:
 
 
 def read_file(file: IO[bytes], limits: Limits) -> bytes:
-    """Return all bytes of an open file.
-
-    Raises:
-        DecodeError: they are more than `limits.file_bytes`.
-    """
+    """Return all bytes of an open file, if they are no more than `limits.file_bytes`."""
     refuse_file(file, limits)
     file.seek(0)
     return file.read()

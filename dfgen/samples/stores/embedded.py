@@ -38,13 +38,7 @@ def are_files(kind: pa.DataType) -> bool:
 
 
 def large_bytes(values: Any) -> Any:
-    """Return bytes, or structs of them, in types that hold more than 2 GB; nothing is copied.
-
-    Structs become FILE, null where they have neither.
-
-    Args:
-        values: an Arrow array, or one in chunks, which stay as they are.
-    """
+    """Return bytes, or structs of them (then FILE), in types that hold more than 2 GB, uncopied."""
     if isinstance(values, pa.ChunkedArray):
         parts = [large_bytes(chunk) for chunk in values.chunks]
         return pa.chunked_array(parts, parts[0].type if parts else values.type)

@@ -21,11 +21,9 @@ Check = Callable[[int, int | None], None]
 
 @dataclass(frozen=True)
 class KnownFiles:
-    """Sizes and times of the files of all rows, as the manifest has them.
+    """Sizes and times (nanoseconds since 1970) of all rows' files, as the manifest has them.
 
-    Args:
-        sizes: in bytes, of shape (rows,), UNKNOWN where it knows none; None: of no row.
-        times: of the last change, in nanoseconds since 1970; likewise.
+    UNKNOWN where it knows none; None: of no row.
     """
 
     sizes: npt.NDArray[np.int64] | None

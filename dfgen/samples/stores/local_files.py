@@ -50,10 +50,9 @@ class Files(Store, tells=True):
 
 
 def _read(path: str, limits: Limits, check: Check | None = None) -> bytes:
-    """Return the bytes of a file, without a file object, a third of the time of a small one.
+    """Return the bytes of a file, with as few calls as can be: each gives the GIL away.
 
-    Each call gives the GIL away and has to win it back, so there are as few as can be: a file that
-    ends before `_FIRST` bytes is not asked for its size, unless that is to be compared.
+    A file that ends before `_FIRST` bytes is not asked for its size, unless that is compared.
     """
     try:
         descriptor = os.open(path, _FLAGS)

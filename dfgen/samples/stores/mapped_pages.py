@@ -42,10 +42,7 @@ def read_ahead(path: str, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np
 
 
 def _is_cached(descriptor: int, *places: int) -> bool:
-    """Whether bytes of a file are in the system's cache; False where it cannot be told.
-
-    It takes a hundredth of the time of asking for what is there already.
-    """
+    """Whether bytes of a file are in the system's cache; False where it cannot be told."""
     if not hasattr(os, "RWF_NOWAIT"):  # which Linux alone has
         return False
     try:

@@ -46,8 +46,7 @@ def store_of(
 ) -> Store:
     """Return the one store that all these Arrow arrays of files, paths or bytes, are read from.
 
-    It, and each that it is made of, refuses what `limits` do; None: what they do by default.
-    `options` open those that are far away.
+    `limits` are what it refuses, `options` open those that are remote.
 
     Example:
         >>> import pyarrow as pa
@@ -111,11 +110,7 @@ def schemes_of(paths: Any) -> set[str]:
 
 
 def refuse_passwords(paths: Any) -> set[str]:
-    """Return the schemes of paths, or refuse them if one has a password or token in it.
-
-    Raises:
-        ArgumentError: one has.
-    """
+    """Return the schemes of paths; ArgumentError if one has a password or token in it."""
     schemes = schemes_of(paths)
     kinds = "|".join(map(re.escape, schemes - {"", "file", *ARCHIVES}))
     paths = flattened(paths) if kinds and is_list(paths.type) else paths

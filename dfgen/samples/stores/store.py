@@ -31,11 +31,8 @@ from dfgen.samples.stores.remote.store_options import StorageOptions
 class Head(NamedTuple):
     """A file as a store knows it without opening it.
 
-    Args:
-        size: in bytes.
-        mtime_ns: when it was changed last, in nanoseconds since 1970; None: not known.
-        version: what else tells these contents from others at the same path, such as an ETag.
-        problem: why it cannot be read although it is there, or None.
+    `mtime_ns` is None where it is not known; `version` tells these contents from others, as an ETag
+    does; `problem` says why it cannot be read although it is there.
     """
 
     size: int
@@ -65,11 +62,8 @@ def _told(read: Callable[..., bytes]) -> Callable[..., bytes]:
 class Store:
     """A place of bytes. A new one has `read` and `head`, and of the others what it does better.
 
-    It travels to worker processes with all that it knows, but for the files that it has open.
-
-    `limits` say what one file may ask for; whoever decodes what a store has read asks it for them.
-    A store that knows how long a file is refuses one of more than `limits.file_bytes` unread.
-    `options` open it where it is far away.
+    It travels to worker processes, but for the files that it has open. `limits` say what one file
+    may ask for; whoever decodes asks it for them. `options` open it if it is remote.
     """
 
     arrays: OpenArrays = field(default_factory=OpenArrays, repr=False, compare=False, kw_only=True)
@@ -77,9 +71,9 @@ class Store:
     options: StorageOptions = field(default_factory=StorageOptions, repr=False, kw_only=True)
 
     def __init_subclass__(cls, tells: bool = False) -> None:
-        """Have it tell what its `read` raises as errors of this package, unless it does (`tells`).
+        """Have it tell what its `read` raises as errors of dfgen, and keep the limits.
 
-        A class that does also compares what it has read with the limits: a call less for each file.
+        A class that `tells` does both itself: a call less for each file.
         """
         super().__init_subclass__()
         if "read" in vars(cls) and not tells:
@@ -97,12 +91,7 @@ class Store:
         raise NotImplementedError
 
     def read_as(self, path: str, check: Check) -> bytes:
-        """Return the bytes of one file, as `read`, if it is the one that is known.
-
-        Args:
-            path: of the file.
-            check: is told its size, and its time where that costs little, and raises DecodeError.
-        """
+        """Return the bytes of one file, if `check` does not refuse its size and time, if known."""
         data = self.read(path)
         check(len(data), None)
         return data
@@ -126,11 +115,7 @@ class Store:
         return io.BytesIO(self.read(path))
 
     def look(self, path: str) -> "Store":
-        """Return a store that tells `head` and header of one file by one request; itself if near.
-
-        Raises:
-            MissingFileError: there is no such file.
-        """
+        """Return a store that tells `head` and header of a file by one request, if remote."""
         return self
 
     def range(self, path: str, start: int, stop: int) -> bytes:
@@ -163,11 +148,7 @@ class Store:
     ) -> npt.NDArray[Any]:
         """Return one row of a .npy or HDF5 file; one that has changed since is opened anew.
 
-        Args:
-            path: of the file.
-            index: of the row, along the first axis.
-            dataset: the name of the array in an HDF5 file; None: its only one.
-            check: as of `read_as`; None: any file will do.
+        `dataset` names the array in an HDF5 file of several; `check` is as of `read_as`.
 
         Raises:
             MissingFileError: there is no such file.
@@ -194,11 +175,7 @@ class Store:
         dataset: str | None = None,
         check: Check | None = None,
     ) -> bool:
-        """Fill `out` with rows of a .npy or HDF5 file, all at once, and return whether it could.
-
-        If it could not, some row is not there, or of another shape or dtype than `out`: `row`
-        tells which, and why.
-        """
+        """Fill `out` with rows of an array file, all at once; return whether it could."""
         try:
             rows = self.array(path, dataset, check)
         except MemoryError:

@@ -16,6 +16,7 @@ from dfgen.errors import ArgumentError, DecodeError, MissingFileError, warn
 from dfgen.loading.loader import Loader
 from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.encoded import Encoded
 from dfgen.training.checks.loss_rules import doubt, mismatch
 from dfgen.training.checks.model_outputs import (
     CHECKED,
@@ -61,8 +62,8 @@ _STEPS = {"fit": "train_step", "evaluate": "test_step"}
 _FILES = 4
 """Files of masks that are looked into, whose classes no table tells."""
 
-_ROWS = 50_000
-"""Rows of which it is asked whether they have several labels."""
+_NUMBERS = 4_000_000
+"""Zeros and ones that are looked through for rows of several labels."""
 
 
 def check_loss(call: Call, view: SequenceView, where: str = "") -> None:
@@ -138,12 +139,16 @@ def _target(bound: BoundFeature, array: str, loader: Loader, loss: KnownLoss) ->
         return found if found is None or ignored is None else found[found != ignored]
 
     def has_several() -> bool:
-        rows = np.flatnonzero(_counted(bound, loader)) if as_written else np.arange(0)
-        return feature.several_labels(bound.values, rows[:: 1 + len(rows) // _ROWS])
+        shape = next(iter(bound.specs.values())).shape
+        if not as_written or not isinstance(feature, Encoded) or len(shape) != 1:
+            return False
+        rows = np.flatnonzero(_counted(bound, loader))
+        found = bound.gather(rows[:: 1 + len(rows) * shape[0] // _NUMBERS])
+        return bool(np.isin(found, (0, 1)).all() and (found.sum(axis=1) > 1).any())
 
     column = ", ".join(feature.columns)
     spec, many = loader.specs[array], feature.many_labels
-    is_bytes = as_written and feature.most_bits is not None and spec.dtype == np.uint8
+    is_bytes = as_written and spec.dtype == np.uint8 and bound.image is not None
     of_files = feature.follows and feature.label_numbers(bound.values) is None
     return Target(column, spec.shape, names, many, has_several, is_bytes, of_files, numbers)
 
@@ -159,7 +164,8 @@ def _labels_in_files(bound: BoundFeature, store: Any, counted: Any) -> Any:
     rows, found = np.flatnonzero(counted), list[Any]()
     for row in rows[np.linspace(0, len(rows) - 1, min(len(rows), _FILES)).astype(int)]:
         try:
-            found.append(bound.feature.labels_in(store.read(bound.feature.at(bound.values, row))))
+            data = store.read(bound.feature.at(bound.values, row))
+            found.append(bound.feature.label_numbers(bound.values, data))
         except (DecodeError, MissingFileError):
             continue  # told when the row is read
     found = [labels for labels in found if labels is not None]

@@ -80,7 +80,9 @@ def _of(bound: BoundFeature, view: SequenceView) -> Meaning:
     settled = feature.has_channels and not view.loader.transforms_batches
     settled = settled and (reader.transform is None or feature.after_transform.dtype is not None)
     spec = reader.specs[next(iter(bound.arrays.values()))]
-    return meaning_of(bound.name, feature, spec, (feature.scale,) if settled else None)
+    return meaning_of(
+        bound.name, feature, spec, (getattr(feature, "scale", None),) if settled else None
+    )
 
 
 def features(view: SequenceView, what: str) -> dict[object, BoundFeature]:

@@ -44,7 +44,7 @@ def _scales(view: SequenceView) -> list[Any]:
         return []  # nobody knows what comes out
     names = set(leaves(view.layout.x))
     images = (one for one in view.loader.reader.features if one.channel_arrays & names)
-    return [one.feature.scale for one in images]
+    return [getattr(one.feature, "scale", None) for one in images]
 
 
 def _scaled_twice(model: Any, scales: list[Any]) -> Iterator[str]:

@@ -16,12 +16,7 @@ ArchiveVersion = tuple[int, int, int]
 
 
 class ArchiveFile:
-    """An open archive, read at any place by many threads at a time; closed with the last of them.
-
-    Args:
-        path: of the archive.
-        dataset: None.
-    """
+    """An open archive, read by many threads at a time; closed with the last of them."""
 
     def __init__(self, path: str, dataset: None = None) -> None:
         self.descriptor = -1
@@ -72,10 +67,10 @@ WholeNumbers = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Contents:
-    """The content of an archive: members that are files, in its order; a repeated name comes again.
+    """The members of an archive that are files, in its order; a repeated name comes again.
 
     Args:
-        names: of the members, `/`-separated, as they are there but for `./` in front.
+        names: `/`-separated, as they are there but for `./` in front.
         starts: where each begins, in bytes: a zip's local header, a tar's data.
         packed: bytes that it takes in the archive.
         sizes: its own bytes.
@@ -99,15 +94,9 @@ class Contents:
 class Index:
     """Finds the members of one version of an archive by name: 30 to 45 bytes each, no objects.
 
-    If a name is there twice the last one counts, as unzip and tar have it. Names are kept as
-    their 64-bit hashes alone.
-
-    Args:
-        version: of the archive.
-        hashes: of the names, sorted.
-        columns: starts, packed, sizes, times, checks and methods, as in `Contents`.
-        problems: place of a member in these -> why it cannot be read.
-        fault: why the archive cannot be read, if so.
+    Names are kept as sorted 64-bit `hashes`; of one that is there twice the last counts, as for
+    unzip and tar. `columns` are starts, packed, sizes, times, checks and methods of `Contents`;
+    `fault` is why the archive cannot be read.
     """
 
     version: ArchiveVersion

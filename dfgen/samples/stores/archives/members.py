@@ -79,9 +79,8 @@ class Indexes:
 class Archives(Store):
     """Members of archives, by paths as `zip://cats/a.jpg::photos.zip`.
 
-    An archive is opened once in each process, and read by all its threads at a time. One that has
-    changed since is opened anew. What a zip's member unpacks to is compared with its checksum; tar
-    has none.
+    An archive is opened once in each process, anew where it has changed. What a zip's member
+    unpacks to is compared with its checksum; tar has none.
     """
 
     indexes: Indexes = field(default_factory=Indexes, repr=False, compare=False)
@@ -103,10 +102,7 @@ class Archives(Store):
         return Head(found.size, found.time, (found.start, told), found.problem)
 
     def open(self, path: str) -> IO[bytes]:
-        """Open a member, of which no more is unpacked than is read.
-
-        Its checksum is compared where all of it is read.
-        """
+        """Open a member, of which no more is unpacked than is read; its checksum is that of all."""
         found = self._find(path)
         read = _reader(found, path, self.limits)
         return as_file(found.size, _Checked(found, read).read if found.is_zip else read)

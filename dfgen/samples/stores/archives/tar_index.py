@@ -25,11 +25,7 @@ _Row = tuple[int, int, int]  # start, size and time
 
 
 def read_tar(file: ArchiveFile) -> Contents:
-    """Return what a tar archive holds: files, and links to files in it, hard and symbolic ones.
-
-    Raises:
-        DecodeError: it is no tar archive, damaged, or compressed as a whole.
-    """
+    """Return the files of a tar archive, and links to files in it, hard and symbolic ones."""
     _refuse_packed(file)
     names, rows = list[str](), list[_Row]()
     links, problems = dict[int, str](), dict[int, str]()

@@ -22,11 +22,7 @@ _SHARE = 4  # a block of more than this part of all is not kept: others would no
 
 
 class UnpackedBlocks:
-    """Keeps those blocks that were asked for last, of all arrays together, for all threads.
-
-    Args:
-        most: bytes that they may take.
-    """
+    """Keeps those blocks that were asked for last, of all arrays together, for all threads."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -93,10 +89,7 @@ class UnpackedRows:
 
 
 def unpacked(array: Any, blocks: UnpackedBlocks) -> Any:
-    """Return the rows of an open array file, HDF5 in chunks by whole blocks where these are small.
-
-    Others stay as they are: a block of them would crowd out all others.
-    """
+    """Return the rows of an open array, HDF5 in small chunks by whole blocks."""
     chunks = getattr(array, "chunks", None)
     if chunks is None:
         return array
@@ -122,11 +115,8 @@ MOST_HELD = 2 * 10**9
 class OpenArrays:
     """Keeps the array files open that were opened last, `MOST_OPEN` of them.
 
-    A row that is being read keeps its file open until it is read. Copies, in worker processes too,
-    open their own.
-
-    Args:
-        most: bytes of them that stay in memory: of HDF5 unpacked, and of mapped files.
+    A row that is being read keeps its file open. Copies, in worker processes too, open their own.
+    At `most` so many bytes of them stay in memory.
     """
 
     def __init__(self, most: int = MOST_HELD) -> None:
@@ -161,10 +151,7 @@ class OpenArrays:
         return rows
 
     def took(self, nbytes: int) -> None:
-        """Count what was read of mapped files, which stays in memory until it is given back.
-
-        It is harmless while others read: what they need comes from the system's cache again.
-        """
+        """Count what was read of mapped files, and give it back to the system in time."""
         self._taken += nbytes
         if self._taken > self.most // 2:
             self._taken = 0
@@ -261,10 +248,7 @@ def extents(
 
 
 def check_row(rows: ArrayRows, limits: Limits) -> None:
-    """Refuse an array of which one row, or the chunk that it is unpacked from, takes too much.
-
-    The whole may have any size.
-    """
+    """Refuse an array of which one row, or the chunk that it is unpacked from, takes too much."""
     chunk = getattr(rows, "chunks", None) or (1, *rows.shape[1:])
     for what, shape in (("a row", rows.shape[1:]), ("a chunk", chunk)):
         nbytes = math.prod(shape) * rows.dtype.itemsize
@@ -274,9 +258,7 @@ def check_row(rows: ArrayRows, limits: Limits) -> None:
 
 
 def open_hdf5(source: str | bytes) -> dict[str, ArrayRows]:
-    """Return the arrays of an HDF5 file by name, `group/name` in groups.
-
-    The file stays open as long as one of them is held.
+    """Return the arrays of an HDF5 file by name; it stays open as long as one of them is held.
 
     Raises:
         DecodeError: a part of it lies in another file. Such a file could name any of this machine.

@@ -1,8 +1,7 @@
 """Text of HDF5 files, read by a process of its own.
 
-Text of changing length lies in heaps, where three changed bytes are enough to have libhdf5 read
-memory that is not its own, or go round for ever. It then ends this process, and no notebook.
-Numbers lie elsewhere: in 44,000 files damaged alike none ended the process that read them.
+Text lies in heaps, where three changed bytes have libhdf5 read memory that is not its own, or go
+round for ever. It then ends this process, and no notebook; numbers lie elsewhere.
 """
 
 import json
@@ -21,11 +20,7 @@ Texts = dict[str, list[str] | None]
 
 
 def read_texts(source: str | bytes, names: Sequence[str]) -> Texts:
-    """Return arrays of a file, or of the bytes of one, as lists; None: they hold no text.
-
-    Raises:
-        DecodeError: they cannot be read, or the process that did ended or went on for too long.
-    """
+    """Return arrays of a file, or of the bytes of one, as lists; None: they hold no text."""
     place, data = (source, b"") if isinstance(source, str) else ("-", source)
     command, environment = python_command(__name__, place, *names)
     try:

@@ -1,7 +1,7 @@
-""".npy files: their headers, read without Python's compiler, and their numbers.
+""".npy files: their headers and numbers.
 
-NumPy compiles them (`ast.literal_eval`), which in CPython 3.11 now and then fails in threads:
-"SystemError: AST constructor recursion depth mismatch", of perfectly good files.
+NumPy compiles headers (`ast.literal_eval`), which in CPython 3.11 now and then fails in threads, so
+those of plain numbers are read here.
 """
 
 import io
@@ -27,11 +27,7 @@ _PLAIN = re.compile(
 
 
 def array_header(file: IO[bytes], limits: Limits = DEFAULT) -> ArrayHeader:
-    """Read shape, Fortran order and dtype of a .npy file.
-
-    Raises:
-        DecodeError: the header is broken, or the array holds Python objects.
-    """
+    """Read shape, Fortran order and dtype of a .npy file; DecodeError of objects, or if broken."""
     try:
         version = np.lib.format.read_magic(file)
         shape, fortran, dtype = _plain(file, version, limits) or _any(file, version)

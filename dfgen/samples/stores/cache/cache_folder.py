@@ -31,14 +31,7 @@ SPARE_PART = 20
 
 @dataclass(frozen=True)
 class CachedSetting:
-    """The part of a cache for one decode setting.
-
-    Args:
-        name: of its folder.
-        settings: what the pixels were made by.
-        images: how many.
-        bytes: that they take on the disk.
-    """
+    """The part of a cache for one decode setting: its folder, what the pixels were made by."""
 
     name: str
     settings: Mapping[str, Any]
@@ -76,14 +69,7 @@ def open_folder(folder: str, settings: Mapping[str, Any], spec: Spec, most: int 
 
 
 def open_memory(spec: Spec, most: int) -> SlotFile:
-    """Return slots in memory, for this process and those that it starts.
-
-    The memory is given back when the last of them ends, however that ends.
-
-    Args:
-        spec: of the pixels of one row.
-        most: bytes of them.
-    """
+    """Return slots in memory, for this process and those that it starts, till the last ends."""
     files = [os.memfd_create(f"dfgen-{name}") for name in ("index", "pixels")]
     index, pixels = (f"/proc/{os.getpid()}/fd/{file}" for file in files)
     slots = SlotFile(index, pixels, spec, most)
@@ -92,18 +78,14 @@ def open_memory(spec: Spec, most: int) -> SlotFile:
 
 
 def cached_settings(folder: str) -> list[CachedSetting]:
-    """Return what a cache holds, by decode setting.
-
-    Raises:
-        ArgumentError: it is no cache of dfgen's.
-    """
+    """Return what a cache holds, by decode setting; ArgumentError if it is no cache of dfgen's."""
     return [_setting(folder, name) for name in _settings(folder)]
 
 
 def clear_folder(folder: str) -> int:
-    """Remove a cache, and the folder if nothing else is in it; return the bytes that it took.
+    """Remove a cache, but no file of others; return the bytes that it took.
 
-    Files that dfgen has not written stay. Whoever is training from it goes on with what is open.
+    Whoever is training from it goes on with what is open.
 
     Raises:
         ArgumentError: it is no cache of dfgen's.

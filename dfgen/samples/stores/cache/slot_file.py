@@ -1,19 +1,15 @@
 """SlotFile: arrays of one shape by their keys, in a file that threads, processes and runs share.
 
-Two files stand for one. `pixels` has a slot for each array, one after the other, and holes where
-nothing was written. `index` has a record for each slot: the key, two numbers that are told with the
-array, and a checksum of all of it. A record is written once its slot is, in one piece, so whoever
-sees it sees the pixels; whatever dies in between has left a slot that nobody finds.
+Two files stand for one. `pixels` has a slot for each array, and holes where nothing was written.
+`index` has a record for each slot: key, two facts, checksum. A record is written once its slot is,
+in one piece: whoever sees it sees the pixels.
 
     index    64 bytes: what it is, the bytes of a slot; then 32 bytes a slot
     pixels   slot 0, slot 1, ...
 
-Who writes takes a few empty slots at a time, under a lock (`dfgen.locks`): nothing else is locked.
-The same key written twice has two slots with the same in them. Nothing is ever evicted: what does
-not fit is not kept. Where each row is read once an epoch in random order, any fixed part of them
-that is kept gives its share of hits, where replacing the least recently used throws each out
-before it is read again (Mohan, Phanishayee, Raniwala, Chidambaram: "Analyzing and Mitigating Data
-Stalls in DNN Training", VLDB 2021, section 4.1).
+Who writes takes a few empty slots at a time, under a lock: nothing else is locked. Nothing is
+evicted: where each row is read once an epoch in random order, any fixed part gives its share of
+hits, where an LRU gives none (Mohan et al., VLDB 2021, section 4.1).
 """
 
 import contextlib
@@ -104,8 +100,8 @@ class SlotsByKey:
 class SlotFile:
     """Arrays by their keys, of one shape and dtype.
 
-    Records of others are found after `refresh`. An array is compared with its checksum
-    when it is first taken from here; afterwards it is trusted.
+    Records of others are found after `refresh`. An array is compared with its checksum when it is
+    first taken.
 
     Args:
         index, pixels: paths of the two files.
@@ -195,12 +191,7 @@ class SlotFile:
         return found if self._trusted[slot] or self._is_whole(slot, found) else None
 
     def take(self, slots: IntArray, out: Values) -> Present | None:
-        """Fill `out` with the arrays in some slots, all at once; return which are there, None: all.
-
-        Args:
-            slots: of at least one array.
-            out: (slots, ...), C-contiguous.
-        """
+        """Fill `out` with the arrays in some slots; return which are there, None: all."""
         if not self._reaches(int(slots.max())):
             return np.zeros(len(slots), np.bool_)
         np.take(self._slots, slots, axis=0, out=out, mode="clip")  # any other makes a copy first
@@ -241,11 +232,10 @@ class SlotFile:
             return self._claimed.pop(0) if self._claimed else NOWHERE
 
     def _claim(self) -> list[int]:
-        """Return some slots that nobody else will write to.
+        """Return some slots that nobody else will write to; none while another has the lock.
 
-        Nobody is waited for: while another process has the lock, a row is just not kept. Both
-        files grow under it, that of the pixels first: a hole, until they are written. The index
-        has none: of a full tmpfs, to read a hole that is mapped would end the process.
+        Both files grow, that of the pixels by a hole; the index has none: of a full tmpfs, to read
+        a hole that is mapped would end the process.
         """
         index = self._arguments[0]
         file = os.open(index, os.O_RDWR)

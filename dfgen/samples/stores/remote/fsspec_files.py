@@ -1,7 +1,4 @@
-"""Files at any other address that fsspec knows: `hf://`, `sftp://`, `hdfs://`, `memory://` (extra).
-
-Source: https://filesystem-spec.readthedocs.io.
-"""
+"""Files at any other address that fsspec knows: `hf://`, `sftp://`, `hdfs://`, `memory://`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

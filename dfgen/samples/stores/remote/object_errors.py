@@ -66,11 +66,8 @@ def error_of_object(
 ) -> DfgenError:
     """Return what to raise for what obstore has raised over one object.
 
-    Args:
-        error: what it was.
-        scheme: of its address.
-        bucket: the bucket, container or host that it is in.
-        reached: whether others of it could be read, so that the credentials are right.
+    `bucket` may be a container or host; `reached`: whether others of it could be read, so that the
+    credentials are right.
     """
     text, kind = str(error), type(error).__name__
     found, code = _STATUS.search(text), _CODE.search(text)

@@ -1,8 +1,7 @@
 """Objects of S3, Google Cloud Storage, Azure and behind HTTP, through obstore (an extra).
 
-obstore is Rust's `object_store`: it signs, keeps connections, tries again what passes (5xx, resets,
-timeouts; a body that ends early goes on where it ended), and gives up the GIL meanwhile.
-Source: https://developmentseed.org/obstore, https://docs.rs/object_store.
+obstore is Rust's `object_store`: it signs, keeps connections, tries again what passes, and gives up
+the GIL meanwhile. Source: https://developmentseed.org/obstore.
 """
 
 import os
@@ -65,10 +64,9 @@ _A_PAGE = 1_000  # names that a listing gives at once
 
 @dataclass(frozen=True)
 class Objects(Store):
-    """Objects by their address, `scheme://bucket/key`.
+    """Objects by their address, `scheme://bucket/key`, each read by one request.
 
-    Keys are taken as they are; addresses of HTTP are escaped, as everywhere. One request reads one
-    file; its answer also tells size and time.
+    Keys are taken as they are; addresses of HTTP are escaped, as everywhere.
     """
 
     clients: Clients = field(default_factory=lambda: Clients(_client), repr=False, compare=False)
@@ -205,7 +203,7 @@ class Objects(Store):
 
 @dataclass(frozen=True)
 class Looked(Store):
-    """One file far away, whose head and first bytes have come."""
+    """One remote file, whose head and first bytes have come."""
 
     store: Store = field(default_factory=Store)
     path: str = ""

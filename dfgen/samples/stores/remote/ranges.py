@@ -22,14 +22,8 @@ _IN_FLIGHT = 8
 def fetch(store: Store, path: str, runs: Iterable[tuple[int, int]], into: Values) -> None:
     """Fill parts of the memory of a file with its bytes, several requests at a time.
 
-    Args:
-        store: reads it.
-        path: of the file.
-        runs: where each part begins, and where it ends.
-        into: uint8, as long as the file.
-
-    Raises:
-        ReadError: fewer bytes have come than were asked for.
+    `runs` are where each part begins and ends, `into` is uint8, as long as the file. ReadError if
+    fewer bytes come.
     """
 
     def one(piece: tuple[int, int]) -> None:
@@ -89,13 +83,7 @@ def as_file(size: int, read: Callable[[int, int], bytes], buffer: int = _HEADER)
 
 
 def far_file(size: int, fetch: Callable[[int, int], bytes], first: bytes = b"") -> IO[bytes]:
-    """Return a file that each read asks a server for, but for what has come already.
-
-    Args:
-        size: of the file, in bytes.
-        fetch: returns the bytes from start to stop.
-        first: bytes that it begins with, where there are some already.
-    """
+    """Return a file that each read asks `fetch(start, stop)` for, but for its `first` bytes."""
     return as_file(size, _Fetched(size, fetch, first).read)
 
 
@@ -125,10 +113,7 @@ class _Ranges(io.RawIOBase):
 
 
 class _Fetched:
-    """Keeps what was fetched: it is for headers, of which little is read.
-
-    If a file is read on and on, each request asks for twice as much as the one before.
-    """
+    """Keeps what was fetched, for headers; each further request asks for twice as much."""
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes], first: bytes) -> None:
         self._size, self._fetch = size, fetch

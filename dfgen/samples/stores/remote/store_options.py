@@ -32,11 +32,7 @@ class StorageOptions:
         self._values, self._lost = dict(values or {}), lost
 
     def values(self) -> dict[str, Any]:
-        """Return what was given.
-
-        Raises:
-            AccessError: it was left behind by a pickle.
-        """
+        """Return what was given; AccessError if a pickle left it behind."""
         if self._lost:
             raise AccessError(
                 "the file cannot be read: storage_options are in no pickle, so that no key comes "
@@ -99,8 +95,7 @@ _KEPT = 64  # an address with a query has one of its own, which holds connection
 class Clients:
     """The clients of buckets and hosts that were asked for last; each copy makes its own.
 
-    Args:
-        make: makes the client of a place by options; a function of a module.
+    `make` makes the client of a place by options; it is a function of a module.
     """
 
     def __init__(self, make: Callable[[str, StorageOptions], Any]) -> None:
