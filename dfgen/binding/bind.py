@@ -39,7 +39,6 @@ from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.order.row_order import Drawing
-from dfgen.manifest.tables import Table
 from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.albumentations import Pipeline, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
@@ -54,6 +53,7 @@ from dfgen.samples.transforms import Transform
 from dfgen.samples.user_functions import check_transform
 from dfgen.spec import each
 from dfgen.system import one_of
+from dfgen.table.any_table import Table
 
 
 @dataclass(frozen=True, eq=False)

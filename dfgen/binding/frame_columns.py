@@ -1,8 +1,7 @@
 """Columns of a manifest as Arrow arrays."""
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,31 +11,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, brief, column_list, listed
+from dfgen.errors import ManifestError, column_list, listed
 from dfgen.explain.unknown_column import not_a_column
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.from_pandas import beyond_arrow, embedded_bytes, to_frame
 from dfgen.manifest.io import read_table
-from dfgen.manifest.not_a_manifest import frame_of
 from dfgen.manifest.outside_paths import reach_of, say_outside
-from dfgen.manifest.path_roots import (
-    absolute_place,
-    file_of,
-    is_address,
-    joined,
-    with_absolute_archives,
-)
+from dfgen.manifest.path_roots import absolute_place, file_of, is_address
+from dfgen.manifest.paths import whole_paths
 from dfgen.manifest.schema import Label
-from dfgen.manifest.tables import TAKEN, arrow_table, is_table
 from dfgen.samples.stores.archives.archive_paths import archive_at
-from dfgen.samples.stores.embedded import (
-    are_files,
-    is_file_struct,
-    large_bytes,
-    paths_of,
-    with_paths,
-)
 from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.table.any_table import TAKEN, arrow_table, frame_of, is_table
 from dfgen.table.arrow_types import (
     OR_IGNORE,
     flattened,
@@ -47,6 +32,8 @@ from dfgen.table.arrow_types import (
     lengths_of,
     refuse_missing,
 )
+from dfgen.table.file_columns import are_files, is_file_struct, large_bytes, paths_of, with_paths
+from dfgen.table.from_pandas import arrow_column, check_names, to_frame
 
 
 @dataclass(frozen=True)
@@ -74,13 +61,7 @@ class Columns:
     leaks: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        odd = [name for name in self.names if not isinstance(name, str)]
-        twice = [name for name, count in Counter(self.names).items() if count > 1]
-        if odd or twice:
-            fault = f"{odd[0]!r}, which is not text" if odd else f"{twice[0]!r} several times"
-            several = bool(odd) and isinstance(odd[0], tuple)
-            write = ', df.columns = df.columns.map("_".join)' if several else ""
-            raise ManifestError(f"the manifest has a column named {fault}: rename it{write}")
+        check_names(self.names, "the manifest")
         if not len(self.source):
             raise ManifestError(
                 f"the manifest has no rows (columns: {column_list(self.names)}): "
@@ -117,7 +98,7 @@ class Columns:
         if name in self.kept:
             return self.kept[name]
         values = self.source[name]
-        array = _to_arrow(values) if isinstance(values, pd.Series) else values
+        array = arrow_column(values) if isinstance(values, pd.Series) else values
         if are_files(array.type):  # gigabytes: made once, and left in chunks
             array = self.kept[name] = large_bytes(array)
             return array
@@ -219,11 +200,7 @@ class Columns:
             return values
         if is_file_struct(values.type):
             return with_paths(values, self._at_root(paths_of(values)))
-        absolute = pc.match_substring_regex(
-            values, r"^[/\\]|^[A-Za-z]:[/\\]|^[A-Za-z][A-Za-z0-9+.-]+://"
-        )
-        values = with_absolute_archives(values, file_of(self.root))
-        return pc.if_else(absolute, values, joined(self.root, values))
+        return whole_paths(values, self.root)
 
     def whole_numbers(self, name: str) -> pa.Array:
         """Return a column of indices, none missing."""
@@ -234,98 +211,6 @@ class Columns:
                 "expected whole numbers, which row of its file each row is"
             )
         return values.cast(pa.int64())
-
-
-def _to_arrow(values: "pd.Series[Any]") -> pa.Array:
-    try:
-        return _converted(values)
-    except (OverflowError, UnicodeEncodeError) as error:
-        raise ManifestError(f"the manifest has {beyond_arrow(str(values.name), error)}") from None
-
-
-def _converted(values: "pd.Series[Any]") -> pa.Array:
-    try:
-        embedded = embedded_bytes(values)
-        if embedded is not None:
-            return embedded
-        array = pa.array(values, from_pandas=True)
-        if is_binary(array.type):
-            raise pa.ArrowTypeError("text and bytes")  # which Arrow makes bytes of
-        return _valid(array)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError):
-        if isinstance(values.dtype, pd.SparseDtype):
-            raise ManifestError(
-                f"column {values.name!r} is of dtype {values.dtype}, expected a dense one: "
-                f"df[{values.name!r}] = df[{values.name!r}].sparse.to_dense()"
-            ) from None
-        if values.dtype.kind != "O":
-            raise ManifestError(
-                f"column {values.name!r} is of dtype {values.dtype}, which Arrow lacks: make it "
-                "another, such as float64"
-            ) from None
-        given = values.dropna()
-        if all(isinstance(value, str | os.PathLike) for value in given):
-            return pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
-        if all(isinstance(value, list | tuple | np.ndarray) for value in given):
-            return _lists_to_arrow(values)
-        kinds = sorted({type(value).__name__ for value in given})
-        alike = "map(lambda one: one if isinstance(one, list) else [one])"
-        held = _holds_pixels(values.name, next(iter(given), None))
-        raise ManifestError(
-            held
-            or f"column {values.name!r} mixes {', '.join(kinds)}: give it one type, as with "
-            f"df[{values.name!r}] = df[{values.name!r}]."
-            f"{alike if 'list' in kinds else 'astype(str)'}"
-        ) from None
-
-
-def _lists_to_arrow(values: "pd.Series[Any]") -> pa.Array:
-    """Return lists that Arrow does not take as they are, such as arrays of boxes."""
-    try:
-        return _valid(pa.array(values.map(_plain_list, na_action="ignore"), from_pandas=True))
-    except (pa.ArrowInvalid, TypeError):
-        kinds = sorted({type(entry).__name__ for entry in _entries(values.dropna())})
-        held = _holds_pixels(values.name, next(iter(values.dropna()), None))
-        raise ManifestError(
-            held
-            or f"column {values.name!r} has lists that mix {', '.join(kinds)}: give all entries "
-            "one type"
-        ) from None
-
-
-def _holds_pixels(column: object, example: Any) -> str | None:
-    """Return what to do with pixels in a column, None where it holds none."""
-    image = hasattr(example, "getbands")  # of Pillow
-    if not image and getattr(example, "ndim", 0) < 2:
-        return None
-    bytes_of = "bytes of a PNG file: cv2.imencode('.png', image)[1].tobytes()"
-    if image:
-        bytes_of = "bytes: image.save(buffer := io.BytesIO(), 'PNG'), then buffer.getvalue()"
-    return (
-        f"column {column!r} holds {brief(example)}, expected a number, a text or a list in each "
-        f"row: name files, whose paths are short, or hold {bytes_of}"
-    )
-
-
-def _valid(array: pa.Array) -> pa.Array:
-    """Return an array, unless Arrow has made text of bytes that stand in lists beside text."""
-    if is_list(array.type) and is_text(array.type.value_type):
-        array.validate(full=True)
-    return array
-
-
-def _plain_list(entries: Iterable[Any]) -> list[Any]:
-    """Return a list, of paths as text."""
-    return [os.fspath(one) if isinstance(one, os.PathLike) else one for one in entries]
-
-
-def _entries(lists: Iterable[Any]) -> Iterator[Any]:
-    """Return what is in lists of lists."""
-    for entry in lists:
-        if isinstance(entry, list | tuple | np.ndarray):
-            yield from _entries(entry)
-        else:
-            yield entry
 
 
 def open_manifest(

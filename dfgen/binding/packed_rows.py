@@ -27,10 +27,10 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image_packed import image_of_pack
 from dfgen.samples.pixels.geometry import Size, shrunk
 from dfgen.samples.pixels.upright import size_of_image
-from dfgen.samples.stores.embedded import FILE, paths_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.store import Store
 from dfgen.spec import Present
+from dfgen.table.file_columns import FILE, paths_of
 from dfgen.table.mapped_column import HeldColumn, MappedColumn
 
 

@@ -24,11 +24,12 @@ from dfgen.samples.features.items import in_lists
 from dfgen.samples.features.one_row import OneRow, is_several
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.embedded import FILE, content_shown
+from dfgen.samples.stores.embedded import content_shown
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Transform
+from dfgen.table.file_columns import FILE
 
 
 @dataclass(frozen=True)

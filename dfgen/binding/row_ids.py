@@ -12,8 +12,8 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError, column_list
 from dfgen.manifest.schema import validate
 from dfgen.samples.reader import BoundRows
-from dfgen.samples.stores.embedded import paths_of
 from dfgen.table.arrow_types import in_one, is_text
+from dfgen.table.file_columns import paths_of
 
 _BLOCK = 65_536  # ids made Python objects at once
 

@@ -9,8 +9,8 @@ from dfgen.errors import ManifestError, column_list
 from dfgen.explain.unknown_column import not_a_column
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import PARTS
-from dfgen.manifest.tables import Table
 from dfgen.spec import IntArray
+from dfgen.table.any_table import Table
 
 
 def problems(manifest: Path | Table) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from dfgen.explore.figures import new_figure, one_line
 from dfgen.explore.predicted import own_labels
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import part_column
-from dfgen.manifest.tables import Table
+from dfgen.table.any_table import Table
 from dfgen.table.arrow_types import is_list
 
 _MOST = 1_000  # different texts that are classes; more are names

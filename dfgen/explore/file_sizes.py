@@ -10,7 +10,7 @@ from dfgen.errors import ManifestError, column_list
 from dfgen.explore.figures import new_figure
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import PARTS
-from dfgen.manifest.tables import Table
+from dfgen.table.any_table import Table
 
 _FAR = 3  # quartile ranges beyond a quartile: "far out" (Tukey, Exploratory Data Analysis, 1977)
 _LEAST = np.log(2)  # and at least twice as large, or half

@@ -14,8 +14,8 @@ from dfgen.explore.figures import new_figure, one_line
 from dfgen.explore.picture_grid import show
 from dfgen.explore.predicted import heads_of, own_labels
 from dfgen.manifest.schema import PARTS
-from dfgen.manifest.tables import Table, data_frame
 from dfgen.system import refuse_others, write_whole
+from dfgen.table.any_table import Table, data_frame
 
 _MOST = 30  # classes that are drawn
 _WRITTEN = 15  # whose counts are written too

@@ -15,11 +15,11 @@ from dfgen.limits import Limits
 from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import part_column
-from dfgen.manifest.tables import Table
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.system import whole
+from dfgen.table.any_table import Table
 
 _COLUMNS = 8
 _SIDE = 160

@@ -40,8 +40,9 @@ from dfgen.explore.row_cards import cards, sampled
 from dfgen.explore.thumbnails import Thumbnail, thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.io import Path, read_manifest
-from dfgen.manifest.tables import Table, data_frame, read_foreign_parquet
 from dfgen.system import check_writable, refuse_others, usable_cpus, whole, write_whole
+from dfgen.table.any_table import Table, data_frame
+from dfgen.table.parquet import read_foreign_parquet
 
 _QUALITIES = (80, 50, 20)
 _SMALL = 48  # pixels; no larger pictures are shown pixel by pixel, and cost little as they are

@@ -21,9 +21,9 @@ from dfgen.manifest.diff import differ, plain
 from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
 from dfgen.manifest.rows_by_id import rows_by_id
 from dfgen.manifest.schema import count, describe_labels, first, label_columns, quote, validate
-from dfgen.manifest.tables import Table, arrow_table
 from dfgen.samples.stores.schemes import has_store, scheme_of
 from dfgen.system import flag, only_writer
+from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import is_list, is_text
 
 _BOOLEANS = ["False", "True"]

@@ -18,9 +18,10 @@ from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.paths import stored_paths
 from dfgen.manifest.row_matching import Old
 from dfgen.manifest.schema import FACTS, PARTS, Label, label_columns, validate, with_column
-from dfgen.manifest.tables import Table, arrow_table
-from dfgen.samples.stores.embedded import are_files, content_parts, content_shown
+from dfgen.samples.stores.embedded import content_parts, content_shown
+from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import are_numbers, is_list, value_type
+from dfgen.table.file_columns import are_files
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
 

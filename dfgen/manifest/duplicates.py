@@ -11,8 +11,8 @@ from dfgen.errors import ManifestError, column_list
 from dfgen.manifest.file_copies import FileCopies, file_copies, leaking_rows
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import part_column
-from dfgen.manifest.tables import Table
 from dfgen.spec import IntArray
+from dfgen.table.any_table import Table
 
 
 def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:

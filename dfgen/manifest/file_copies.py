@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, column_list
 from dfgen.manifest.near_hashes import Hashes, bits_between, near_pairs
-from dfgen.manifest.tables import arrow_table
 from dfgen.spec import IntArray
 from dfgen.system import whole
+from dfgen.table.any_table import arrow_table
 
 WITHIN = 8
 """Bits that near copies differ in, at most: see `samples/whole_files.py`."""

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import label_columns
-from dfgen.samples.stores.embedded import is_file_struct
 from dfgen.table.arrow_types import is_binary, is_list
+from dfgen.table.file_columns import is_file_struct
 
 
 def fingerprint(table: pa.Table) -> str:

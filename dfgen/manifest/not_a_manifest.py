@@ -14,6 +14,7 @@ from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
 from dfgen.system import check_writable, refuse_others
+from dfgen.table.any_table import frame_of
 
 _MAKERS = {
     **dict.fromkeys((".npy", ".h5", ".hdf5"), "dfgen.build_manifest(arrays={})"),
@@ -34,43 +35,6 @@ _COMMANDS = {
     ".toml": "{}",
 }
 """Suffix -> what `dfgen build-manifest` is given to make a manifest of such a file."""
-
-_LISTS = 'make a frame of it, df = pd.DataFrame({"path": paths, "label": labels})'
-_ARRAYS = f'{_LISTS}; of pixels dfgen.build_manifest(arrays="x.npy") makes one, or fit takes them'
-_SAMPLES = 'make a frame of it, df = pd.DataFrame(given.samples, columns=["path", "label"])'
-_FIT = f"fit takes it as it is; of its files {_LISTS.replace(' of it', '')}"
-_MAKE = "give a frame, not what makes one"
-_KINDS = {
-    "NoneType": "give a frame first, of pd.read_csv(...) or dfgen.build_manifest(...)",
-    "DataFrame": "it is a frame already, give it to dfgen.Sequence as it is",
-    "DataFrameGroupBy": "give the frame itself",
-    "Series": 'it is one column: give the whole frame, or several, df[["id", "path"]]; the rows of '
-    "a mask are df[mask]",
-    "dict": "make a frame of it, df = pd.DataFrame(given), or give one of the frames in it",
-    **dict.fromkeys(("list", "tuple"), f"{_LISTS}; of frames pd.concat(given)"),
-    **dict.fromkeys(("set", "Index", "generator"), _LISTS),
-    **dict.fromkeys(("ndarray", "Tensor"), _ARRAYS),
-    "DatasetFolder": _SAMPLES,  # and ImageFolder, of torchvision
-    **dict.fromkeys(("DatasetV2", "PyDataset", "DataLoader", "Dataset", "IterableDataset"), _FIT),
-    **dict.fromkeys(("type", "function", "method"), _MAKE),
-}
-"""Name of a class, or of one that it is made of -> what to do with an object of it."""
-
-
-def frame_of(given: Any) -> str:
-    """Return what an object is, and how a frame is made of it.
-
-    Example:
-        >>> frame_of(None)
-        'None: give a frame first, of pd.read_csv(...) or dfgen.build_manifest(...)'
-    """
-    name = "None" if given is None else f"a {type(given).__name__}"
-    if hasattr(type(given), "collect"):
-        return f"{name}: call .collect() first"
-    if hasattr(type(given), "to_pandas") and type(given).__name__ != "Series":
-        return f"{name}: make a frame of it, df = given.to_pandas()"
-    known = [_KINDS[kind.__name__] for kind in type(given).__mro__ if kind.__name__ in _KINDS]
-    return f"{name}: {known[0]}" if known else name
 
 
 def frame_of_file(path: str) -> str | None:

@@ -4,6 +4,7 @@ The rules are lexical: nothing here touches the disk, and symbolic links are not
 """
 
 import os
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -188,13 +189,18 @@ def tidied(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(is_url(paths), paths, spare)
 
 
+def whole_paths(paths: Any, base: str) -> Any:
+    """Return paths of which relative ones, of archives as well, begin at an absolute place."""
+    return with_absolute_archives(
+        pc.if_else(is_absolute(paths), paths, joined(base, paths)), file_of(base)
+    )
+
+
 def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:
     """Make every path absolute (from `base`), `/`-separated, without `.`, `..` and `//`."""
     if os.sep == "\\":
         paths = pc.replace_substring(paths, "\\", "/")
-    absolute = pc.match_substring_regex(paths, _ABSOLUTE)
-    paths = pc.if_else(absolute, paths, joined(base, paths))
-    paths = with_absolute_archives(paths, file_of(base))
+    paths = whole_paths(paths, base)
     untidy = pc.and_(pc.match_substring_regex(paths, _UNTIDY), pc.invert(is_url(paths)))
     if not pc.any(untidy).as_py():
         return paths

@@ -16,7 +16,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.label_keys import KeyAdvice, key_text, label_keys, whole_numbers
 from dfgen.manifest.io import Path
 from dfgen.manifest.sources.label_table import read_rows
-from dfgen.manifest.tables import Table, arrow_table
+from dfgen.table.any_table import Table, arrow_table
 
 _ADVICE = KeyAdvice('Call the column of ids "id"', "One row tells of one id: keep one of them")
 

@@ -18,7 +18,6 @@ A manifest is a table with one row a file. On disk it is a Parquet file with one
 manifests/README.md specifies it for other programs.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -34,9 +33,10 @@ from dfgen.errors import first as first
 from dfgen.errors import quote as quote
 from dfgen.packs.pack_index import PLACES
 from dfgen.samples.pixels.headers import Header
-from dfgen.samples.stores.embedded import are_files
 from dfgen.samples.stores.store import Head
 from dfgen.table.arrow_types import are_numbers, is_list, is_text
+from dfgen.table.file_columns import are_files
+from dfgen.table.from_pandas import check_names
 
 
 @dataclass(frozen=True)
@@ -213,18 +213,6 @@ def validate(table: pa.Table, where: str = "the manifest") -> None:
         if name in names:
             _check_filled(table, name, where)
     _check_unique(table["id"], where)
-
-
-def check_names(names: list[str], where: str) -> None:
-    """Check that column names are text and different."""
-    odd = [name for name in names if not isinstance(name, str)]
-    if odd:
-        raise ManifestError(f"column names are text, {where} has {odd[0]!r}. Rename it")
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise ManifestError(
-            f'{where} has several columns called "{repeated[0]}". Rename or drop all but one'
-        )
 
 
 def _check_types(table: pa.Table, where: str) -> None:

@@ -10,11 +10,12 @@ from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.manifest.building.recipe import is_left_out, unit_of
 from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
-from dfgen.manifest.schema import FACTS, PARTS, check_names, label_columns, quote
+from dfgen.manifest.schema import FACTS, PARTS, label_columns, quote
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.manifest.splitting.shared_paths import leaks_between_splits, notes_of
 from dfgen.manifest.splitting.split_rules import Splitting
-from dfgen.manifest.tables import Table
+from dfgen.table.any_table import Table
+from dfgen.table.from_pandas import check_names
 
 
 def split(

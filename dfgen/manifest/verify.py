@@ -45,14 +45,14 @@ from dfgen.manifest.schema import (
 )
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.splitting.split_rules import Splitting
-from dfgen.manifest.tables import Table, arrow_table, data_frame
 from dfgen.packs.pack_check import PackFinding, check_pack
 from dfgen.packs.pack_index import is_pack
-from dfgen.samples.stores.embedded import paths_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import without_store
 from dfgen.system import only_writer, whole
+from dfgen.table.any_table import Table, arrow_table, data_frame
 from dfgen.table.arrow_types import text_where
+from dfgen.table.file_columns import paths_of
 
 NO_PREDICTION = "the model gave NaN"
 """The problem of a row of predictions whose file is not at fault."""

@@ -14,7 +14,7 @@ from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.metadata_check import check_metadata
 from dfgen.manifest.paths import check_stored_paths, portable_root, refuse_signatures, stored_paths
 from dfgen.manifest.schema import KEY, MANIFEST_FORMAT, Metadata, describe_labels, validate
-from dfgen.samples.stores.embedded import are_files
+from dfgen.table.file_columns import are_files
 
 _GROUP = 1 << 27  # bytes of a row group that holds files
 

@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 
 from dfgen.errors import ManifestError, column_list, did_you_mean
-from dfgen.manifest.tables import Table, data_frame
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.geometry import Size
+from dfgen.table.any_table import Table, data_frame
 from dfgen.training.sequence import Sequence
 
 _PATHS = ("imgpath", "path")

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.packs.pack_shards import NOTHING, PackShards
-from dfgen.samples.stores.embedded import FILE
 from dfgen.spec import IntArray, Present
+from dfgen.table.file_columns import FILE
 
 
 @dataclass(frozen=True, eq=False)

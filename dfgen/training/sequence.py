@@ -27,11 +27,11 @@ from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.state import CHECKSUM, Identity, Place, State, ids_digest
-from dfgen.manifest.tables import Table
 from dfgen.samples.features.image_pair import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
+from dfgen.table.any_table import Table
 from dfgen.training.data_adapter import Passes
 from dfgen.training.device_division import resolve_shard
 from dfgen.training.keras_calls import of_fit

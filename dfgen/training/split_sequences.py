@@ -17,8 +17,8 @@ from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.split_rows import split_rows
 from dfgen.errors import ArgumentError
 from dfgen.explain.other_libraries import refuse_unknown
-from dfgen.manifest.tables import Table
 from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.table.any_table import Table
 from dfgen.training.sequence import Sequence
 from dfgen.training.sequence_arguments import SequenceArguments, TrainArguments
 

@@ -44,7 +44,8 @@ def test_labels_within_a_text_may_be_missing_and_tell_the_classes_of_the_others(
         (pd.Series([None] * 4, dtype="string"), dfgen.Category("n", missing="ignore"),
          "column 'n' has no class in any row: give class_names="),
         (np.ones(4, complex), "n",
-         "column 'n' is of dtype complex128, which Arrow lacks: make it another, such as float64"),
+         "column 'n' is of dtype complex128, which Arrow lacks: make two columns of it: "
+         'df["n_real"] = df["n"].to_numpy().real, and .imag'),
         (pd.arrays.SparseArray([0.0, 1, 0, 1]), "n",
          "column 'n' is of dtype Sparse[float64, nan], expected a dense one: df['n'] = "
          "df['n'].sparse.to_dense()"),

@@ -263,7 +263,7 @@ def test_label_columns_that_no_manifest_holds_are_refused_before_files_are_opene
     )
     waves = labels.assign(wave=1j)
     assert refused(ManifestError, data / "imgs", **JOINED | {"on": "id"}, labels=waves) == (
-        'column "wave" of the label table holds complex numbers, which Parquet lacks. Make two '
+        "column 'wave' of the label table is of dtype complex128, which Arrow lacks: make two "
         'columns of it: df["wave_real"] = df["wave"].to_numpy().real, and .imag'
     )
 

@@ -16,9 +16,9 @@ from dfgen.manifest.diff import diff
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.io import read_manifest, read_table, write_manifest
 from dfgen.manifest.split_manifest import split
-from dfgen.manifest.tables import arrow_table
 from dfgen.manifest.verify import verify
 from dfgen.samples.features.image import Image
+from dfgen.table.any_table import arrow_table
 
 
 def png(row, height=4, width=6, **options):

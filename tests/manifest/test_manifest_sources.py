@@ -279,7 +279,7 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path):
     )
     (tmp_path / "l.csv").write_text("a,a\n1,2\n")
     assert refused(ManifestError, read_rows, f"{tmp_path}/l.csv") == (
-        f'{tmp_path}/l.csv has several columns called "a". Rename or drop all but one'
+        f"{tmp_path}/l.csv has a column named 'a' several times: rename it"
     )
     assert refused(ManifestError, read_rows, "labels.xlsx") == (
         'labels.xlsx has the extension ".xlsx". Label tables are .csv, .tsv, .jsonl, .ndjson, '

@@ -12,11 +12,11 @@ from dfgen.errors import ManifestError
 from dfgen.manifest.diff import diff
 from dfgen.manifest.io import read_manifest, write_manifest
 from dfgen.manifest.split_manifest import split
-from dfgen.manifest.tables import arrow_table, data_frame
 from dfgen.manifest.verify import verify
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
+from dfgen.table.any_table import arrow_table, data_frame
 from dfgen.table.arrow_types import OR_IGNORE
 
 ROWS = pd.DataFrame(

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from PIL import Image as Pillow
 
-from dfgen.binding.frame_columns import _to_arrow
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
+from dfgen.table.from_pandas import arrow_column
 
 IMAGE = Image(size=(50, 200))
 OR_IGNORE = ', or, in y, give these rows no weight, by missing="ignore" in the feature'
@@ -75,7 +75,7 @@ def test_formats_are_converted(path, format, stored, wanted, expected):
 )
 def test_lists_of_every_kind(column):
     frame = pd.DataFrame({"boxes": column, "labels": [LABELS, [], LABELS[:1]]})
-    found = boxes().encode(_to_arrow(frame["boxes"]), _to_arrow(frame["labels"]))
+    found = boxes().encode(arrow_column(frame["boxes"]), arrow_column(frame["labels"]))
     assert found.offsets.tolist() == [0, 2, 2, 3]
     assert found.boxes.tolist() == [*XYXY, XYXY[0]] and found.labels.tolist() == [0, 1, 0]
 
@@ -104,7 +104,7 @@ def test_whole_numbers_are_class_numbers_unless_named():
 def refused(column, labels, **options):
     frame = pd.DataFrame({"boxes": column, "labels": labels})
     with pytest.raises(ManifestError) as error:
-        boxes(**options).encode(_to_arrow(frame["boxes"]), _to_arrow(frame["labels"]))
+        boxes(**options).encode(arrow_column(frame["boxes"]), arrow_column(frame["labels"]))
     return str(error.value)
 
 

@@ -21,9 +21,9 @@ from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.source import NAMES, Argument
 from dfgen.manifest.splitting.split_rules import Splitting
-from dfgen.manifest.tables import Table
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.system import whole
+from dfgen.table.any_table import Table
 
 _WANTED = {str: "text", int: "a whole number", list: "a list", dict: "a dict by split"}
 _ADVICE = {

@@ -31,8 +31,8 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows, table_name
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.source import ANNOTATED, RowGroup
-from dfgen.samples.stores.embedded import are_files, paths_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.table.file_columns import are_files, paths_of
 
 Groups = Iterator[RowGroup]
 

@@ -21,7 +21,6 @@ from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, uni
 from dfgen.manifest.building.scan import NOT_THERE, PANDAS_TYPES, read_facts, refresh_facts
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update import Growth, grow
-from dfgen.manifest.from_pandas import to_frame
 from dfgen.manifest.io import attributes, write_manifest
 from dfgen.manifest.not_a_manifest import check_out
 from dfgen.manifest.outside_paths import reach_of, say_outside
@@ -44,10 +43,11 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.absent_classes import lacking_rows
 from dfgen.manifest.splitting.shared_paths import leaks_between_splits, notes_of
-from dfgen.samples.stores.embedded import are_files, is_file_struct, paths_of, with_paths
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, without_store
 from dfgen.system import only_writer
+from dfgen.table.file_columns import are_files, is_file_struct, paths_of, with_paths
+from dfgen.table.from_pandas import to_frame
 
 ReadFacts = Callable[[pa.ChunkedArray], pa.Table]
 

@@ -13,9 +13,11 @@ import pyarrow.csv
 from dfgen.errors import ManifestError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import reading, said
-from dfgen.manifest.schema import check_names, files_column, quote
+from dfgen.manifest.schema import files_column, quote
 from dfgen.manifest.sources.source import RowGroup
-from dfgen.manifest.tables import Table, arrow_table, read_foreign_parquet
+from dfgen.table.any_table import Table, arrow_table
+from dfgen.table.from_pandas import check_names
+from dfgen.table.parquet import read_foreign_parquet
 
 _ADVICE = (
     ". Check that it is UTF-8 text separated as its extension says; in Python, give a DataFrame "

@@ -35,7 +35,7 @@ from dfgen.manifest.sources.file_tree import fit, opened_files
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
-from dfgen.manifest.tables import read_foreign_parquet
+from dfgen.table.parquet import read_foreign_parquet
 
 _NEEDED = ("sourceBucket", "fileFormat", "fileSchema", "files")
 _KEPT = ("key", "size", "lastmodifieddate", "last_modified_date")

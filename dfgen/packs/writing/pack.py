@@ -26,7 +26,6 @@ from dfgen.limits import Limits, limits_given
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import with_column
-from dfgen.manifest.tables import Table
 from dfgen.packs.pack_index import TABLE, PackIndex, in_pack, is_pack, open_arrow, read_index
 from dfgen.packs.writing.arrow_writing import write_arrow
 from dfgen.packs.writing.pack_arguments import PackArguments
@@ -35,6 +34,7 @@ from dfgen.packs.writing.pack_plan import Mixing, PackPlan, make_plan, mixing
 from dfgen.packs.writing.shard_files import PackedShard, ShardTask, check_same, pack_shard
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.system import usable_cpus, whole
+from dfgen.table.any_table import Table
 from dfgen.table.arrow_types import in_one
 
 _AHEAD = 1024  # shards that an executor may have at a time

@@ -24,7 +24,6 @@ from dfgen.manifest.fingerprint import columns_digest
 from dfgen.manifest.io import read_table
 from dfgen.manifest.path_roots import absolute_place, joined
 from dfgen.manifest.schema import Metadata, label_columns, with_column
-from dfgen.manifest.tables import Table, arrow_table
 from dfgen.manifest.written_table import as_written
 from dfgen.packs.pack_index import in_pack, is_pack
 from dfgen.packs.writing.pack_arguments import PackArguments
@@ -33,12 +32,13 @@ from dfgen.packs.writing.shard_files import COLUMN, ShardTask
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.embedded import are_files
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray
+from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import in_one, is_text
+from dfgen.table.file_columns import are_files
 
 BATCH = 32
 

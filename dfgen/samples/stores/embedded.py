@@ -1,75 +1,18 @@
-"""Files that a table holds itself: columns of bytes, and of structs of `bytes` and `path`.
-
-Hugging Face's `datasets` makes such structs: the bytes of a file and the name that it had, or its
-path alone where it was left on the disk.
-"""
+"""The store of files that a table holds itself, as `table.file_columns` knows them."""
 
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from dfgen.errors import DecodeError, without_secrets
 from dfgen.samples.stores.arrays.array_files import ArrayRows
 from dfgen.samples.stores.known_files import Check
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.store import Head, Store
-from dfgen.table.arrow_types import in_one, is_binary
-
-FILE = pa.struct({"bytes": pa.large_binary(), "path": pa.large_string()})
-"""The type that `large_bytes` makes of structs."""
 
 Content = Any
 """The file of a row: its path, its bytes, or a mapping of `bytes` and `path`."""
-
-
-def is_file_struct(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of structs of `bytes` and `path`."""
-    return pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"}
-
-
-def are_files(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of files that a table holds: bytes, or such structs."""
-    return is_binary(kind) or is_file_struct(kind)
-
-
-def large_bytes(values: Any) -> Any:
-    """Return bytes, or structs of them (then FILE), in types that hold more than 2 GB, uncopied."""
-    if isinstance(values, pa.ChunkedArray):
-        parts = [large_bytes(chunk) for chunk in values.chunks]
-        return pa.chunked_array(parts, parts[0].type if parts else values.type)
-    if is_binary(values.type):
-        return values.cast(pa.large_binary())
-    data = pc.struct_field(values, "bytes").cast(pa.large_binary())
-    return _structs(data, pc.struct_field(values, "path").cast(pa.large_string()))
-
-
-def with_paths(files: Any, paths: Any) -> Any:
-    """Return structs of `bytes` and `path` with other paths."""
-    if isinstance(files, pa.Array):
-        return _structs(pc.struct_field(files, "bytes"), paths)
-    starts = np.cumsum([0, *map(len, files.chunks)]).tolist()
-    parts = [
-        with_paths(chunk, in_one(paths.slice(start, len(chunk))))
-        for start, chunk in zip(starts, files.chunks, strict=False)
-    ]
-    return pa.chunked_array(parts, files.type)
-
-
-def _structs(data: pa.Array, paths: pa.Array) -> pa.StructArray:
-    neither = pc.and_(pc.is_null(data), pc.is_null(paths))
-    return pa.StructArray.from_arrays([data, paths], fields=list(FILE), mask=neither)
-
-
-def paths_of(files: Any) -> Any:
-    """Return the paths of files, missing where they are bytes alone; None: all are."""
-    if is_file_struct(files.type):
-        return pc.struct_field(files, "path")
-    return None if is_binary(files.type) else files
 
 
 def content_parts(content: Any) -> tuple[bytes | None, Any]:

@@ -16,9 +16,9 @@ from dfgen.errors import ArgumentError, ManifestError, MissingFileError, brief, 
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
 from dfgen.manifest.not_a_manifest import check_place
-from dfgen.manifest.tables import arrow_table
-from dfgen.samples.stores.embedded import are_files
 from dfgen.system import flag, only_writer, whole
+from dfgen.table.any_table import arrow_table
+from dfgen.table.file_columns import are_files
 from dfgen.training.checks.meanings import check_as_before, meanings
 from dfgen.training.data_adapter import view_of
 from dfgen.training.device_division import keras_division

@@ -11,9 +11,9 @@ import numpy as np
 from dfgen.binding.nested import leaves, map_leaves
 from dfgen.binding.preprocessing import Preprocessing, load_preprocessing
 from dfgen.errors import ArgumentError, brief, listed
-from dfgen.manifest.tables import Table
 from dfgen.samples.features.base import Feature
 from dfgen.samples.transforms import Sample, Transform
+from dfgen.table.any_table import Table
 from dfgen.training.checks.meanings import Meanings, meaning_of, meanings, pairs
 from dfgen.training.data_adapter import view_of
 from dfgen.training.sequence import Sequence

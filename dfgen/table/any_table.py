@@ -3,21 +3,53 @@
 Source: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html.
 """
 
-import os
-from collections.abc import Iterator
-from operator import mul
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dfgen.errors import ManifestError
-from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.from_pandas import to_frame, to_table
-from dfgen.manifest.not_a_manifest import frame_of
-from dfgen.samples.stores.embedded import are_files, large_bytes
 from dfgen.table.arrow_types import storable
+from dfgen.table.file_columns import with_large_bytes
+from dfgen.table.from_pandas import to_frame, to_table
+
+_LISTS = 'make a frame of it, df = pd.DataFrame({"path": paths, "label": labels})'
+_ARRAYS = f'{_LISTS}; of pixels dfgen.build_manifest(arrays="x.npy") makes one, or fit takes them'
+_SAMPLES = 'make a frame of it, df = pd.DataFrame(given.samples, columns=["path", "label"])'
+_FIT = f"fit takes it as it is; of its files {_LISTS.replace(' of it', '')}"
+_MAKE = "give a frame, not what makes one"
+_KINDS = {
+    "NoneType": "give a frame first, of pd.read_csv(...) or dfgen.build_manifest(...)",
+    "DataFrame": "it is a frame already, give it to dfgen.Sequence as it is",
+    "DataFrameGroupBy": "give the frame itself",
+    "Series": 'it is one column: give the whole frame, or several, df[["id", "path"]]; the rows of '
+    "a mask are df[mask]",
+    "dict": "make a frame of it, df = pd.DataFrame(given), or give one of the frames in it",
+    **dict.fromkeys(("list", "tuple"), f"{_LISTS}; of frames pd.concat(given)"),
+    **dict.fromkeys(("set", "Index", "generator"), _LISTS),
+    **dict.fromkeys(("ndarray", "Tensor"), _ARRAYS),
+    "DatasetFolder": _SAMPLES,  # and ImageFolder, of torchvision
+    **dict.fromkeys(("DatasetV2", "PyDataset", "DataLoader", "Dataset", "IterableDataset"), _FIT),
+    **dict.fromkeys(("type", "function", "method"), _MAKE),
+}
+"""Name of a class, or of one that it is made of -> what to do with an object of it."""
+
+
+def frame_of(given: Any) -> str:
+    """Return what an object is, and how a frame is made of it.
+
+    Example:
+        >>> frame_of(None)
+        'None: give a frame first, of pd.read_csv(...) or dfgen.build_manifest(...)'
+    """
+    name = "None" if given is None else f"a {type(given).__name__}"
+    if hasattr(type(given), "collect"):
+        return f"{name}: call .collect() first"
+    if hasattr(type(given), "to_pandas") and type(given).__name__ != "Series":
+        return f"{name}: make a frame of it, df = given.to_pandas()"
+    known = [_KINDS[kind.__name__] for kind in type(given).__mro__ if kind.__name__ in _KINDS]
+    return f"{name}: {known[0]}" if known else name
+
 
 TAKEN = (
     "a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or whatever else has "
@@ -112,73 +144,3 @@ def data_frame(given: Table) -> pd.DataFrame:
     if isinstance(given, pd.DataFrame):
         return given
     return to_frame(arrow_table(given))
-
-
-def read_foreign_parquet(path: str, limits: Limits = DEFAULT) -> pa.Table:
-    """Read a Parquet file of any writer, and look at all of it: text may be no UTF-8.
-
-    Raises:
-        ManifestError: it says that it unfolds to more than `limits.decoded_bytes`.
-        Exception: whatever Arrow raises over a damaged one.
-    """
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        table = read_parquet(file, path, limits)
-    table.validate(full=True)
-    return table
-
-
-def read_parquet(
-    file: pq.ParquetFile, path: str, limits: Limits = DEFAULT, there: int | None = None
-) -> pa.Table:
-    """Read a Parquet file; one that holds files by its row groups, as Arrow wants of structs.
-
-    `there` are its bytes; None: those of the file at `path`.
-
-    Raises:
-        ManifestError: a small one says that it unfolds to more than `limits.decoded_bytes`.
-    """
-    there = os.path.getsize(path) if there is None else there
-    _refuse_unfolding(file, path, limits, there)
-    if not any(map(are_files, file.schema_arrow.types)):
-        return file.read()
-    table = pa.concat_tables(map(file.read_row_group, range(file.num_row_groups)))
-    return with_large_bytes(table)
-
-
-_WIDTHS = {"BOOLEAN": 1 / 8, "INT32": 4, "FLOAT": 4, "INT96": 12, "BYTE_ARRAY": 4}
-_PACKED = 100  # times as many bytes as a file has: no table with ids is so well packed
-
-
-def _refuse_unfolding(file: pq.ParquetFile, path: str, limits: Limits, there: int) -> None:
-    """Refuse a table of few bytes that stand, by run lengths and dictionaries, for very many."""
-    nbytes = int(sum(_least(file)))
-    if nbytes > _PACKED * there and not limits.allows("decoded_bytes", nbytes):
-        what = f"{path} has {there:,} bytes, and says that it unfolds to {nbytes:,} or more"
-        raise ManifestError(limits.refusal("decoded_bytes", nbytes, what))
-
-
-def _least(file: pq.ParquetFile) -> Iterator[float]:
-    """Yield what the columns of each row group take at least, by what the file says.
-
-    Lists tell of their values in what a group says of a column. Of one that is damaged PyArrow ends
-    the process when asked for it, and raises when it reads a row.
-    """
-    columns = [file.schema.column(place) for place in range(len(file.schema))]
-    widths = [_WIDTHS.get(column.physical_type, 8) for column in columns]
-    has_lists = any(column.max_repetition_level for column in columns)
-    for place in range(file.num_row_groups):
-        group = file.metadata.row_group(place)
-        if has_lists:
-            next(file.iter_batches(1, [place], use_threads=False), None)
-            counts = (group.column(column).num_values for column in range(group.num_columns))
-            yield from map(mul, counts, widths)
-        else:
-            yield group.num_rows * sum(widths)
-
-
-def with_large_bytes(table: pa.Table) -> pa.Table:
-    """Return a table whose columns of files are of types that hold more than 2 GB."""
-    for place, field in enumerate(table.schema):
-        if are_files(field.type):
-            table = table.set_column(place, field.name, large_bytes(table[place]))
-    return table
