@@ -34,7 +34,7 @@ from dfgen.commands.options import (
     silence,
 )
 from dfgen.commands.pack_cache import cache, pack_command
-from dfgen.errors import ArgumentError, DfgenError
+from dfgen.errors import DfgenError
 
 
 def predict_command(
@@ -242,27 +242,18 @@ def bench_command(
     batch_size: Annotated[int, typer.Option(help="Images of a batch.")] = 32,
     workers: Annotated[int | None, typer.Option(help="Threads. Default: all CPUs.")] = None,
     antialias: Annotated[bool, typer.Option(help="Filter images before shrinking.")] = True,
-    against: Annotated[str | None, typer.Option(hidden=True)] = None,
     model: Annotated[
         str | None,
         typer.Option(
             help="Train a model of keras.applications, and say how long it waits.", metavar="NAME"
         ),
     ] = None,
-    png: Annotated[str | None, typer.Option(hidden=True)] = None,
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write all figures.", metavar="FILE")
     ] = None,
     force: Force = False,
 ) -> None:
     """Measure how fast batches come from your files, and say what limits them."""
-    if against is not None:
-        raise ArgumentError(
-            f"--against {against}: dfgen bench measures dfgen alone. python benchmarks/run.py "
-            "--only peers, in the repository of dfgen, runs tf.data, torch and Keras beside it"
-        )
-    if png is not None:
-        raise ArgumentError(f"--png {png}: dfgen bench draws nothing: --json FILE has all figures")
     height, width = height_and_width("--image-size", image_size)
     with silence():
         from dfgen.bench import report

@@ -2,13 +2,11 @@
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, TypeVar
 
-from dfgen.errors import ArgumentError, UnknownArgumentError, brief
+from dfgen.errors import ArgumentError, brief
 
 
 def _is_number(value: object, kind: type = Real) -> bool:
@@ -64,27 +62,6 @@ def bytes_given(name: str, given: object) -> int:
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
-T = TypeVar("T")
-
-
-def _refusing_fixed(made: type[T]) -> type[T]:
-    """Name those bounds that nobody can set, where they are given as arguments."""
-    init: Callable[..., None] = made.__init__
-
-    @wraps(init)
-    def refusing(self: T, *given: Any, **named: Any) -> None:
-        for name in (one for one in FIXED if one in named):
-            raise UnknownArgumentError(
-                f"Limits({name}=...): this bound cannot be set any more, it is {FIXED[name]:,} for "
-                f"all files: leave {name}= out"
-            )
-        init(self, *given, **named)
-
-    made.__init__ = refusing  # type: ignore[method-assign, assignment]
-    return made
-
-
-@_refusing_fixed
 @dataclass(frozen=True)
 class Limits:
     """Bounds on what a Sequence takes, and on what one file may ask for.

@@ -18,8 +18,7 @@ from dfgen.errors import count, first, quote
 from dfgen.explain.key_causes import CAUSES, Cause, Cure, JoinKeys, likely_cause
 from dfgen.table.arrow_types import is_text
 
-COMPARED = 1_000  # keys, letter by letter
-CHARACTERS = 4_000  # keys whose characters a key is tried with
+COMPARED = 5_000  # keys, letter by letter; of more, none is called the nearest
 PATHS_SHOWN = 3
 FILES_TRIED = 1_000  # with which other keys are tried
 FEW_FILES = 10
@@ -111,8 +110,7 @@ def nearest_keys(
 ) -> dict[str, str | None]:
     """Return the nearest of the known keys for each of a few keys, None where none is near.
 
-    That is what the cause makes equal, else a key with one character added, left out or changed,
-    one as long first; of few known keys, else the one that looks most like it.
+    That is what the cause makes equal; of few known keys, else the one that looks most like it.
 
     Example:
         >>> nearest_keys(["pets_1"], pa.chunked_array([["pet_10", "pet_1", "dog_1"]]))
@@ -125,26 +123,10 @@ def nearest_keys(
         same = known.filter(pc.is_in(form_of(known), value_set=forms))[::-1]  # the first wins
         by_form = dict(zip(form_of(same).to_pylist(), same.to_pylist(), strict=True))
         nearest = dict(zip(keys, map(by_form.get, forms.to_pylist()), strict=True))
-    known = known.drop_null()
-    letters = {"", *"".join(known[:CHARACTERS].to_pylist())}
-    edits = {key: _edits(key, letters) for key in keys if nearest[key] is None and len(key) > 2}
-    wanted = pa.array({*()}.union(*edits.values()), known.type)
-    there = known.filter(pc.is_in(known, value_set=wanted)).to_pylist()
-    few = known.to_pylist() if len(known) <= COMPARED else []
-    for key, near in edits.items():
-        found = sorted((name for name in there if name in near), key=lambda n: len(n) != len(key))
-        nearest[key] = next(iter(found or get_close_matches(key, few, 1, cutoff=0.7)), None)
+    few = known.drop_null().to_pylist() if len(known) <= COMPARED else []
+    for key in (one for one, near in nearest.items() if near is None and len(one) > 2):
+        nearest[key] = next(iter(get_close_matches(key, few, 1, cutoff=0.7)), None)
     return nearest
-
-
-def _edits(key: str, letters: set[str]) -> set[str]:
-    """Return the keys with one character added, left out or changed, `""` being among letters."""
-    return {
-        key[:place] + letter + key[place + cut :]
-        for place in range(len(key) + 1)
-        for letter in letters
-        for cut in (0, 1)
-    }
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,17 @@ from math import inf, prod
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from dfgen.errors import DfgenError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.metrics import OF_FILES
 from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.pixels.smaller_jpeg import smaller_jpeg
-from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import cache_steps
 from dfgen.samples.sources.stored_rows import StoredRows
 from dfgen.samples.stores.cache.cache_folder import SPARE_PART
-from dfgen.samples.stores.schemes import store_of
-from dfgen.spec import Spec, each, unwatched
+from dfgen.spec import Spec
 from dfgen.system import free_memory
 
 OWN_WORK = "own work"
@@ -33,10 +29,6 @@ OWN_WORK = "own work"
 _MEASURED = 8  # files whose sizes are read
 _COPIED = 64 << 20  # bytes that are copied to see how long it takes, more than CPUs keep by them
 _LEAST = 0.1  # share of the images: a cache that holds less is hardly worth its folder
-_MAX_SIDE, _QUALITY = 512, 92  # what `dfgen.pack` takes if it is told nothing else
-_DECODED = 3  # files that are decoded, made smaller, and decoded again
-_TIMES = 3
-_MOST = 0.7  # of the time: where more is left, a pack is hardly worth its disk
 
 
 @dataclass(frozen=True)
@@ -98,9 +90,7 @@ def stored_remedies(
     steps = [cache_steps(one, reader.source(one), transforms, reader.store) for one in loose]
     kept = [found[0] for found in steps if not isinstance(found, str)]
     rows = len(reader) if rows is None else rows
-    if not kept:
-        return _of_smaller_jpegs(reader, files, rows)
-    if reader.cached or sys.platform == "win32":
+    if not kept or reader.cached or sys.platform == "win32":
         return []
     specs = [image.spec for image in kept]
     needed = rows * sum(map(_nbytes, specs))
@@ -159,55 +149,3 @@ def _seconds_to_copy(spec: Spec) -> float:
         some = rows[first : first + 32]
         np.take(pixels, some, axis=0, out=out[: len(some)], mode="clip")
     return (time.perf_counter() - began) / count
-
-
-def _of_smaller_jpegs(reader: SampleReader, files: list[BoundFeature], rows: int) -> list[Remedy]:
-    """Return what a pack of smaller JPEGs would leave of the stages, and its bytes.
-
-    Named where photographs are twice as large as in such a pack, and crops of at most half its size
-    are made of them. How long it takes to decode both is measured on a few files, some 0.6 s for
-    those of 3000x2000.
-    """
-    if len(files) != 1 or not _is_cropped(files[0], reader):
-        return []
-    try:
-        found = [_decoded(files[0], reader, row) for row in _some(reader, _DECODED)]
-    except DfgenError:  # of a remote or damaged file: training tells
-        return []
-    now, then, nbytes = np.array(found).sum(axis=0).tolist()
-    if then > _MOST * now:
-        return []
-    room = f"{nbytes / len(found) * rows / 1e6:,.1f} MB of disk"
-    what = f'dfgen.pack(..., format="jpeg"), which keeps {_MAX_SIDE} pixels a side, {room}'
-    return [Remedy(what, dict.fromkeys(("decode", "resize"), then / now), is_stored=True)]
-
-
-def _is_cropped(bound: BoundFeature, reader: SampleReader) -> bool:
-    """Whether something is an image in files of its own, of which one size is made."""
-    feature, source = bound.feature, reader.source(bound)
-    is_stored = source.files.packed is not None or isinstance(source, StoredRows)
-    is_image = feature.is_image and not feature.follows and not bound.variable_size
-    return is_image and not is_stored and not bound.has_lists and len(feature.columns) == 1
-
-
-def _decoded(bound: BoundFeature, reader: SampleReader, row: int) -> tuple[float, float, int]:
-    """Return the seconds that a file takes, those of a smaller one, and the bytes of that."""
-    image, store = bound.feature, reader.store
-    value = image.at(bound.values, row)
-    size, spec = size_of_image(value, store), each(image.after_transform)[0]
-    if max(size) < 2 * _MAX_SIDE or 2 * max(spec.shape[:2]) > _MAX_SIDE:
-        return 0.0, 1.0, 0
-    data = store.read(value)
-    smaller = smaller_jpeg(data, _MAX_SIDE, _QUALITY, "rgb", store.limits)
-    memory = store_of([pa.array([data, smaller])], store.limits)
-    out: Any = np.empty(spec.shape, spec.dtype)
-    drawn = image.draw(np.random.default_rng(row))
-    now, then = inf, inf
-    for _ in range(_TIMES):  # other programs only make it slower
-        began = time.perf_counter()
-        image.read(data, out, memory, unwatched, drawn)
-        between = time.perf_counter()
-        image.read(smaller, out, memory, unwatched, drawn)
-        now = min(now, between - began)
-        then = min(then, time.perf_counter() - between)
-    return now, then, len(smaller)

@@ -1,9 +1,7 @@
 """When a cache or a pack of decoded pixels is advised, what it is said to take and what it does."""
 
-import re
 import shlex
 from dataclasses import replace
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -18,7 +16,6 @@ from dfgen.bench.model_wait import ModelWait
 from dfgen.bench.run import pack_line
 from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, READ, RESIZE, Rates
 from dfgen.cli import app
-from dfgen.explain import remedies
 from dfgen.explain.remedies import Remedy, stored_remedies
 from dfgen.explain.speed import Waiting, gains
 from dfgen.limits import Limits
@@ -30,7 +27,6 @@ from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import CachedPixels
 from dfgen.samples.sources.file_source import FileSource
 from dfgen.samples.stores.cache.cache_folder import open_memory
-from dfgen.samples.stores.schemes import store_of
 
 CACHE = Remedy(
     'cache="cache", 2.0 GB of disk', {"decode": 0.0, "own work": 0.0}, 1e-5, is_stored=True
@@ -101,51 +97,6 @@ def test_of_what_does_not_fit_a_part_is_named_and_of_hardly_anything_nothing():
     assert part.left == dict.fromkeys(("read", "decode", "resize", "own work"), 0.5)
     assert 0 < part.costs < 0.01
     assert found(image, limit="2MB") == []
-
-
-DRAWN = Image("path", size=(64, 64), crop="random_resized", scale="0..1")
-
-
-def photographs(folder, size=(1600, 2400)):
-    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
-    pixels = cv2.resize(pixels[::40, ::40], size[::-1])
-    paths = [str(folder / f"{row}.jpg") for row in range(4)]
-    for path in paths:
-        cv2.imwrite(path, pixels)
-    return paths
-
-
-@pytest.mark.parametrize("of_table", [False, True])
-def test_of_crops_drawn_in_large_photographs_a_pack_of_smaller_jpegs_is_named(
-    tmp_path, monkeypatch, of_table
-):
-    monkeypatch.setattr(remedies, "_MOST", 1e9)  # however busy the machine
-    paths = photographs(tmp_path)
-    files = [Path(path).read_bytes() for path in paths] if of_table else paths
-    bound = BoundFeature("image", DRAWN, pa.array(files))
-    samples = SampleReader(np.arange(4), (bound,), None, store_of([bound.values], Limits()))
-    (pack,) = stored_remedies(samples, rows=1_000_000)
-    told = r'dfgen.pack\(..., format="jpeg"\), which keeps 512 pixels a side, ([\d,.]+) MB of disk'
-    megabytes = float(re.fullmatch(told, pack.what)[1].replace(",", ""))
-    df = pd.DataFrame({"id": range(4), "path": paths})
-    assert dfgen.pack(df, tmp_path / "pack", format="jpeg").empty
-    packed = sum(path.stat().st_size for path in (tmp_path / "pack").glob("shard*"))
-    assert packed / 4 * 1.2 > megabytes > packed / 4 * 0.5  # MB of a million rows: bytes of a row
-    assert [*pack.left] == ["decode", "resize"] and pack.is_stored
-    assert pack.left["decode"] > 0
-
-
-@pytest.mark.parametrize(
-    ("image", "size"),
-    [
-        (DRAWN, (600, 900)),  # hardly larger than in a pack
-        (replace(DRAWN, size=(300, 300)), (1600, 2400)),  # crops that want more pixels
-        (Image("path", size=None), (1600, 2400)),
-    ],
-)
-def test_no_smaller_jpegs_are_named_where_they_gain_little_or_lose_much(tmp_path, image, size):
-    bound = BoundFeature("image", image, pa.array(photographs(tmp_path, size)))
-    assert stored_remedies(SampleReader(np.arange(4), (bound,))) == []
 
 
 def test_a_cache_gains_what_making_takes_less_what_copying_takes():

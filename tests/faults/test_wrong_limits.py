@@ -28,15 +28,6 @@ def test_what_is_no_limit_is_refused_by_its_field(field, given, message):
     assert str(caught.value) == message
 
 
-def test_bounds_that_cannot_be_set_any_more_are_named():
-    with pytest.raises(dfgen.errors.UnknownArgumentError) as caught:
-        dfgen.Limits(memory="2GB", scans=9)
-    assert str(caught.value) == (
-        "Limits(scans=...): this bound cannot be set any more, it is 100 for all files: leave "
-        "scans= out"
-    )
-
-
 def test_limits_take_the_numbers_of_numpy_as_those_of_python():
     limits = dfgen.Limits(memory=np.float64(3e16), problems=np.int64(3), file_bytes=np.int8(5))
     assert (limits.nbytes, limits.allows("file_bytes", 5), limits.allows("file_bytes", 6)) == (

@@ -145,13 +145,6 @@ def test_what_cannot_be_measured_is_refused_before_it_is(photos, tmp_path):
     assert refusal(photos, "--image-size", "224") == (
         "dfgen: --image-size 224: expected H,W, as in 224,224\n"
     )
-    assert refusal(photos, "--against", "torch") == (
-        "dfgen: --against torch: dfgen bench measures dfgen alone. python benchmarks/run.py --only "
-        "peers, in the repository of dfgen, runs tf.data, torch and Keras beside it\n"
-    )
-    assert refusal(photos, "--png", "a.png") == (
-        "dfgen: --png a.png: dfgen bench draws nothing: --json FILE has all figures\n"
-    )
     assert refusal(photos, "--model", "MobileNetv2").startswith(
         'dfgen: "MobileNetv2" is not a model of keras.applications. '
         'Did you mean "MobileNetV2"? Models: ConvNeXtBase, '
