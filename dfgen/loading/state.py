@@ -190,6 +190,9 @@ class Identity:
             elif name == "weights":
                 was = "in an epoch that drew rows by other weights"
                 advice = "Call set_weights(...) with those weights first, then load_state_dict"
+            elif name == "window":
+                was = "with the rows in other files, which are shuffled otherwise"
+                advice = "Go on with the pack, or the files, it was saved with, and its window="
             raise ArgumentError(
                 f"the state was saved {was}: rows would be repeated and missed. {advice}, or start "
                 "anew without the state"
@@ -200,7 +203,8 @@ def _check_form(state: Mapping[str, object], expected: State) -> None:
     """Refuse what is no state, an incomplete one, and one of another version or order."""
     if not isinstance(state, Mapping):
         raise ArgumentError(f"the state is {state!r}, expected the dict that state_dict() gave")
-    missing = [key for key in expected if key not in state and key != CHECKSUM]
+    optional = (CHECKSUM, *_OPTIONAL)
+    missing = [key for key in expected if key not in state and key not in optional]
     if missing:
         raise ArgumentError(
             f"the state lacks {', '.join(missing)}: it was cut short, or is no state of dfgen. "

@@ -184,6 +184,10 @@ def read_index(folder: str | os.PathLike[str], options: StorageOptions | None = 
     except ReadError as error:
         raise type(error)(f"{path}: {error}") from None
     except FileNotFoundError:
+        if not is_remote(path) and not os.path.isdir(os.path.dirname(path)):
+            raise MissingFileError(
+                f"there is no folder {os.path.dirname(path)}: expected that of a pack"
+            ) from None
         raise MissingFileError(
             f"there is no pack in {os.fspath(folder)}: {INDEX}, which is written last, is missing. "
             "Where packing was broken off, run the same command again"

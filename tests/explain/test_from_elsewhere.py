@@ -28,16 +28,14 @@ def said(page):
     ("page", "calls"),
     [
         ("migrate-image-dataset-from-directory.md", [FOLDER]),
-        (
-            "migrate-flow-from-dataframe.md",
-            [
-                ImageDataGenerator.__init__,
-                ImageDataGenerator.flow_from_dataframe,
-                ImageDataGenerator.flow_from_directory,
-            ],
-        ),
+        ("migrate-flow-from-dataframe.md",
+         [
+         ImageDataGenerator.__init__,
+         ImageDataGenerator.flow_from_dataframe,
+         ImageDataGenerator.flow_from_directory,
+         ]),
     ],
-)
+)  # fmt: skip
 def test_a_page_has_every_argument(page, calls):
     named = {name for call in calls for name in inspect.signature(call).parameters}
     assert named - said(page) <= {"self", "kwargs"}

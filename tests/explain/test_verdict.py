@@ -86,18 +86,18 @@ ADVICE = {
     ],
     "reading, as many workers as help": ["faster storage (up to 50.0 s)"],
     "a transform that holds the lock": [
-        "use_multiprocessing=True if the transform holds Python's lock (up to 53.8 s)",
+        "use_multiprocessing=True if the transform holds Python's lock (up to 53.8 s)"
     ],
     "small files, of which one thread makes more than two": [
-        "use_multiprocessing=True, as more threads are slower (up to 42.5 s)",
+        "use_multiprocessing=True, as more threads are slower (up to 42.5 s)"
     ],
     "other programs have the CPUs": ["Image(antialias=False) (up to 18.5 s)"],
     "a transform in processes": ["workers=4, as many as CPUs (up to 45.0 s)"],
     "a transform of processes, and a GPU": [
-        "Keras layers in the model for the transform (up to 62.5 s)",
+        "Keras layers in the model for the transform (up to 62.5 s)"
     ],
     "a batch_transform, and a GPU": [
-        "Keras layers in the model for the batch_transform (up to 50.0 s)",
+        "Keras layers in the model for the batch_transform (up to 50.0 s)"
     ],
     "no workers": ["workers=4, as many as CPUs (up to 75.0 s)"],
     "bursts": ["max_queue_size=40, as batches come in bursts (up to 20.0 s)"],

@@ -279,13 +279,11 @@ def test_of_numbers_the_page_shows_the_rows_of_the_highest_loss(frame, tmp_path)
     ("ids", "message"),
     [
         ([1, 2, 1], "predictions have several rows of id 1, expected one"),
-        (
-            [77, 78, 79],
-            "predictions are of other rows: none of 3 has the id of a row, such as 0; they have "
-            "[77, 78, 79]",
-        ),
+        ([77, 78, 79],
+         "predictions are of other rows: none of 3 has the id of a row, such as 0; they have "
+         "[77, 78, 79]"),
     ],
-)
+)  # fmt: skip
 def test_predictions_of_other_rows_are_refused(ids, message, frame, tmp_path):
     predicted = pd.DataFrame({"id": ids, "y_true": 1.0, "y_pred": 1.5, "loss": 0.5})
     with pytest.raises(dfgen.DfgenError) as caught:
@@ -369,28 +367,19 @@ def test_the_command_says_what_it_wrote(frame, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--out", "m.txt"],
-            "m.txt: a report is a page, name it m.html",
-        ),
-        (
-            ["--out", "m.html", "--rows", 2001],
-            "rows=2001: a page has room for the pictures of 2000. Its figures are of all rows, "
-            "however few are drawn",
-        ),
-        (
-            ["--out", "m.html", "--predictions", "m.parquet"],
-            "predictions must be a frame of dfgen.predict_frame with the ids of the manifest, got "
-            "one with the columns id, path, label",
-        ),
+        (["--out", "m.txt"], "m.txt: a report is a page, name it m.html"),
+        (["--out", "m.html", "--rows", 2001],
+         "rows=2001: a page has room for the pictures of 2000. Its figures are of all rows, "
+         "however few are drawn"),
+        (["--out", "m.html", "--predictions", "m.parquet"],
+         "predictions must be a frame of dfgen.predict_frame with the ids of the manifest, got "
+         "one with the columns id, path, label"),
         (["--out", "m.html", "--seed", -1], "seed=-1 is not a whole number of 0 or more"),
-        (
-            ["--out", "m.html", "--predictions", "none.parquet"],
-            "there is no file of predictions {folder}/none.parquet",
-        ),
+        (["--out", "m.html", "--predictions", "none.parquet"],
+         "there is no file of predictions {folder}/none.parquet"),
         (["--out", "m.html", "--rows", 0], "rows=0 is not a whole number of 1 or more"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_refused(arguments, message, frame, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     dfgen.write_manifest(frame(2), "m.parquet")

@@ -78,10 +78,7 @@ def test_fault_43_a_transform_that_raises_stops_training_at_its_row(paths):
             raise ZeroDivisionError("of one row")
         return sample
 
-    with (
-        loader_of(paths, transform=transform) as loader,
-        pytest.raises(TransformError) as caught,
-    ):
+    with loader_of(paths, transform=transform) as loader, pytest.raises(TransformError) as caught:
         passed(loader)
     where = f"row id=57, path={paths[57]!r}"
     assert str(caught.value).startswith(f"{where}: the transform raised ZeroDivisionError: of one")

@@ -14,14 +14,11 @@ from dfgen.loading.problems import most_problems
     [
         ("memory", ".", 'memory must be bytes or a text such as "2GB" or "512MiB", got \'.\''),
         ("memory", math.inf, 'memory must be bytes or a text such as "2GB" or "512MiB", got inf'),
-        (
-            "problems",
-            np.float32(1.5),
-            "problems must be a number of rows, or a share of them from 0.0 to 1.0, got "
-            f"{np.float32(1.5)!r}: write problems=100 or problems=0.05",
-        ),
+        ("problems", np.float32(1.5),
+         "problems must be a number of rows, or a share of them from 0.0 to 1.0, got "
+         f"{np.float32(1.5)!r}: write problems=100 or problems=0.05"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_limit_is_refused_by_its_field(field, given, message):
     with pytest.raises(dfgen.errors.ArgumentError) as caught:
         dfgen.Limits(**{field: given})

@@ -222,15 +222,13 @@ def test_an_epoch_has_as_many_rows_as_asked_for(skewed):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"balance": None, "rows_per_epoch": 80},
-            "rows_per_epoch=80 is for rows that are drawn: give balance=, a column of weights or "
-            "classes. Without it every row comes once an epoch; for steps of another number "
-            "fit(seq.repeat(), steps_per_epoch=...)",
-        ),
+        ({"balance": None, "rows_per_epoch": 80},
+         "rows_per_epoch=80 is for rows that are drawn: give balance=, a column of weights or "
+         "classes. Without it every row comes once an epoch; for steps of another number "
+         "fit(seq.repeat(), steps_per_epoch=...)"),
         ({"rows_per_epoch": 0}, "rows_per_epoch=0 is not a whole number from 1 to 1073741824"),
     ],
-)
+)  # fmt: skip
 def test_a_length_of_epochs_that_cannot_be_is_refused(skewed, options, message):
     with pytest.raises(ArgumentError) as caught:
         sequence(skewed(40), **options)

@@ -135,35 +135,24 @@ class TestPermutation:
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
-            (
-                {"positions": [0, 10]},
-                "positions hold 10; expected integers from 0 to n - 1, and n=10",
-            ),
-            (
-                {"positions": [3, -1]},
-                "positions hold -1; expected integers from 0 to n - 1, and n=10",
-            ),
-            (
-                {"positions": [0], "n": 0},
-                "positions hold 0; expected integers from 0 to n - 1, and n=0",
-            ),
+            ({"positions": [0, 10]},
+             "positions hold 10; expected integers from 0 to n - 1, and n=10"),
+            ({"positions": [3, -1]},
+             "positions hold -1; expected integers from 0 to n - 1, and n=10"),
+            ({"positions": [0], "n": 0},
+             "positions hold 0; expected integers from 0 to n - 1, and n=0"),
             ({"positions": [0.5]}, "positions are float64; expected integers from 0 to n - 1"),
             ({"positions": [True]}, "positions are bool; expected integers from 0 to n - 1"),
             ({"n": -1}, "n=-1 is not a whole number from 0 to 4611686018427387903"),
-            (
-                {"n": 2**62},
-                "n=4611686018427387904 is not a whole number from 0 to 4611686018427387903",
-            ),
-            (
-                {"n": 10.0},
-                "n=10.0 is not a whole number from 0 to 4611686018427387903: write n=10",
-            ),
+            ({"n": 2**62},
+             "n=4611686018427387904 is not a whole number from 0 to 4611686018427387903"),
+            ({"n": 10.0}, "n=10.0 is not a whole number from 0 to 4611686018427387903: write n=10"),
             ({"seed": -1}, "seed=-1 is not a whole number of 0 or more"),
             ({"seed": None}, "seed=None is not a whole number of 0 or more"),
             ({"epoch": -2}, "epoch=-2 is not a whole number of 0 or more"),
             ({"epoch": True}, "epoch=True is not a whole number of 0 or more"),
         ],
-    )
+    )  # fmt: skip
     def test_refuses(self, arguments, text):
         with pytest.raises(ArgumentError) as refusal:
             permutation(**{"positions": [0], "n": 10, "seed": 0, "epoch": 0} | arguments)
@@ -370,11 +359,8 @@ class TestBatches:
     @pytest.mark.parametrize(
         ("step", "arguments", "text"),
         [
-            (
-                0,
-                (10, 4, (0, 3)),
-                "batch_size=4 cannot be split over 3 hosts: expected a multiple of 3",
-            ),
+            (0, (10, 4, (0, 3)),
+             "batch_size=4 cannot be split over 3 hosts: expected a multiple of 3"),
             (3, (10, 4), "step=3 is not a whole number from 0 to 2"),
             (2, (10, 4, (0, 1), "drop"), "step=2 is not a whole number from 0 to 1"),
             (-1, (10, 4), "step=-1 is not a whole number from 0 to 2"),
@@ -383,13 +369,10 @@ class TestBatches:
             (0, (-5, 4), "rows=-5 is not a whole number of 0 or more"),
             (0, (10, 4, (2, 2)), "shard[0]=2 is not a whole number from 0 to 1"),
             (0, (10, 4, (0, 0)), "shard[1]=0 is not a whole number of 1 or more"),
-            (
-                0,
-                (10, 4, (0, 1), "keep"),
-                "tail must be one of ('short', 'drop', 'pad'), got 'keep'",
-            ),
+            (0, (10, 4, (0, 1), "keep"),
+             "tail must be one of ('short', 'drop', 'pad'), got 'keep'"),
         ],
-    )
+    )  # fmt: skip
     def test_refuse(self, step, arguments, text):
         for function in (Plan.positions, batch_weights):
             with pytest.raises(ArgumentError) as refusal:

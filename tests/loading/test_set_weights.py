@@ -274,35 +274,25 @@ def test_weights_that_are_all_0_are_refused(sequence, files):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (
-            np.ones(3),
-            "set_weights got the shape (3,): expected 46 numbers, one for each row in the order of "
-            "seq.manifest, or a pandas Series with the ids of the rows as its index",
-        ),
-        (
-            {0: 1.0},
-            "set_weights got dict: expected 46 numbers, one for each row in the order of "
-            "seq.manifest, or a pandas Series with the ids of the rows as its index",
-        ),
-        (
-            np.full(ROWS, 1j),
-            "set_weights got ndarray: expected 46 numbers, one for each row in the order of "
-            "seq.manifest, or a pandas Series with the ids of the rows as its index",
-        ),
-        (
-            pd.Series(1.0, index=[0] * ROWS),
-            "set_weights: the Series has several weights for the id 0: expected one for each row. "
-            "For values in the order of seq.manifest give values.to_numpy()",
-        ),
-        (
-            pd.Series(1.0, index=range(ROWS + 1)),
-            "set_weights: the index of the Series holds 46, which is the id of no row: expected "
-            "those of the 46 rows alone. For values in the order of seq.manifest give "
-            "values.to_numpy()",
-        ),
+        (np.ones(3),
+         "set_weights got the shape (3,): expected 46 numbers, one for each row in the order of "
+         "seq.manifest, or a pandas Series with the ids of the rows as its index"),
+        ({0: 1.0},
+         "set_weights got dict: expected 46 numbers, one for each row in the order of "
+         "seq.manifest, or a pandas Series with the ids of the rows as its index"),
+        (np.full(ROWS, 1j),
+         "set_weights got ndarray: expected 46 numbers, one for each row in the order of "
+         "seq.manifest, or a pandas Series with the ids of the rows as its index"),
+        (pd.Series(1.0, index=[0] * ROWS),
+         "set_weights: the Series has several weights for the id 0: expected one for each row. "
+         "For values in the order of seq.manifest give values.to_numpy()"),
+        (pd.Series(1.0, index=range(ROWS + 1)),
+         "set_weights: the index of the Series holds 46, which is the id of no row: expected "
+         "those of the 46 rows alone. For values in the order of seq.manifest give "
+         "values.to_numpy()"),
     ],
     ids=["few", "dict", "complex", "twice", "stranger"],
-)
+)  # fmt: skip
 def test_values_that_are_no_weights_of_the_rows_are_refused(sequence, values, message):
     with pytest.raises(ArgumentError) as caught:
         sequence().set_weights(values)

@@ -177,16 +177,12 @@ class TestState:
     @pytest.mark.parametrize(
         ("change", "text"),
         [
-            (
-                {"version": 2},
-                "the state has version=2; this dfgen reads version=1. "
-                "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen",
-            ),
-            (
-                {"order": "dfgen/perm/2"},
-                "the state has order='dfgen/perm/2'; this dfgen reads order='dfgen/perm/1'. "
-                "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen",
-            ),
+            ({"version": 2},
+             "the state has version=2; this dfgen reads version=1. "
+             "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen"),
+            ({"order": "dfgen/perm/2"},
+             "the state has order='dfgen/perm/2'; this dfgen reads order='dfgen/perm/1'. "
+             "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen"),
             ({"epoch": -1}, "epoch of the state=-1 is not a whole number of 0 or more"),
             ({"step": 6}, "step of the state=6 is not a whole number from 0 to 5"),
             ({"step": "1"}, "step of the state='1' is not a whole number from 0 to 5"),
@@ -196,7 +192,7 @@ class TestState:
             ({"receipt": "xyz"}, "receipt of the state='xyz' is not a hexadecimal number"),
             ({"receipt": "0" * 33}, f"receipt of the state={'0' * 33!r} is not a hexadecimal num"),
         ],
-    )
+    )  # fmt: skip
     def test_refuses_other_versions_and_broken_values_of_an_older_state(self, change, text):
         older = {name: v for name, v in NOW.state(Place(0, 1)).items() if name != "checksum"}
         with pytest.raises(ArgumentError) as refusal:
@@ -267,6 +263,11 @@ class TestState:
             "repeated and missed. Call set_weights(...) with those weights first, then "
             "load_state_dict, or start anew without the state"
         )
+
+    def test_rows_of_a_pack_that_were_in_files_before_are_told(self):
+        state = NOW.state(Place(0, 1))
+        with pytest.raises(ArgumentError, match="saved with the rows in other files, which are"):
+            replace(NOW, window="1 a").place(state)
 
     def test_other_labels_warn_only(self):
         with pytest.warns(UserWarning) as warned:

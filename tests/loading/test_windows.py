@@ -230,10 +230,7 @@ def test_a_state_is_refused_with_another_window_or_blocks(arrays):
     state = json.loads(json.dumps(identity().state(Place(1, 2))))
     assert state["window"] == "1000000000 180df60ad5ff277e"
     assert identity().place(state) == Place(1, 2)
-    for other in (
-        identity(window="2KB"),
-        identity(arrays[::-1]),
-    ):
+    for other in (identity(window="2KB"), identity(arrays[::-1])):
         with pytest.raises(ArgumentError) as caught:
             other.place(state)
         assert str(caught.value) == (

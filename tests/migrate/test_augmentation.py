@@ -221,48 +221,29 @@ def test_equal_arguments_make_equal_augmentations():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (
-            {"zoom_range": (1, 2, 3)},
-            "zoom_range must be a float or a tuple or list of two floats, got (1, 2, 3)",
-        ),
-        (
-            {"zoom_range": True},
-            "zoom_range must be a float or a tuple or list of two floats, got True",
-        ),
-        (
-            {"brightness_range": 0.2},
-            "brightness_range must be a tuple or list of two floats, or None, got 0.2",
-        ),
-        (
-            {"brightness_range": ("a", 1)},
-            "brightness_range must be a tuple or list of two floats, or None, got ('a', 1)",
-        ),
+        ({"zoom_range": (1, 2, 3)},
+         "zoom_range must be a float or a tuple or list of two floats, got (1, 2, 3)"),
+        ({"zoom_range": True},
+         "zoom_range must be a float or a tuple or list of two floats, got True"),
+        ({"brightness_range": 0.2},
+         "brightness_range must be a tuple or list of two floats, or None, got 0.2"),
+        ({"brightness_range": ("a", 1)},
+         "brightness_range must be a tuple or list of two floats, or None, got ('a', 1)"),
         ({"rotation_range": "20"}, "rotation_range must be a number, got '20'"),
         ({"shear_range": (1, 2)}, "shear_range must be a number, got (1, 2)"),
         ({"cval": math.nan}, "cval must be a number, got nan"),
-        (
-            {"width_shift_range": [[1, 2]]},
-            "width_shift_range must be a share below 1, pixels, or a list of those, got [[1, 2]]",
-        ),
-        (
-            {"height_shift_range": True},
-            "height_shift_range must be a share below 1, pixels, or a list of those, got True",
-        ),
-        (
-            {"fill_mode": "mirror"},
-            "fill_mode must be one of ('nearest', 'constant', 'reflect', 'wrap'), got 'mirror'",
-        ),
-        (
-            {"interpolation_order": 6},
-            "interpolation_order=6 is not a whole number from 0 to 5",
-        ),
-        (
-            {"horizontal_flip": 0.5},
-            "horizontal_flip must be True or False, got 0.5: "
-            "write horizontal_flip=True or horizontal_flip=False",
-        ),
+        ({"width_shift_range": [[1, 2]]},
+         "width_shift_range must be a share below 1, pixels, or a list of those, got [[1, 2]]"),
+        ({"height_shift_range": True},
+         "height_shift_range must be a share below 1, pixels, or a list of those, got True"),
+        ({"fill_mode": "mirror"},
+         "fill_mode must be one of ('nearest', 'constant', 'reflect', 'wrap'), got 'mirror'"),
+        ({"interpolation_order": 6}, "interpolation_order=6 is not a whole number from 0 to 5"),
+        ({"horizontal_flip": 0.5},
+         "horizontal_flip must be True or False, got 0.5: "
+         "write horizontal_flip=True or horizontal_flip=False"),
     ],
-)
+)  # fmt: skip
 def test_arguments_that_mean_nothing_are_refused(arguments, message):
     with pytest.raises(ArgumentError) as caught:
         Augmentation(**arguments)

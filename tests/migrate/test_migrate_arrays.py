@@ -23,15 +23,12 @@ Y = np.arange(14) % 2
         ((X, Y), {"sample_weight": Y[:5]}, {}),
         ((X[0], None), {}, {}),
         ((X, Y // 14 + np.arange(14) // 7), {"subset": "training"}, {"validation_split": 0.5}),
-        (
-            (X, np.arange(14) // 7),
-            {"subset": "training", "ignore_class_split": True},
-            {"validation_split": 0.5},
-        ),
+        ((X, np.arange(14) // 7), {"subset": "training", "ignore_class_split": True},
+         {"validation_split": 0.5}),
         ((X, Y), {}, {"samplewise_center": True, "preprocessing_function": np.sqrt}),
     ],
     ids=[*"abcdefghijkl"],
-)
+)  # fmt: skip
 def test_arrays_are_fed_and_refused_as_by_keras(arguments, options, of):
     options = {"batch_size": 4, "shuffle": False, **options}
     ours, theirs = both("flow", *arguments, of=of, **options)

@@ -356,18 +356,14 @@ def test_columns_whose_names_are_no_text(frame, folder, names, mode):
 @pytest.mark.parametrize(
     "columns, told",
     [
-        (
-            {"x_col": "weight"},
-            "x_col='weight': the frame has 2 columns 'weight', expected one: "
-            "df = df.loc[:, ~df.columns.duplicated()]",
-        ),
-        (
-            {"y_col": ["class"]},
-            'If class_mode="categorical", y_col must be the name of one column, got '
-            '[\'class\']: several are for class_mode="raw" or "multi_output"',
-        ),
+        ({"x_col": "weight"},
+         "x_col='weight': the frame has 2 columns 'weight', expected one: "
+         "df = df.loc[:, ~df.columns.duplicated()]"),
+        ({"y_col": ["class"]},
+         'If class_mode="categorical", y_col must be the name of one column, got '
+         '[\'class\']: several are for class_mode="raw" or "multi_output"'),
     ],
-)
+)  # fmt: skip
 def test_a_name_of_other_than_one_column_is_refused(frame, folder, columns, told):
     twice = pd.concat([frame, frame[["weight"]]], axis=1)
     found, theirs = of_frame(twice, folder, **columns)

@@ -93,34 +93,22 @@ def test_a_shuffled_predict_warns(data):
 @pytest.mark.parametrize(
     ("options", "of_fit", "message"),
     [
-        (
-            {},
-            {"y": np.zeros(18)},
-            "When providing `x` as a PyDataset, `y` should not be passed. Instead, the targets "
-            "should be included as part of the PyDataset. Columns of them are "
-            "flow_from_dataframe(y_col=)",
-        ),
-        (
-            {"weight_col": "share"},
-            {"class_weight": {0: 2}},
-            "You cannot specify `class_weight` and `sample_weight` at the same time. Multiply "
-            "weight_col= by the weights of the classes",
-        ),
-        (
-            {},
-            {"class_weight": "balanced"},
-            "class_weight must be a dict of the number of a class and its weight, got 'balanced': "
-            'dfgen.Sequence takes names, and "balanced"',
-        ),
-        (
-            {"classes": ["fox"]},
-            {},
-            "The PyDataset has length 0: no rows were taken. What was told when it was made says "
-            "which were left out; subset= and validation_split= leave out others",
-        ),
+        ({}, {"y": np.zeros(18)},
+         "When providing `x` as a PyDataset, `y` should not be passed. Instead, the targets "
+         "should be included as part of the PyDataset. Columns of them are "
+         "flow_from_dataframe(y_col=)"),
+        ({"weight_col": "share"}, {"class_weight": {0: 2}},
+         "You cannot specify `class_weight` and `sample_weight` at the same time. Multiply "
+         "weight_col= by the weights of the classes"),
+        ({}, {"class_weight": "balanced"},
+         "class_weight must be a dict of the number of a class and its weight, got 'balanced': "
+         'dfgen.Sequence takes names, and "balanced"'),
+        ({"classes": ["fox"]}, {},
+         "The PyDataset has length 0: no rows were taken. What was told when it was made says "
+         "which were left out; subset= and validation_split= leave out others"),
     ],
     ids=["y", "two weights", "balanced", "no rows"],
-)
+)  # fmt: skip
 def test_fit_is_refused_what_keras_refuses_it(data, options, of_fit, message):
     with pytest.raises(ArgumentError) as caught:
         model().fit(flow(ImageDataGenerator, data, **options), verbose=0, **of_fit)

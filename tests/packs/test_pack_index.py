@@ -31,27 +31,19 @@ def test_an_index_reads_back_and_knows_where_shards_begin(tmp_path):
     ("changed", "said"),
     [
         ({"kind": "cache"}, 'is not that of a pack, which has "kind": "pack"'),
-        (
-            {"format": 2},
-            "has pack format 2; this dfgen reads format 1. Upgrade dfgen, or pack again with this "
-            "version",
-        ),
-        (
-            {"rows": None, "ids": 3},
-            "is damaged: rows, ids is missing, or not what it should be. Take another copy of it, "
-            "or pack again",
-        ),
-        (
-            {"rows": 7},
-            "is damaged: the rows of its shards are not those of the pack. Take another copy of "
-            "it, or pack again",
-        ),
-        (
-            {"table": {"file": "../m.arrow", "rows": 6, "bytes": 1, "checksum": ""}},
-            "is damaged: a file of it is not in its folder. Take another copy of it, or pack again",
-        ),
+        ({"format": 2},
+         "has pack format 2; this dfgen reads format 1. Upgrade dfgen, or pack again with this "
+         "version"),
+        ({"rows": None, "ids": 3},
+         "is damaged: rows, ids is missing, or not what it should be. Take another copy of it, "
+         "or pack again"),
+        ({"rows": 7},
+         "is damaged: the rows of its shards are not those of the pack. Take another copy of "
+         "it, or pack again"),
+        ({"table": {"file": "../m.arrow", "rows": 6, "bytes": 1, "checksum": ""}},
+         "is damaged: a file of it is not in its folder. Take another copy of it, or pack again"),
     ],
-)
+)  # fmt: skip
 def test_an_index_that_is_none_is_refused(tmp_path, changed, said):
     path = tmp_path / "_manifest.json"
     path.write_text(json.dumps(json.loads(index(tmp_path).to_json()) | changed))

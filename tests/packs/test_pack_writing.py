@@ -319,39 +319,25 @@ def test_two_packs_into_one_folder_are_refused(frame, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (
-            {"format": "jpg"},
-            "format must be one of ('pixels', 'original', 'jpeg'), got 'jpg'. Did you mean "
-            '"jpeg"?',
-        ),
-        (
-            {"format": "jpeg", "image_size": (4, 4)},
-            'image_size=(4, 4) is for format="pixels", and format="jpeg": leave one of them out',
-        ),
-        (
-            {"quality": 80},
-            'quality=80 is for format="jpeg", and format="pixels": leave one of them out',
-        ),
-        (
-            {"format": "jpeg", "color_mode": "rgba"},
-            'color_mode="rgba" needs an alpha channel, which JPEG lacks: pack with format="pixels"',
-        ),
-        (
-            {"shard_size": "big"},
-            'shard_size must be bytes or a text such as "2GB" or "512MiB", got \'big\'',
-        ),
-        (
-            {"image_size": "own", "resize": "crop"},
-            'image_size="own" leaves images as large as they are, so there is no use for '
-            "resize='crop': leave it out, or give a size",
-        ),
-        (
-            {"executor": 4},
-            "executor must be a concurrent.futures.Executor, got 4: leave it out, or give a "
-            "ProcessPoolExecutor()",
-        ),
+        ({"format": "jpg"},
+         "format must be one of ('pixels', 'original', 'jpeg'), got 'jpg'. Did you mean "
+         '"jpeg"?'),
+        ({"format": "jpeg", "image_size": (4, 4)},
+         'image_size=(4, 4) is for format="pixels", and format="jpeg": leave one of them out'),
+        ({"quality": 80},
+         'quality=80 is for format="jpeg", and format="pixels": leave one of them out'),
+        ({"format": "jpeg", "color_mode": "rgba"},
+         'color_mode="rgba" needs an alpha channel, which JPEG lacks: pack with format="pixels"'),
+        ({"shard_size": "big"},
+         'shard_size must be bytes or a text such as "2GB" or "512MiB", got \'big\''),
+        ({"image_size": "own", "resize": "crop"},
+         'image_size="own" leaves images as large as they are, so there is no use for '
+         "resize='crop': leave it out, or give a size"),
+        ({"executor": 4},
+         "executor must be a concurrent.futures.Executor, got 4: leave it out, or give a "
+         "ProcessPoolExecutor()"),
     ],
-)
+)  # fmt: skip
 def test_arguments_that_cannot_be_are_refused(frame, tmp_path, arguments, said):
     with pytest.raises(dfgen.DfgenError) as caught:
         dfgen.pack(frame, tmp_path / "out", **arguments)

@@ -110,8 +110,7 @@ CALLS = [
         ManifestError, '"labels.csv" is a file', "the folder of the images", "labels= (--labels)",
     ),
     WrongCall(
-        "a manifest for the folder",
-        lambda pets: written(pets, "m.parquet", dfgen.build_manifest),
+        "a manifest for the folder", lambda pets: written(pets, "m.parquet", dfgen.build_manifest),
         ManifestError, '"m.parquet" is a file', "A manifest", "dfgen.read_manifest(path)",
     ),
     WrongCall(
@@ -216,9 +215,8 @@ CALLS = [
         MissingFileError, "imgz/1.jpg", "no folder 'imgz'", "root= (--root)",
     ),
     WrongCall(
-        "files that cannot be read",
-        emptied,
-        UserWarning, "1 problem", "the file is empty (0 bytes)", 'df["problem"].notna()',
+        "files that cannot be read", emptied, UserWarning, "1 problem",
+        "the file is empty (0 bytes)", 'df["problem"].notna()',
     ),
     WrongCall(
         "labels that were dropped", dropped,
@@ -230,8 +228,7 @@ CALLS = [
         ManifestError, "y.npy has 20 rows of int32 ()", "x and y of the same rows", 'df["y"] =',
     ),
     WrongCall(
-        "x and y of unlike lengths",
-        lambda pets: arrays(pets, x=((20, 4), "f"), y=((19, 2), "f")),
+        "x and y of unlike lengths", lambda pets: arrays(pets, x=((20, 4), "f"), y=((19, 2), "f")),
         ManifestError, "y.npy has 19 rows of float32 (2,)", "are not alike", 'dfgen.Array("y_path"',
     ),
     WrongCall(

@@ -42,10 +42,7 @@ def parts_around(whole: Pixels, rows: pa.Table) -> tuple[bytes, bytes]:
 
 
 def write_arrow(
-    path: str,
-    table: pa.Table,
-    options: StorageOptions,
-    forget: bool = False,
+    path: str, table: pa.Table, options: StorageOptions, forget: bool = False
 ) -> PackFile:
     """Write an Arrow IPC file, whole or not at all; `forget`: the system need not keep it.
 

@@ -49,6 +49,10 @@ class PackArguments:
         for name, most in (("max_side", 65_500), ("quality", 100)):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), least=1, most=most)
+        if isinstance(self.image_size, str) and self.image_size != "own":
+            raise ArgumentError(
+                f'image_size must be (height, width) in pixels, or "own", got {self.image_size!r}'
+            )
         if self.image_size != "own":
             object.__setattr__(self, "image_size", checked_size("image_size", self.image_size))
         self._check_use()
