@@ -261,7 +261,6 @@ def best_pair(files: FileKeys, labels: pa.Table, more_than: float = 0) -> tuple[
 
 
 def _shares(files: Mapping[str, pa.ChunkedArray], labels: pa.ChunkedArray) -> dict[str, float]:
-    """Return which share of the keys of each kind stands in a column."""
     if not (is_text(labels.type) or pa.types.is_integer(labels.type)):
         return dict.fromkeys(files, 0)
     labels = labels.cast(pa.string())

@@ -153,7 +153,6 @@ def _warn_of_missing(rows: Any, column: str, missing: pa.Array) -> None:
 
 
 def _warn_of_vectors(values: Any, column: str) -> None:
-    """Warn of one-hot vectors, of which each 0 and 1 would be a label of its own."""
     lengths = {*lengths_of(values).tolist()} if is_list(values.type) else {0}
     if len(values) > 1 and len(lengths) == 1 and min(lengths) > 2:
         warn(

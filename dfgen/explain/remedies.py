@@ -138,7 +138,6 @@ def _nbytes(spec: Spec) -> int:
 
 
 def _seconds_to_copy(spec: Spec) -> float:
-    """Return how long it takes to copy the pixels of one row from memory into a batch."""
     count = max(2, _COPIED // _nbytes(spec))
     pixels = np.zeros((count, *spec.shape), spec.dtype)
     pixels[:] = 1  # or all rows would be the same page

@@ -57,7 +57,6 @@ def _meant(argument: str, name: str, names: list[str], source: Any) -> str:
 
 
 def _names_image(value: object) -> bool:
-    """Whether a value is the path of an image by its suffix."""
     if not isinstance(value, str | os.PathLike):
         return False
     format = formats_by_suffix().get(os.path.splitext(os.fspath(value))[1].lower())

@@ -4,7 +4,12 @@
 matplotlib, of the extra `explore`; it is loaded when the first is asked for.
 """
 
-from dfgen.explore.accessor import FrameAccessor as FrameAccessor
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import pandas as pd
+
 from dfgen.explore.batch_pictures import batch as batch
 from dfgen.explore.batch_pictures import draws as draws
 from dfgen.explore.chosen_rows import problems as problems
@@ -19,3 +24,38 @@ from dfgen.explore.picture_grid import show_leaks as show_leaks
 from dfgen.explore.report_file import report as report
 from dfgen.explore.thumbnails import Thumbnail as Thumbnail
 from dfgen.explore.thumbnails import thumbnails as thumbnails
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _of_frame(
+    function: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate["FrameAccessor", P], R]:
+    @wraps(function)
+    def method(self: "FrameAccessor", /, *given: P.args, **named: P.kwargs) -> R:
+        return function(self._frame, *given, **named)
+
+    return method
+
+
+@pd.api.extensions.register_dataframe_accessor("dfgen")
+class FrameAccessor:
+    """The methods of `df.dfgen`; each is a function of `dfgen.explore` too, which explains it.
+
+    Example:
+        >>> import dfgen.explore  # doctest: +SKIP
+        >>> df.dfgen.show(by="kind")
+        >>> df.dfgen.classes()
+    """
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+
+    show = _of_frame(show)
+    classes = _of_frame(classes)
+    balance = _of_frame(balance)
+    sizes = _of_frame(sizes)
+    problems = _of_frame(problems)
+    duplicates = _of_frame(show_duplicates)
+    leaks = _of_frame(show_leaks)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, brief
-from dfgen.explore.figures import Captioned, PictureRow, picture_figure
+from dfgen.explore.figures import Captioned, PictureRow, in_rows, picture_figure
 from dfgen.explore.thumbnails import Thumbnail, crossed, in_8_bits, visible
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
@@ -54,7 +54,6 @@ def _plain(flat: npt.NDArray[Any]) -> str:
     return ", ".join(shown) + (", …" if len(flat) > _FEW else "")
 
 
-_COLUMNS = 8
 _RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 """The range from black to white, the first that all pixels lie in; else their own."""
 
@@ -102,7 +101,7 @@ def batch(sequence: Any, i: int = 0, *, n: int = 16, draws: int = 10, model: Any
     for bound in images:
         tiles = _tiles(binding, bound, made.arrays, shown, skipped)
         pictures = [Captioned(*pair) for pair in zip(tiles, captions, strict=True)]
-        lines += _in_rows(pictures, _range_of(bound, made.arrays[bound.name]))
+        lines += in_rows(pictures, _range_of(bound, made.arrays[bound.name]))
     if draws and loader.reader.is_random:
         lines += _drawn_rows(sequence, images, int(rows[0]), draws)
     faults = [fault for bound in images for fault in _faults(made.arrays[bound.name])]
@@ -159,11 +158,6 @@ def _images(binding: Any) -> list[BoundFeature]:
     return found
 
 
-def _in_rows(pictures: list[Captioned], heading: str) -> list[PictureRow]:
-    starts = range(0, len(pictures), _COLUMNS)
-    return [PictureRow(pictures[at : at + _COLUMNS], heading if not at else "") for at in starts]
-
-
 def _drawn_rows(
     sequence: Any, images: list[BoundFeature], row: int, n: int
 ) -> Iterator[PictureRow]:
@@ -178,11 +172,10 @@ def _drawn_rows(
         captions = ((f"epoch {epoch}",) for epoch in epochs)
         pictures = [Captioned(*pair) for pair in zip(tiles, captions, strict=True)]
         heading = f"{bound.name} of row id={loader.reader.id(row)!r}, in {n} draws"
-        yield from _in_rows(pictures, heading)
+        yield from in_rows(pictures, heading)
 
 
 def _one_row(maker: ChunkMaker, reader: SampleReader, row: int, epoch: int) -> Arrays:
-    """Return the arrays of a batch of one row, as workers make them."""
     rows = np.array([row])
     specs = reader.padding.specs(rows, reader.specs)
     arrays = {name: np.zeros((1, *spec.shape), spec.dtype) for name, spec in specs.items()}
@@ -220,7 +213,6 @@ def _first_item(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _overlay(
     one: BoundFeature, arrays: Arrays, place: int, size: tuple[int, ...]
 ) -> dict[str, Any]:
-    """Return the boxes or the mask of a row as thumbnails hold them."""
     names = list(one.arrays.values())
     if one.feature.kind == "mask":
         return {"mask": _first_item(arrays[names[0]][place])[..., 0]}
@@ -265,7 +257,6 @@ def _range_of(bound: BoundFeature, array: npt.NDArray[Any]) -> str:
 
 
 def _black_and_white(array: npt.NDArray[Any]) -> tuple[float, float]:
-    """Return which numbers are shown as black and white."""
     numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     low, high = float(numbers.min(initial=0)), float(numbers.max(initial=0))
     fitting = (pair for pair in _RANGES if pair[0] <= low and high <= pair[1])

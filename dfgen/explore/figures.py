@@ -18,6 +18,7 @@ from dfgen.errors import MissingPackageError, legible
 from dfgen.explore.thumbnails import Thumbnail
 
 _CELL, _LINE, _GAP = 1.5, 0.14, 0.08  # inches: of a picture, of a line of text, between pictures
+_COLUMNS = 8
 _CHARACTERS = 25  # of a line below a picture
 _LINES = 5  # of a reason on a tile
 _DPI = 100
@@ -39,6 +40,12 @@ class PictureRow:
 
     pictures: Sequence[Captioned]
     heading: str = ""
+
+
+def in_rows(pictures: Sequence[Captioned], heading: str) -> list[PictureRow]:
+    """Return pictures in rows of eight, the first below a heading."""
+    starts = range(0, len(pictures), _COLUMNS)
+    return [PictureRow(pictures[at : at + _COLUMNS], heading if not at else "") for at in starts]
 
 
 def new_figure(width: float, height: float, table: pd.DataFrame) -> Any:

@@ -1,6 +1,7 @@
 """Rows as pictures: their labels, boxes, masks and predictions; and copies, side by side."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pandas as pd
 
 from dfgen.errors import ManifestError
 from dfgen.explore.chosen_rows import check_known, chosen
-from dfgen.explore.figures import Captioned, PictureRow, picture_figure
+from dfgen.explore.figures import Captioned, PictureRow, in_rows, picture_figure
 from dfgen.explore.predicted import heads_of, own_labels, prediction_lines, with_predictions
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
@@ -21,7 +22,6 @@ from dfgen.samples.features.mask import Mask
 from dfgen.system import whole
 from dfgen.table.any_table import Table
 
-_COLUMNS = 8
 _SIDE = 160
 _LABELS = 3
 _OF_GROUP = 8  # pictures of a group of copies
@@ -91,12 +91,11 @@ def show(
         masks=_column(frame, masks, "mask"), root=root, limits=limits,
         storage_options=storage_options,
     )  # fmt: skip
-    pictures = iter(captioned(rows, found))
+    pictures = captioned(rows, found)
     lines = [
-        PictureRow([next(pictures) for _ in part], heading if not start else "")
+        line
         for heading, places in groups
-        for start in range(0, len(places), _COLUMNS)
-        for part in [places[start : start + _COLUMNS]]
+        for line in in_rows([*islice(pictures, len(places))], heading)
     ]
     how = "drawn at random" if sort is None else f"the lowest {sort} first"
     if sort is not None and sort not in frame:

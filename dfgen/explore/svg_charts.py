@@ -97,7 +97,6 @@ def _log_counts(values: _Numbers) -> tuple[_Numbers, _Numbers]:
 
 
 def _bins(values: _Numbers) -> Any:
-    """Return bins that hold equally many whole numbers, where the values are such."""
     low, high = values.min(), values.max()
     if (values != np.round(values)).any() or high - low > _EXACT:
         return _BINS

@@ -183,7 +183,6 @@ def thumbnails(
 def _features(
     rows: pd.DataFrame, image: Any, side: int, boxes: Any, masks: Any
 ) -> dict[str, Feature]:
-    """Return what is read of each row, by the names of their arrays."""
     image = image or Columns(rows).of_facts or "path"
     own = image if isinstance(image, Image) else Image(image, index=_index(rows, image))
     plain = Image(own.column, index=own.index, dataset=own.dataset, size=(side, side))
@@ -201,7 +200,6 @@ def _features(
 
 
 def _index(rows: pd.DataFrame, image: str) -> str | None:
-    """Return the column of places in array files, where the rows lie in such."""
     in_arrays = image == "path" and "index" in rows and image in rows
     first = str(rows[image].iloc[0]) if in_arrays else ""
     return "index" if first.endswith((".npy", ".h5", ".hdf5")) else None

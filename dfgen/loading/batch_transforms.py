@@ -89,7 +89,6 @@ def _larger(specs: Mapping[str, Spec], largest: Mapping[str, Spec]) -> dict[str,
 
 
 def _common(ones: tuple[int, ...], others: tuple[int, ...]) -> tuple[int | None, ...]:
-    """Return a shape with None where two differ."""
     if len(ones) != len(others):
         return ones
     return tuple(one if one == other else None for one, other in zip(ones, others, strict=True))

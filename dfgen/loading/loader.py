@@ -369,7 +369,6 @@ class Loader:
         return batch
 
     def _tell_of_cache(self) -> None:
-        """Warn, once, if pixels cannot be kept any more."""
         counts = [worker.stopwatch.counts for worker in self._maker.pool.workers]
         why = next(
             (name for one in counts for name in [*one] if name.startswith(CACHE_FAILED)), None

@@ -201,7 +201,6 @@ class Ledger:
         )
 
     def _faults(self) -> tuple[int, int]:
-        """Return how often rows were taken too often, and how many were not taken."""
         wrong = np.flatnonzero(self._counts != 1)
         if not wrong.size and not self._surplus:
             return 0, 0

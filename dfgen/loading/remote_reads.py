@@ -208,7 +208,6 @@ class FarReads:
         return None
 
     def _late(self) -> FarRead | None:
-        """Return a read under way that takes far longer than others."""
         ahead, now = self._under_way, perf_counter()
         while ahead and (ahead[0].is_unwanted() or ahead[0].found or not ahead[0].running):
             ahead.popleft()

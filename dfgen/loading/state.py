@@ -177,7 +177,6 @@ class Identity:
         return Place(epoch, step, int(digest, 16), skipped)
 
     def _check_order(self, state: Mapping[str, object]) -> None:
-        """Refuse the state of another order of rows."""
         for name, value in vars(self).items():
             saved = state.get(name)
             if name == "labels" or saved == value:
@@ -220,7 +219,6 @@ def _check_form(state: Mapping[str, object], expected: State) -> None:
 
 
 def _checksum(state: Mapping[str, object]) -> str:
-    """Return the digest of the entries of a state that decide how training goes on."""
     names = ["version", "order", *Identity.__dataclass_fields__, *_PLACE]
     known = ((name, state.get(name)) for name in names)
     texts = (f"{name}={value}\0" for name, value in known if value is not None)

@@ -218,7 +218,6 @@ class ImageDataGenerator(ImageTransforms):
         )  # fmt: skip
 
     def _options(self, kind: type[GivenOptions], given: Mapping[str, Any]) -> GivenOptions:
-        """Return those of the arguments of a method that all iterators share."""
         return kind(
             data_format=self.data_format,
             dtype=self.dtype,

@@ -60,7 +60,6 @@ def check_pack(
 
 
 def _fault(path: str, file: PackFile, options: StorageOptions | None) -> tuple[str, str] | None:
-    """Return what is wrong with a file."""
     try:
         store = store_at(path, options=options)
         size = store.head(path).size
@@ -89,7 +88,6 @@ def _of_file(index: PackIndex, place: int, fault: tuple[str, str]) -> PackFindin
 
 
 def _bad_rows(index: PackIndex, options: StorageOptions | None) -> list[PackFinding]:
-    """Return the rows that had no good file when they were packed."""
     with open_arrow(index.path(index.table), options) as file:
         columns = file.read_all().select(["id", "path", "problem"])
         bad = columns.filter(pc.is_valid(columns["problem"])).to_pydict()

@@ -89,7 +89,6 @@ class RemoteShards(PackShards):
         return far
 
     def _trim(self, kept: int) -> None:
-        """Forget the shards that were not of use for longest, but for one."""
         with self._lock:
             taken = sum(far.taken for far in self._far.values())
             for number in [*self._far]:

@@ -78,7 +78,6 @@ class Plan:
         return min(self.size, max(0, self.rows - self._start(step)))
 
     def _start(self, step: int) -> int:
-        """Return the first position of a batch of this host."""
         if not len(self):
             raise ArgumentError(f"step={step!r}, but {self.rows} rows make no batches")
         whole("step", step, most=len(self) - 1)

@@ -75,7 +75,6 @@ class Proportions:
 
 
 def _points(places: IntArray, seed: int, epoch: int) -> IntArray:
-    """Return one point of the part of each place."""
     drawn = permutation(places, 2**62 - 1, seed=seed, epoch=epoch, tag="draw")
     points: IntArray = (places << _PART) + (drawn >> (62 - _PART))
     return points

@@ -116,7 +116,6 @@ def _drawn(
 def _arranged(
     places: int, seed: Any, balance: Draws | None, buckets: Any, epoch: int, window: int
 ) -> IntArray:
-    """Return all rows of one window of the buckets."""
     start = window * buckets.rows
     positions = np.arange(start, min(start + buckets.rows, places))
     drawn = _drawn(places, seed, balance, epoch, positions)

@@ -133,7 +133,6 @@ class ProcessWorker(Worker):
         return child
 
     def _spawned_at_last(self) -> subprocess.Popen[bytes]:
-        """Start a process, again after a while where descriptors or memory are short."""
         waits = iter(WAITS)
         while True:
             try:

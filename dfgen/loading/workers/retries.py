@@ -113,7 +113,6 @@ def _gone_folder(reader: SampleReader, row: int) -> str | None:
 
 
 def _holds_something(folder: str) -> bool:
-    """Whether a folder is there and not empty, as one is where a drive was mounted."""
     try:
         with os.scandir(folder) as entries:
             return next(entries, None) is not None
@@ -154,7 +153,6 @@ def _loose(reader: SampleReader, row: int) -> list[str]:
 
 
 def _told(error: Exception, reader: SampleReader, row: int) -> str:
-    """Return what failed, with the row."""
     if isinstance(error, MissingFileError):
         folder = _gone_folder(reader, row)
         if folder and os.path.isdir(folder):

@@ -209,11 +209,9 @@ class Chooser(Generic[C]):
         return self.used
 
     def _best(self) -> float:
-        """Return the best rate that was measured of any choice."""
         return max(map(median, self._rates.values()), default=0.0)
 
     def _settled(self) -> int:
-        """Return how many batches after a change are not measured."""
         if self.used != self.late or self._has_started:
             return _SETTLING
         self._has_started = True

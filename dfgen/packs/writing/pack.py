@@ -139,7 +139,6 @@ def pack(
 
 
 def _lines(done: Packed) -> list[str]:
-    """Return what should be told of a pack."""
     lines = []
     if len(done.problems):
         row_id, _, problem = done.problems.astype(object).iloc[0]

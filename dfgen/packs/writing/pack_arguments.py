@@ -59,7 +59,6 @@ class PackArguments:
         _ = self.nbytes
 
     def _check_use(self) -> None:
-        """Refuse what the format has no use for."""
         for field in fields(self)[1:8]:
             value = getattr(self, field.name)
             if value != field.default and field.name not in FORMATS_OF[self.format]:
@@ -137,7 +136,6 @@ class PackArguments:
 
 
 def _mixed(one: tuple[Any, int, int], other: tuple[Any, int, int]) -> str:
-    """Return what to say of images of different sizes."""
     return (
         f"images have different sizes: {one[1]} x {one[2]} pixels (height x width) in the row "
         f"id={one[0]!r}, {other[1]} x {other[2]} in id={other[0]!r}. Give the size to resize them "

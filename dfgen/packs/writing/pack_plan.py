@@ -227,7 +227,6 @@ def _stored(
 
 
 def _check(table: pa.Table, metadata: Metadata, arguments: PackArguments) -> None:
-    """Refuse a manifest that cannot be packed."""
     held = [field.name for field in table.schema if are_files(field.type)]
     if held or COLUMN not in table.column_names:
         raise ManifestError(
@@ -253,7 +252,6 @@ def _check(table: pa.Table, metadata: Metadata, arguments: PackArguments) -> Non
 
 
 def _absolute(table: pa.Table, metadata: Metadata, folder: str) -> pa.ChunkedArray:
-    """Return the absolute path of each row."""
     if metadata["root"] is None:
         return table[COLUMN]
     root = absolute_place(metadata["root"], folder)
@@ -303,7 +301,6 @@ def _starts(nbytes: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
 def _identity(
     table: pa.Table, metadata: Metadata, arguments: PackArguments, starts: npt.NDArray[np.int64]
 ) -> dict[str, Any]:
-    """Return counts, arguments, and digests of all columns of the manifest and of the starts."""
     labels = repr(sorted(metadata["labels"].items())).encode()
     digest = columns_digest(table, sorted(table.column_names))
     return {

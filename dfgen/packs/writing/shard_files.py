@@ -181,7 +181,6 @@ def pack_shard(
 def _read(
     task: ShardTask, reader: SampleReader, spare: list[Any], problems: dict[int, Any], chunk: range
 ) -> Any:
-    """Return what some rows become; note what is wrong with their files."""
     into = task.packer.begin(len(chunk), spare)
     for place, row in enumerate(chunk):
         if row not in problems:
@@ -217,7 +216,6 @@ def _as_column(problems: dict[int, Any], count: int) -> pa.Array:
 
 
 def _table(task: ShardTask, into: Any, problems: dict[int, Any]) -> pa.Table:
-    """Return the rows of a shard, with what they became."""
     noted = _as_column(problems, len(task.rows))
     rows = with_column(task.rows, "problem", noted)
     for name, array in task.packer.columns(COLUMN, into, np.asarray(noted.is_null())).items():
