@@ -19,8 +19,7 @@ from dfgen.samples.features.arguments import class_names_in_order, series_name
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import LABEL_MODES, Category
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.image_arguments import checked_size
-from dfgen.samples.features.image_pair import DEFAULT_SIZE, is_unsaid
+from dfgen.samples.features.image_arguments import DEFAULT_SIZE, checked_size, is_unsaid
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff

@@ -148,7 +148,7 @@ class BatchMaker:
     def _ahead_of(self, chunk: Chunk, ahead: ReadAhead, pending: PendingBatch) -> Expected | None:
         """Have the files of a chunk read ahead, in the order in which it comes to them."""
         rows = (row for row in chunk.rows.tolist() if row not in chunk.known)
-        paths = (path for row in rows for path in self.maker.reader.far_paths(row))
+        paths = (path for row in rows for path in self.maker.reader.remote_paths(row))
         return ahead.expect(paths, lambda: pending.cancelled)
 
     def _specs(

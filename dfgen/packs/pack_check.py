@@ -16,7 +16,7 @@ from dfgen.packs.pack_index import (
     open_arrow,
     read_index,
 )
-from dfgen.samples.stores.remote.ranges import checksum_far
+from dfgen.samples.stores.remote.ranges import remote_checksum
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
 from dfgen.system import usable_cpus
@@ -65,7 +65,7 @@ def _fault(path: str, file: PackFile, options: StorageOptions | None) -> tuple[s
         size = store.head(path).size
         if size != file.bytes:
             return "broken", f"it has {size:,} bytes, and was written with {file.bytes:,}"
-        checksum = checksum_far(store, path, size) if is_remote(path) else checksum_of(path)
+        checksum = remote_checksum(store, path, size) if is_remote(path) else checksum_of(path)
         if checksum != file.checksum:
             return "broken", "its bytes are not those that were written, by their checksum"
     except FileNotFoundError:

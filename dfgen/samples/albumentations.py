@@ -81,7 +81,6 @@ def check_pixels(transform: Any) -> None:
 
 
 def _steps(pipeline: Any) -> Iterator[Any]:
-    """Return the steps of a pipeline, and of those that hold others."""
     for step in getattr(pipeline, "transforms", ()):
         yield step
         yield from _steps(step)
@@ -167,7 +166,6 @@ def _restored(pipeline: bytes, targets: tuple[_Target, ...]) -> Pipeline:
 
 
 def _prepared(pipeline: Any, targets: list[_Target]) -> Any:
-    """Return a copy of a pipeline that takes the targets."""
     if not any(target.kind in ("image", "images") for target in targets):
         raise ArgumentError(
             "dfgen.albumentations(...) needs an image among x and y; called from another "

@@ -200,7 +200,6 @@ class SampleReader(BoundRows):
 
     @cached_property
     def _encoded(self) -> list[BoundFeature]:
-        """The features that the table alone knows."""
         return [bound for bound in self.features if isinstance(bound.feature, Encoded)]
 
     @cached_property
@@ -318,14 +317,12 @@ class SampleReader(BoundRows):
             self._blank(row, out)
 
     def _blank(self, row: int, arrays: Mapping[str, Values]) -> None:
-        """Fill what a row lacks."""
         for bound in self._lacking:
             if not bound.has(row):
                 for name in arrays.keys() & bound.specs:
                     arrays[name][...] = bound.specs[name].blank
 
     def _finish(self, sample: Sample, out: Mapping[str, Values], rng: Any, watch: Watch) -> None:
-        """Transform a sample, and bring it into the form that the batch has."""
         if self.transform is not None:
             watch("transform")
             sample = self._transformed(sample, rng)
@@ -337,7 +334,6 @@ class SampleReader(BoundRows):
                 step.bound.feature.finish(step.of(sample), step.of(out))
 
     def _transformed(self, sample: Sample, rng: Any) -> Sample:
-        """Run the transform on what it should see of a sample."""
         for step in self.steps:
             seen = each(step.bound.feature.transform_input(step.of(sample)))
             sample.update(zip(step.bound.read_names, seen, strict=True))
@@ -351,7 +347,7 @@ class SampleReader(BoundRows):
                 for path in bound.paths(row):
                     yield bound.feature.columns[0], path
 
-    def far_paths(self, row: int) -> list[str]:
+    def remote_paths(self, row: int) -> list[str]:
         """Return the paths of a row's files that are far, and read as a whole, as they are read."""
         whole = (bound for bound in self.in_order if len(bound.feature.columns) == 1)
         found = (

@@ -61,7 +61,6 @@ def check_keys(who: str, given: str, result: object, expected: Mapping[str, Any]
 
 
 def _advice(name: str, value: Values, spec: Spec) -> str:
-    """Return what to do about an array of another dtype or shape."""
     if value.dtype.hasobject or spec.dtype.hasobject:
         return ""
     if value.ndim == 3 == len(spec.shape) and fits(value.shape[1:] + value.shape[:1], spec.shape):

@@ -126,7 +126,6 @@ def _package(function: object) -> str:
 
 
 def _signature(function: Any) -> inspect.Signature | None:
-    """Return what a function takes, a decorated one what its wrapper does; None: not known."""
     try:
         return inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):

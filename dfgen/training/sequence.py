@@ -27,7 +27,7 @@ from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.state import CHECKSUM, Identity, Place, State, ids_digest
-from dfgen.samples.features.image_pair import DEFAULT_SIZE
+from dfgen.samples.features.image_arguments import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole

@@ -140,7 +140,7 @@ def test_batches_are_the_same_with_and_without(server, files, arguments):
 def test_files_that_are_near_are_not_read_ahead(server, files, frame_of_both):
     assert loader(frame_of_both[::2])._maker.ahead is None
     found = loader(frame_of_both, shuffle=False)
-    assert found.reader.far_paths(0) == [] and len(found.reader.far_paths(1)) == 1
+    assert found.reader.remote_paths(0) == [] and len(found.reader.remote_paths(1)) == 1
     assert len(seen(found)) == 8
     assert found.metrics.ahead["reads"] <= 30 and len(server.asked) == 30
 

@@ -10,10 +10,11 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from messages import message_of
 from PIL import Image as Pillow
 
 import dfgen
-from dfgen.errors import ArgumentError, TransformError
+from dfgen.errors import ArgumentError
 
 ROWS, SIDE = 24, 48
 BOXES = A.BboxParams("pascal_voc", label_fields=["labels"])
@@ -222,14 +223,6 @@ def test_the_users_pipeline_is_left_as_it_was(scenes):
     assert theirs.random_generator.random() != 0
 
 
-def test_a_model_trains_on_it(scenes):
-    model = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Conv2D(3, 3,
-        padding="same", activation="softmax")])  # fmt: skip
-    model.compile("adam", "sparse_categorical_crossentropy")
-    with sequence(scenes, pipeline(), y=MASK) as seq:
-        assert np.isfinite(model.fit(seq, verbose=0).history["loss"]).all()
-
-
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
@@ -239,9 +232,7 @@ def test_a_model_trains_on_it(scenes):
     ],
 )
 def test_something_else_than_a_pipeline_is_refused(given, shown):
-    with pytest.raises(ArgumentError) as error:
-        dfgen.albumentations(given)
-    assert str(error.value) == (
+    assert message_of(ArgumentError, dfgen.albumentations, given) == (
         "pipeline must be an albumentations.Compose([...]) of version 2.0.8 or later, got "
         f"{shown}: write dfgen.albumentations(A.Compose([...]))"
     )
@@ -292,23 +283,6 @@ def test_what_a_pipeline_cannot_take_is_told_at_once(scenes, transform, x, y, me
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize(
-    ("step", "got"),
-    [
-        (A.NoOp(), "uint8 of shape (48, 48, 3)"),
-        (A.RandomCrop(32, 32), "uint8 of shape (32, 32, 3)"),
-    ],
-)
-def test_another_size_than_the_images_is_an_error(scenes, step, got):
-    seq = sequence(scenes, step, y="kind", shuffle=False)
-    with seq, pytest.raises(TransformError) as error:
-        seq[0]
-    assert str(error.value) == (
-        f"row id=0, path={scenes.path[0]!r}: the transform returned 'image' as {got}, expected "
-        "uint8 of shape (32, 40, 3). A transform may crop with dfgen.Image(size=..., load_size=...)"
-    )
-
-
 def test_a_worker_process_never_asks_for_a_newer_version(tmp_path):
     transform = dfgen.albumentations(A.Compose([A.HorizontalFlip()]))
     (tmp_path / "pickled").write_bytes(pickle.dumps(transform))
@@ -327,7 +301,3 @@ def test_a_worker_process_never_asks_for_a_newer_version(tmp_path):
 def test_dfgen_does_not_import_it():
     code = "import dfgen, sys; dfgen.albumentations; assert 'albumentations' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_its_repr_shows_the_pipeline():
-    assert repr(dfgen.albumentations(A.NoOp())) == "dfgen.albumentations(NoOp(p=0.5))"

@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pandas as pd
 import pytest
+from messages import message_of
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError
@@ -69,15 +70,6 @@ def test_values_are_plain_python_objects():
     assert seen[0] == (0, 0.0, [0, 1], "x", True, 2**40, when)
     assert seen[1] == seen[3] == (1, None, [1, 2], "y", True, 2**40, when)
     assert [type(value) for value in seen[0][:6]] == [int, float, list, str, bool, int]
-
-
-def test_a_transform_sees_what_the_function_made():
-    seq = sequence(
-        Column("tokens", np.array, (2,), "int64"),
-        workers=0,
-        transform=lambda sample, rng: {**sample, "column": sample["column"] + 100},
-    )
-    np.testing.assert_array_equal(seq[0][0], [[100, 101], [101, 102], [102, 103]])
 
 
 def fails(a):
@@ -153,15 +145,4 @@ def test_a_function_that_cannot_travel_is_named_when_processes_are_asked_for():
     ],
 )  # fmt: skip
 def test_bad_arguments(arguments, message):
-    with pytest.raises(ArgumentError) as error:
-        Column(*arguments)
-    assert str(error.value) == message
-
-
-def test_a_column_that_is_not_there():
-    with pytest.raises(dfgen.DfgenError) as error:
-        sequence(Column(["a", "kin"], max))
-    assert str(error.value) == (
-        'Column="kin" is not a column of the manifest. Columns: id, a, b, tokens, kind, y. '
-        'Did you mean "kind"?'
-    )
+    assert message_of(ArgumentError, Column, *arguments) == message

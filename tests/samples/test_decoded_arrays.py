@@ -1,12 +1,12 @@
 """Array(decode=): files of formats that dfgen does not know, by a function of the user's."""
 
 import io
-import threading
 import wave
 
 import numpy as np
 import pandas as pd
 import pytest
+from messages import message_of
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError
@@ -106,31 +106,6 @@ def test_what_a_function_does_wrong_names_row_path_and_function(
     assert str(caught.value) == f"row id='r0', path={path!r}: Array('path'): {message}"
 
 
-def test_a_row_that_cannot_be_decoded_can_be_skipped(frame, tmp_path):
-    (tmp_path / "x.npz").write_bytes(b"nothing of the kind")
-    rows = frame.assign(path=[*frame["path"][:8], f"{tmp_path}/x.npz"])
-    x = Array("path", (2, 3), decode=scan_of)
-    with sequence(rows, x, on_error="skip", workers=0) as seq:
-        x, _, weight = seq[2]
-        assert weight.tolist() == [0] and not np.asarray(x).any()
-        [problem] = seq.problems["reason"]
-    assert problem.startswith("Array('path'): scan_of raised")
-
-
-def test_a_function_that_cannot_travel_is_named_when_processes_are_asked_for(frame):
-    lock = threading.Lock()
-
-    def locked(data):
-        with lock:
-            return scan_of(data)
-
-    x = Array("path", (2, 3), decode=locked)
-    assert sequence(frame, x, workers=0)[0][0][3].max() == 3
-    with pytest.raises(ArgumentError) as caught:
-        sequence(frame, x, use_multiprocessing=True)
-    assert str(caught.value).startswith("decode of Array('path')=<function ")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -143,6 +118,4 @@ def test_a_function_that_cannot_travel_is_named_when_processes_are_asked_for(fra
     ],
 )  # fmt: skip
 def test_bad_arguments(arguments, message):
-    with pytest.raises(ArgumentError) as caught:
-        Array("path", (2, 3), **arguments)
-    assert str(caught.value) == message
+    assert message_of(ArgumentError, Array, "path", (2, 3), **arguments) == message

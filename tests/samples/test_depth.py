@@ -4,10 +4,10 @@ import cv2
 import numpy as np
 import pytest
 import tifffile
+from messages import message_of
 from PIL import Image as Pillow
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features.array import Array
 from dfgen.samples.features.image import Image
 
 RNG = np.random.default_rng(0)
@@ -62,12 +62,6 @@ def test_8_bits_keep_their_numbers_in_every_dtype(tmp_path, dtype):
     np.testing.assert_array_equal(found, SHALLOW)
 
 
-@pytest.mark.parametrize(("scale", "ends"), [("0..1", [1, 0]), ("-1..1", [1, -1])])
-def test_a_scale_reaches_its_ends_from_16_bits(tmp_path, scale, ends):
-    found = read(written(tmp_path, DEEP, "a.png"), scale=scale, dtype="float32")
-    assert found[0, :2, 0].tolist() == ends
-
-
 KEEP = 'dfgen.Image(dtype="float32") keeps the numbers'
 WAYS = (
     'give dfgen.Image a dtype: "uint16" or "float32" keep the numbers (of "float32", scale="0..1" '
@@ -80,14 +74,10 @@ TINY = np.array([[-0.5, 2.0]], np.float32)
     ("pixels", "options", "message"),
     [
         (DEEP, {}, f"the image has 16 bits a channel, not 8: {WAYS}"),
-        (DEEP, {"scale": "0..1"}, f"the image has 16 bits a channel, not 8: {WAYS}"),
         (TINY, {}, f"the image has 32 bits a channel, not 8: {KEEP}"),
         (TINY, {"dtype": "uint8"}, f"the image has 32 bits a channel, not 8: {KEEP}"),
         (TINY, {"dtype": "uint16"}, "the pixels are float32, and hold -0.5 to 2, not whole numbers "
          f"from 0 to 65535: {KEEP}"),
-        (np.array([[70_000]], np.float32), {"dtype": "uint16"},
-         f"the pixels are float32, and hold 70000 to 70000, not whole numbers from 0 to 65535: "
-         f"{KEEP}"),
         (TINY, {"dtype": "float32", "scale": "0..1"}, "the pixels are float32, and hold -0.5 to 2, "
          "whose full range scale='0..1' does not know: give a pair scale=(factor, offset), or "
          "scale=None"),
@@ -97,16 +87,12 @@ TINY = np.array([[-0.5, 2.0]], np.float32)
 )  # fmt: skip
 def test_what_a_dtype_does_not_hold_is_refused(tmp_path, pixels, options, message):
     row = written(tmp_path, pixels, "a.tiff")
-    with pytest.raises(DecodeError) as error:
-        read(row, **options)
-    assert str(error.value) == f"path={row['path']!r}: {message}"
+    assert message_of(DecodeError, read, row, **options) == f"path={row['path']!r}: {message}"
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 def test_whole_numbers_hold_no_fractions(dtype):
-    with pytest.raises(ArgumentError) as error:
-        Image(scale="0..1", dtype=dtype)
-    assert str(error.value) == (
+    assert message_of(ArgumentError, Image, scale="0..1", dtype=dtype) == (
         f"scale='0..1' gives fractions, which dtype={dtype!r} cannot hold: leave one of them out, "
         'or give dtype="float32"'
     )
@@ -119,16 +105,6 @@ def test_a_float_tiff_is_as_it_is(tmp_path, name):
     np.testing.assert_array_equal(found[..., 0], METRES)
     standard = read(row, dtype="float32", color_mode="grayscale", scale="standardize")
     assert abs(standard.mean()) < 1e-5 and abs(standard.std() - 1) < 1e-5
-
-
-def test_an_array_that_is_an_image_says_so(tmp_path):
-    row = written(tmp_path, METRES, "a.tiff")
-    with pytest.raises(DecodeError) as error:
-        Array("path", shape=SHAPE)(row)
-    assert str(error.value) == (
-        f"path={row['path']!r}: this is an image, not a .npy file: dfgen.Image('path', "
-        'dtype="float32") keeps its numbers'
-    )
 
 
 # -- colours -------------------------------------------------------------------------------------
@@ -195,8 +171,6 @@ def test_other_whole_numbers_are_as_they_are(tmp_path, kind):
          f"whole numbers from 0 to 65535: {KEEP}"),
         (np.array([[2**24 + 1, 1]], np.uint32), "float32", "the pixels are uint32, and hold 1 to "
          "1.67772e+07, more than float32 can hold: save them as float32"),
-        (np.array([[2**32 - 1, 1]], np.uint32), "uint16", "the pixels are uint32, and hold 1 to "
-         "4.29497e+09, more than float32 can hold: save them as float32"),
     ],
 )  # fmt: skip
 def test_whole_numbers_that_cannot_be_held_are_refused(tmp_path, stored, dtype, message):

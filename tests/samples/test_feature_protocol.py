@@ -151,8 +151,8 @@ def test_a_broken_file_is_told_with_its_row_and_path(sounds):
     with open(path, "wb") as file:
         file.write(b"RIFF....WAVE")
     expected = (
-        f"row id='s4', path={path!r}: not a .npy file: it begins with b'RIFF....'. A function of "
-        "your own reads other files: dfgen.Array(..., decode=function)"
+        f"row id='s4', path={path!r}: not a .npy file: it begins with b'RIFF....'. dfgen.Image "
+        "reads images, a function of your own other files: dfgen.Array(..., decode=function)"
     )
     with (
         dfgen.Sequence(sounds, Spectrogram(), "loud", shuffle=False) as seq,
@@ -178,13 +178,6 @@ def test_by_hand_it_returns_its_arrays(sounds):
     with pytest.raises(dfgen.DfgenError) as error:
         Spectrogram()(sounds.iloc[0])
     assert str(error.value) == "path='gone.npy': the file does not exist"
-
-
-def test_by_hand_it_is_told_what_was_drawn(sounds):
-    found = Spectrogram(jitter=True)(sounds.iloc[1], np.random.default_rng(5))["frames"]
-    np.testing.assert_array_equal(
-        found, np.ones((8, 4), "float32") + np.random.default_rng(5).normal()
-    )
 
 
 def test_it_is_named_by_its_kind_or_its_key(sounds):

@@ -4,6 +4,7 @@ import struct
 
 import numpy as np
 import pytest
+from messages import message_of
 from PIL import ImageFile
 
 import dfgen
@@ -71,9 +72,7 @@ def test_a_bare_column_of_its_files_is_images(folder, plain):
 
 
 def test_without_its_entry_no_file_of_it_is_opened(folder):
-    with pytest.raises(DecodeError) as caught:
-        decode((folder / "imgs" / "a.pln").read_bytes())
-    assert str(caught.value) == (
+    assert message_of(DecodeError, decode, (folder / "imgs" / "a.pln").read_bytes()) == (
         "not an image, array or sound that dfgen opens: the file begins with "
         f"b'PLAIN\\x08\\x00\\x06'. Formats: {', '.join(sorted(set(FORMATS) - {'hdf5'}))}"
     )
@@ -81,9 +80,7 @@ def test_without_its_entry_no_file_of_it_is_opened(folder):
 
 def test_a_broken_file_of_it_is_told_by_its_name(folder, plain):
     data = (folder / "imgs" / "a.pln").read_bytes()
-    with pytest.raises(DecodeError) as caught:
-        decode(data[:100])
-    assert str(caught.value).startswith("broken plain")
+    assert message_of(DecodeError, decode, data[:100]).startswith("broken plain")
 
 
 @pytest.mark.parametrize("name", FORMATS)

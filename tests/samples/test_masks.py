@@ -1,12 +1,12 @@
 """Mask: every kind of file to classes, palettes, and what is refused."""
 
 import io
-import pickle
 
 import cv2
 import numpy as np
 import pandas as pd
 import pytest
+from messages import message_of
 from PIL import Image as Pillow
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
@@ -95,9 +95,7 @@ def test_16_bits_are_classes_and_need_int32(row):
     cv2.imwrite(row["mask"], CLASSES.astype(np.uint16) * 1000)
     found = Mask("mask", like=IMAGE, dtype="int32")(row)
     np.testing.assert_array_equal(found[..., 0], CLASSES.astype(np.int32) * 1000)
-    with pytest.raises(DecodeError) as error:
-        Mask("mask", like=IMAGE)(row)
-    assert str(error.value) == (
+    assert message_of(DecodeError, Mask("mask", like=IMAGE), row) == (
         f"mask={row['mask']!r}: the mask holds the classes 0 to 3000, more than uint8 can hold: "
         "write dfgen.Mask('mask', dtype=\"int32\")"
     )
@@ -192,28 +190,11 @@ def test_what_lies_outside_is_the_fill_value_with_a_palette_too(row):
     np.testing.assert_array_equal(found[6:12, :, 0], CLASSES)
 
 
-@pytest.mark.parametrize("flip", [None, "horizontal"])
-def test_chance_is_the_images(row, flip):
-    Pillow.fromarray(np.stack([CLASSES] * 3, -1)).save(row["path"])
-    Pillow.fromarray(CLASSES).save(row["mask"])
-    image = Image(size=(3, 4), resize="crop_or_pad", crop="random", flip=flip)
-    seen = set()
-    for seed in range(20):
-        pixels, classes = (
-            feature(row, np.random.default_rng(seed)) for feature in (image, Mask("mask", image))
-        )
-        np.testing.assert_array_equal(pixels[..., :1], classes)
-        seen.add(pixels.tobytes())
-    assert len(seen) > 10
-
-
 def test_an_unlabelled_colour_is_named_with_its_place(row):
     mask = Mask("mask", like=IMAGE, palette=COLOURS)
     image = colours(CLASSES)
     image.putpixel((7, 4), (1, 2, 3))
-    with pytest.raises(DecodeError) as error:
-        read(row, image, mask)
-    assert str(error.value) == (
+    assert message_of(DecodeError, read, row, image, mask) == (
         f"mask={row['mask']!r}: the mask has the colour (1, 2, 3) at row 4, column 7 of its "
         "pixels, which stands for no class. The palette: (0, 0, 0), (128, 0, 0), (0, 128, 0), "
         "(255, 255, 255)"
@@ -280,32 +261,16 @@ def test_files_that_hold_no_classes(row):
         ({"palette": {"red": 1}},
          "palette must be {(red, green, blue): class, ...} with 0 to 255 each, or {gray level: "
          "class, ...}, got {'red': 1}"),
-        ({"palette": {(0, 0, 256): 1}},
-         "palette must be {(red, green, blue): class, ...} with 0 to 255 each, or {gray level: "
-         "class, ...}, got {(0, 0, 256): 1}"),
         ({"palette": {0: 0, (0, 0, 0): 1}},
          "palette must be {(red, green, blue): class, ...} with 0 to 255 each, or {gray level: "
          "class, ...}, got {0: 0, (0, 0, 0): 1}"),
-        ({"palette": {}},
-         "palette must be {(red, green, blue): class, ...} with 0 to 255 each, or {gray level: "
-         "class, ...}, got {}"),
     ],
 )  # fmt: skip
 def test_bad_arguments(arguments, message):
-    with pytest.raises(ArgumentError) as error:
-        Mask("mask", **arguments)
-    assert str(error.value) == message
+    assert message_of(ArgumentError, Mask, "mask", **arguments) == message
 
 
 def test_by_itself_it_does_not_know_its_image(row):
-    with pytest.raises(ArgumentError) as error:
-        Mask("mask")(row)
-    assert str(error.value) == (
+    assert message_of(ArgumentError, Mask("mask"), row) == (
         "Mask('mask') by itself does not know its image: write like=dfgen.Image(...)"
     )
-
-
-def test_specs_are_values():
-    mask = Mask("mask", like=IMAGE, palette=COLOURS)
-    assert mask == Mask("mask", like=IMAGE, palette=dict(COLOURS)) and hash(mask)
-    assert pickle.loads(pickle.dumps(mask)) == mask

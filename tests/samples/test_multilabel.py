@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from messages import message_of
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
@@ -24,12 +25,6 @@ def test_a_label_is_a_one_in_the_place_of_its_class(type):
     batch = encoded(pa.array([["犬", ""], [], ["dog"], ["dog", "dog"]], type))
     assert batch.dtype == np.float32
     np.testing.assert_array_equal(batch, [[1, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]])
-
-
-@pytest.mark.parametrize("rows", [[3, 0, 3], [1], []])
-def test_rows_are_gathered_in_any_order(rows):
-    lists = pa.array([["犬"], [], ["dog"], ["", "dog"]])
-    np.testing.assert_array_equal(encoded(lists, rows=rows), encoded(lists)[rows])
 
 
 @pytest.mark.parametrize(
@@ -74,14 +69,11 @@ def test_one_row(make, tags):
          "integers or booleans"),
         (pa.array([[1]], pa.list_(pa.int8())),
          "class_names of column 'tags' are '', 'dog', 'Kätzchen', '犬', but the column holds int8: "
-         "give names of that type, or name the numbers by pd.Categorical.from_codes(numbers, "
-         "class_names)"),
+         "give names of that type"),
     ],
 )  # fmt: skip
 def test_lists_that_cannot_be(lists, message):
-    with pytest.raises(ManifestError) as error:
-        MultiLabel("tags", NAMES).encode(lists)
-    assert str(error.value) == message
+    assert message_of(ManifestError, MultiLabel("tags", NAMES).encode, lists) == message
 
 
 def test_class_names_repeat():
@@ -89,9 +81,7 @@ def test_class_names_repeat():
         ArgumentError, match=r"class_names must be distinct names, got \('a', 'a'\)"
     ):
         MultiLabel("tags", ("a", "a"))
-    with pytest.raises(ArgumentError) as error:
-        MultiLabel("tags")({"tags": ["a"]})
-    assert str(error.value) == (
+    assert message_of(ArgumentError, MultiLabel("tags"), {"tags": ["a"]}) == (
         "one row does not tell the classes: write MultiLabel('tags', class_names=...)"
     )
 

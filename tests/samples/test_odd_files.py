@@ -3,13 +3,11 @@ else."""
 
 import io
 import struct
-import zlib
 from dataclasses import dataclass, replace
 
 import annotated
 import cv2
 import numpy as np
-import pandas as pd
 import pytest
 import tifffile
 from hypothesis import given, settings
@@ -296,45 +294,6 @@ def test_a_mistake_in_a_feature_is_still_no_bad_row(whole):
         batches_of(dfgen.build_manifest(whole / "imgs"), Mistaken(), Options(label_mode=None))
 
 
-def arguments_of(source, folder):
-    """Write what a source needs beside five images; return its arguments of build_manifest."""
-    names, images = [f"{row}.png" for row in range(5)], folder / "imgs"
-    table = pd.DataFrame({"file_name": names, "kind": "cat"})
-    if source == "coco":
-        boxes = [annotated.box(row, 1, 1, 1, 8, 8) for row in range(5)]
-        document = annotated.coco(folder / "coco.json", enumerate(names), boxes, {1: "cat"})
-        return {"coco": document, "images": images}
-    if source == "voc":
-        for row in range(5):
-            annotated.xml(folder / f"xml/{row}.xml", ("cat", 1, 1, 9, 9), size=None)
-        return {"voc": folder / "xml", "images": images}
-    if source == "metadata":
-        table.to_csv(images / "metadata.csv", index=False)
-        return {"metadata": images}
-    if source == "listing":
-        table.assign(path=[f"{images}/{name}" for name in names])[["path"]].to_csv(
-            folder / "listing.csv", index=False
-        )
-        return {"listing": folder / "listing.csv"}
-    if source == "table":
-        table.to_csv(images.with_suffix(".csv"), index=False)
-        return {"labels": images.with_suffix(".csv"), "path_column": "file_name", "root": images}
-    return {"source": images}
-
-
-@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
-@pytest.mark.parametrize("source", ["folder", "table", "coco", "voc", "metadata", "listing"])
-@pytest.mark.parametrize(
-    "header", [raiser(StrangeError("odd")), lambda *given: Header("odd", 5, 5, 2**70)], ids=[0, 1]
-)
-def test_an_odd_file_ends_the_build_of_no_source(folder, odd, source, header):
-    odd(header=header)
-    frame = dfgen.build_manifest(**arguments_of(source, folder))
-    assert len(frame) == 5
-    [problem] = problems_of(frame)
-    assert "odd" in problem or "facts" in problem or "the image is 5 x 5" in problem
-
-
 # -- files that no tool would write --------------------------------------------------------------
 
 
@@ -356,22 +315,6 @@ def test_an_orientation_that_does_not_exist_leaves_the_image_as_it_is(
     header = read_header(str(turned))
     assert (header.width, header.height, header.orientation) == (7, 5, 1)
     np.testing.assert_array_equal(decode(turned.read_bytes()), decode(plain.read_bytes()))
-
-
-def chunk(kind, body):
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-
-@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
-@pytest.mark.parametrize("width", [0, 2**31, 2**32 - 1])
-def test_a_png_of_an_impossible_width_is_a_problem(tmp_path, width):
-    size = struct.pack(">IIBBBBB", width, 5, 8, 2, 0, 0, 0)
-    chunks = chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(bytes(99))) + chunk(b"IEND", b"")
-    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
-    [problem] = problems_of(dfgen.build_manifest(tmp_path))
-    assert problem.startswith(f"the image is {width} x 5")
-    with pytest.raises(DecodeError):
-        decode((tmp_path / "a.png").read_bytes())
 
 
 def encoded(format, mode="RGB", **options):

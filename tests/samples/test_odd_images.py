@@ -15,6 +15,7 @@ import warnings
 import cv2
 import numpy as np
 import pytest
+from messages import message_of
 from odd_images import (
     CANNOT_TURN,
     DEEP,
@@ -262,9 +263,7 @@ def test_a_tiff_of_planes_that_are_no_colours_is_refused():
     file = io.BytesIO()
     planes = np.stack([NOISE[..., 0]] * 5)
     tifffile.imwrite(file, planes, photometric="minisblack", planarconfig="separate")
-    with pytest.raises(DecodeError) as caught:
-        decode(file.getvalue())
-    assert str(caught.value) == (
+    assert message_of(DecodeError, decode, file.getvalue()) == (
         "the TIFF has 5 samples in planes, uint8, in a way that is not opened: save it as a .npy "
         "file, for dfgen.Array, or as another kind of TIFF"
     )
@@ -366,15 +365,11 @@ REFUSED_BY_NAME = {
 
 @pytest.mark.parametrize("head", REFUSED_BY_NAME)
 def test_what_draws_or_is_no_image_is_refused_by_name(head):
-    with pytest.raises(DecodeError) as error:
-        decode(head + bytes(100))
-    assert str(error.value) == REFUSED_BY_NAME[head]
+    assert message_of(DecodeError, decode, head + bytes(100)) == REFUSED_BY_NAME[head]
 
 
 def test_heic_without_its_extra_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    with pytest.raises(DecodeError) as error:
-        decode(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
-    assert str(error.value) == (
+    assert message_of(DecodeError, decode, b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100)) == (
         'a HEIC file, which needs pillow-heif: pip install "keras-dfgen[heif]"'
     )

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from messages import message_of
 from PIL import Image as Pillow
 
 import dfgen
@@ -122,37 +123,26 @@ RANGES = (
         (((0.5, 0.5), (0.5, 0.5)), "rgb",
          "scale=((0.5, 0.5), (0.5, 0.5)) has 2 means and 2 deviations, but images of "
          "color_mode='rgb' have 3 channels: give one of each for each"),
-        ((MEAN, (0.2, 0.2)), "rgb",
-         "scale=((0.485, 0.456, 0.406), (0.2, 0.2)) has 3 means and 2 deviations, but images of "
-         "color_mode='rgb' have 3 channels: give one of each for each"),
         (((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), "grayscale",
          "scale=((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)) has 3 means and 3 deviations, but images of "
          "color_mode='grayscale' have 1 channels: give one of each for each"),
         (((123.7, 116.8, 103.9), (58.4, 57.1, 57.4)), "rgb",
          f"scale=((123.7, 116.8, 103.9), (58.4, 57.1, 57.4)) {RANGES}"),
         (((0.5,), (0,)), "grayscale", f"scale=((0.5,), (0,)) {RANGES}"),
-        (((-0.5,), (0.5,)), "grayscale", f"scale=((-0.5,), (0.5,)) {RANGES}"),
         ("caffe", "grayscale",
          "scale='caffe' is for the three channels of color_mode=\"rgb\", as in Keras, got "
          "color_mode='grayscale'"),
-        ("torch", "rgba",
-         "scale='torch' is for the three channels of color_mode=\"rgb\", as in Keras, got "
-         "color_mode='rgba'"),
     ],
 )  # fmt: skip
 def test_bad_scales(scale, color_mode, message):
-    with pytest.raises(ArgumentError) as error:
-        dfgen.Image(scale=scale, color_mode=color_mode)
-    assert str(error.value) == message
+    assert message_of(ArgumentError, dfgen.Image, scale=scale, color_mode=color_mode) == message
 
 
 @pytest.mark.parametrize(
     "scale", [MEAN, (MEAN, 0.5), (0.5, float("nan")), ("0..1", 2), ((None,) * 3, MEAN), "0..255"]
 )
 def test_what_is_no_scale(scale):
-    with pytest.raises(ArgumentError) as error:
-        dfgen.Image(scale=scale)
-    assert str(error.value) == (
+    assert message_of(ArgumentError, dfgen.Image, scale=scale) == (
         "scale must be one of (None, '0..1', '-1..1', 'tf', 'caffe', 'torch', 'standardize'), a "
         "pair of numbers (scale, offset), or the mean and the standard deviation of each channel, "
         f"of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got {scale!r}"

@@ -1,7 +1,5 @@
 """Columns to numbers: Number and Category."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -60,9 +58,6 @@ def test_number(column, dtype, expected):
         (pa.array([1.5, None, float("nan")]), None,
          "column 'n' has 2 missing values, the first in row 1; drop or fill "
          "them: df = df[df['n'].notna()]" + OR_IGNORE),
-        (pa.array([True, None]), None,
-         "column 'n' has 1 missing values, the first in row 1; drop or fill "
-         "them: df = df[df['n'].notna()]" + OR_IGNORE),
         (pa.array([1, 2**40]), None,
          "column 'n' holds 1 to 1099511627776, more than int32 can hold: "
          "write dfgen.Number('n', dtype='int64')"),
@@ -72,9 +67,6 @@ def test_number(column, dtype, expected):
         (pa.array([2**64 - 1], pa.uint64()), "int64",
          "column 'n' holds 18446744073709551615 to 18446744073709551615, more than int64 can hold: "
          "write dfgen.Number('n', dtype='uint64')"),
-        (pa.array([np.float16(1), None, np.float16("nan")]), None,
-         "column 'n' has 2 missing values, the first in row 1; drop or fill "
-         "them: df = df[df['n'].notna()]" + OR_IGNORE),
         (pa.array([1e300]), None,
          "column 'n' holds 1e+300 to 1e+300, more than float32 can hold: "
          "write dfgen.Number('n', dtype='float64')"),
@@ -126,36 +118,6 @@ def test_number_of_several_columns():
         )
 
 
-NAMES = ("", "dog", "Kätzchen", "犬")
-
-
-@pytest.mark.parametrize(
-    ("column", "names", "expected"),
-    [
-        (pa.array(["犬", "", "dog"]), NAMES, [3, 0, 1]),
-        (pa.array(["犬", "", "dog"], pa.large_string()), NAMES, [3, 0, 1]),
-        (pa.array(["dog", "", "dog"]).dictionary_encode(), NAMES, [1, 0, 1]),
-        (pa.array([True, False]), (False, True), [1, 0]),
-        (pa.array([30, 10, 10]), (10, 20, 30), [2, 0, 0]),
-        (pa.array([7], pa.int8()), (7, 8), [0]),
-        (pa.array([], pa.string()), NAMES, []),
-    ],
-)
-def test_category_numbers_by_name(column, names, expected):
-    values = Category("kind", class_names=names).encode(column)
-    assert (values.tolist(), values.dtype) == (expected, np.int32)
-
-
-def test_category_of_pandas_keeps_unused_classes():
-    frame = pd.Series(["b", "a"], dtype=pd.CategoricalDtype(["z", "b", "a"]))
-    category = Category("kind", "categorical", tuple(frame.cat.categories))
-    values = category.encode(pa.Array.from_pandas(frame))
-    assert values.tolist() == [1, 2]
-    np.testing.assert_array_equal(
-        category.gather(values, np.arange(2)), np.array([[0, 1, 0], [0, 0, 1]], np.float32)
-    )
-
-
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
@@ -189,13 +151,9 @@ def test_label_modes(mode, expected):
          "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... (12 in all)" + MEND),
         (pa.array([1]), ("a", "b"),
          "class_names of column 'kind' are 'a', 'b', but the column holds int64: "
-         "give names of that type, or name the numbers by pd.Categorical.from_codes(numbers, "
-         "class_names)"),
+         "give names of that type"),
         (pa.array([1], pa.int8()), (1, 300),
          "class_names of column 'kind' are 1, 300, but the column holds int8: "
-         "give names of that type"),
-        (pa.array([True]), ("no", "yes"),
-         "class_names of column 'kind' are 'no', 'yes', but the column holds bool: "
          "give names of that type"),
         (pa.array(pd.cut([1, 2], 2)), ("a", "b"),
          "column 'kind' holds extension<pandas.interval<ArrowIntervalType>>, Category needs text, "
@@ -224,23 +182,15 @@ def test_a_missing_class_of_one_row(missing):
         ({"class_names": "ab"}, "class_names must be distinct names, got 'ab': write "
          "class_names=[\"cat\", \"dog\"], in the order of their numbers"),
         ({"class_names": ("a", "a")}, "class_names must be distinct names, got ('a', 'a')"),
-        (
-            {"class_names": {"a"}},
-            "class_names must be a list, whose order gives the classes their numbers, got {'a'}: "
-            "write sorted(class_names)",
-        ),
+        ({"class_names": {"a"}},
+         "class_names must be a list, whose order gives the classes their numbers, got {'a'}: "
+         "write sorted(class_names), of a dict in the order of numbers"),
         ({"class_names": ()}, "class_names must be distinct names, got ()"),
         ({"class_names": [{"left": 1}]},
          "column 'kind' holds {'left': 1}, Category needs text, numbers or booleans: "
          "df['kind'] = df['kind'].astype(str).astype('category')"),
         ({"class_names": 5}, "class_names must be distinct names, got 5: write "
          "class_names=[\"cat\", \"dog\"], in the order of their numbers"),
-        ({"class_names": {"b": 1, "a": 0}}, "class_names must be a list, whose order gives the "
-         "classes their numbers, got {'b': 1, 'a': 0}: write sorted(class_names, "
-         "key=class_names.get)"),
-        ({"class_names": {1: "b", 0: "a"}}, "class_names must be a list, whose order gives the "
-         "classes their numbers, got {1: 'b', 0: 'a'}: write [class_names[number] for number in "
-         "sorted(class_names)]"),
         ({"label_mode": "binary", "class_names": ("a", "b", "c")},
          "label_mode=\"binary\" needs two classes, column 'kind' has 3: 'a', 'b', 'c'. "
          'Use label_mode="int" or "categorical"'),
@@ -253,12 +203,3 @@ def test_bad_arguments(arguments, message):
 def test_one_row_does_not_tell_the_classes():
     message = refused(ArgumentError, lambda: Category("kind")({"kind": "a"}))
     assert message == ("one row does not tell the classes: write Category('kind', class_names=...)")
-
-
-def test_specs_are_values():
-    one, two = Category("k", class_names=["a", "b"]), Category("k", class_names=("a", "b"))
-    assert one == two and hash(one) == hash(two) and pickle.loads(pickle.dumps(one)) == one
-    assert repr(one) == "Category(column='k', class_names=('a', 'b'))"
-    assert repr(Number("n", "f4")) == "Number(column='n', dtype='float32')"
-    with pytest.raises(AttributeError):
-        one.column = "x"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import message_of
 from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError, MissingFileError
@@ -16,7 +17,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.pixels.formats import formats_by_suffix, read_header
 from dfgen.samples.pixels.geometry import CHANNELS
 from dfgen.samples.pixels.headers import Header, check_decoded
-from dfgen.samples.pixels.upright import decode, decode_reduced, decode_values, prepare_worker
+from dfgen.samples.pixels.upright import decode, decode_reduced, prepare_worker
 from dfgen.samples.stores.arrays.npy import array_header, decode_array
 
 Y, X = np.mgrid[0:23, 0:37]
@@ -139,11 +140,6 @@ def test_16_bits_are_divided_by_257_and_rounded(name):
     )
 
 
-@pytest.mark.parametrize("name", ["png-rgba", "webp-alpha", "tiff-rgba"])
-def test_alpha_is_kept_beside_the_colours_as_stored(name):
-    np.testing.assert_array_equal(decode(FILES[name][0], "rgba"), NOISE)
-
-
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize(
     ("format", "options"),
@@ -168,16 +164,6 @@ def test_exif_orientation_is_applied(tmp_path, format, options, mode, orientatio
     path.write_bytes(data)
     header = read_header(str(path))
     assert (header.width, header.height, header.orientation) == (37, 23, orientation)
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_orientation_of_16_bit_tiff(orientation):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    deep = encoded(Image.fromarray(DEEP[..., 0]), "TIFF", exif=exif.tobytes())
-    shallow = encoded(Image.fromarray(np.rint(DEEP[..., 0] / 257).astype(np.uint8)), "PNG",
-                      exif=exif.tobytes())  # fmt: skip
-    np.testing.assert_array_equal(decode(deep), decode(shallow))
 
 
 def test_a_broken_exif_block_leaves_the_pixels_and_gives_no_warning():
@@ -209,12 +195,6 @@ def test_bytes_that_fill_up_before_a_marker_are_skipped(tmp_path, count):
     path.write_bytes(data.replace(b"\xff\xc0", b"\xff" * count + b"\xff\xc0", 1))
     assert read_header(str(path)).size == (23, 37)
     np.testing.assert_array_equal(decode(path.read_bytes()), decode(data))
-
-
-@pytest.mark.parametrize("name", ["tiff-1-bit", "bmp-1-bit", "pbm"])
-def test_one_bit_is_0_or_1_of_a_mask(name):
-    values = decode_values(FILES[name][0])
-    assert (values.dtype, np.unique(values).tolist()) == (np.uint8, [0, 1])
 
 
 @pytest.mark.parametrize("reduced", [1, 2, 4, 8])
@@ -269,19 +249,6 @@ def test_a_jpeg_whose_pixels_end_early_is_refused_though_it_has_its_end():
         decode(data[: len(data) * 3 // 4] + data[-2:])
     expected = "broken jpeg file: Corrupt JPEG data: premature end of data segment"
     assert str(error.value) == expected
-
-
-@pytest.mark.parametrize("reduced", [1, 2, 4, 8])
-@pytest.mark.parametrize("mode", ["RGB", "CMYK"])
-@pytest.mark.parametrize("sampling", ["4:4:4", "4:2:0", "4:1:1"])
-def test_a_jpeg_decoded_smaller_has_the_size_that_was_asked_for(mode, sampling, reduced):
-    smooth = Image.fromarray(SMOOTH).resize((131, 67)).convert(mode)
-    data = encoded(smooth, "JPEG", quality=95, subsampling=sampling)
-    pixels, size, found = decode_reduced(data, "rgb", lambda size: reduced)
-    assert (size, found) == ((67, 131), reduced)
-    assert pixels.shape == (-(-67 // reduced), -(-131 // reduced), 3)
-    expected = np.array(smooth.convert("RGB").reduce(reduced), float)
-    assert np.abs(pixels[1:-1, 1:-1] - expected[1:-1, 1:-1]).mean() < 4
 
 
 def test_a_prepared_worker_decodes_in_one_thread(restore_opencv_threads):
@@ -347,23 +314,6 @@ def test_a_truncated_file_is_refused(name):
             decode(data[:end])
 
 
-@pytest.mark.parametrize("name", ["jpeg", "png-rgb", "webp", "bmp", "tiff", "pgm", "gif"])
-def test_damaged_bytes_never_raise_anything_else(tmp_path, name):
-    data, rng = FILES[name][0], np.random.default_rng(0)
-    path, refused = tmp_path / "image", 0
-    for _ in range(150):
-        damaged = bytearray(data)
-        for at in rng.integers(0, min(len(data), 200), 3):
-            damaged[at] = rng.integers(256)
-        path.write_bytes(damaged)
-        for read in (lambda: decode(bytes(damaged)), lambda: read_header(str(path))):  # noqa: B023
-            try:
-                read()
-            except DecodeError:
-                refused += 1
-    assert 0 < refused < 300
-
-
 def test_messages_of_files_that_are_no_images(tmp_path):
     npy = io.BytesIO()
     np.save(npy, np.zeros(3))
@@ -382,9 +332,7 @@ def test_messages_of_files_that_are_no_images(tmp_path):
         (FILES["jpeg"][0][:-1], "broken jpeg file: Premature end of JPEG file"),
         (FILES["png-rgb"][0][:20], "broken png header: cut short, or not png at all"),
     ]:  # fmt: skip
-        with pytest.raises(DecodeError) as error:
-            decode(data)
-        assert str(error.value) == message
+        assert message_of(DecodeError, decode, data) == message
 
 
 @pytest.mark.parametrize(("width", "height"), [(60_000, 60_000), (20_000, 30_000)])
@@ -398,9 +346,7 @@ def test_an_image_that_would_fill_the_memory_is_refused_by_its_header(tmp_path, 
         f"limits=dfgen.Limits(decoded_bytes={nbytes})"
     )
     for read in (lambda: decode(path.read_bytes()), lambda: read_header(str(path))):
-        with pytest.raises(DecodeError) as error:
-            read()
-        assert str(error.value) == message
+        assert message_of(DecodeError, read) == message
 
 
 def test_an_image_of_just_as_many_bytes_as_are_decoded_is_not_refused():
@@ -414,61 +360,17 @@ def test_an_image_of_just_as_many_bytes_as_are_decoded_is_not_refused():
         check_decoded(Header("png", 1, 2**28 + 1, 1, bits=16), DEFAULT)
 
 
-@pytest.mark.parametrize(
-    ("name", "at"), [("jpeg", None), ("bmp", 18), ("gif", 6), ("tiff", None), ("pgm", None)]
-)
-def test_every_format_that_can_claim_too_much_is_checked(name, at):
-    data = FILES[name][0]
-    if name == "jpeg":
-        at = data.index(b"\xff\xc0") + 5
-        data = data[:at] + struct.pack(">HH", 60_000, 60_000) + data[at + 4 :]
-    elif name == "tiff":
-        for size, tag in ((37, 0x0100), (23, 0x0101)):
-            entry = struct.pack("<HHII", tag, 4, 1, size)
-            assert entry in data
-            data = data.replace(entry, struct.pack("<HHII", tag, 4, 1, 60_000))
-    elif name == "pgm":
-        data = data.replace(b"37 23", b"60000 60000", 1)
-    else:
-        code = "<ii" if name == "bmp" else "<HH"
-        data = data[:at] + struct.pack(code, 60_000, 60_000) + data[at + struct.calcsize(code) :]
-    with pytest.raises(DecodeError, match=r"^the image is 60000 x 60000, .* than limits.decoded"):
-        decode(data)
-
-
-def claiming(format, side):
-    """Return an 8 x 8 image with alpha that says it is larger."""
-    if format == "webp":
-        data = bytearray(encoded(np.zeros((8, 8, 4), np.uint8), "WEBP", exif=b"Exif\0\0II*\0"))
-        at = data.index(b"VP8X") + 12
-        data[at : at + 6] = 2 * (side - 1).to_bytes(3, "little")
-        return bytes(data)
-    data = encoded(np.zeros((8, 8, 4), np.uint8), "TIFF")
-    for tag in (0x0100, 0x0101):
-        for code, kind in (("<HHII", 4), ("<HHIHxx", 3)):
-            entry = struct.pack("<HHII", tag, 4, 1, side)
-            data = data.replace(struct.pack(code, tag, kind, 1, 8), entry)
-    return data
-
-
-@pytest.mark.parametrize(
-    ("format", "message"),
-    [
-        ("webp", "broken webp header: could not create decoder object"),
-    ],
-)
-def test_what_pillow_takes_for_a_bomb_is_refused(tmp_path, format, message):
-    path = tmp_path / "bomb"
-    path.write_bytes(claiming(format, 16_000))
-    bomb = (  # newer versions of Pillow look first
-        f"{message.partition(':')[0]}: Image size (256000000 pixels) exceeds limit of 178956970 "
-        "pixels, could be decompression bomb DOS attack."
+def test_a_webp_that_pillow_takes_for_a_bomb_is_refused(tmp_path):
+    data = bytearray(encoded(np.zeros((8, 8, 4), np.uint8), "WEBP", exif=b"Exif\0\0II*\0"))
+    at = data.index(b"VP8X") + 12
+    data[at : at + 6] = 2 * (16_000 - 1).to_bytes(3, "little")
+    (tmp_path / "bomb").write_bytes(data)
+    said = (
+        "could not create decoder object|Image size .256000000 pixels. exceeds limit of 178956970"
     )
-    reads = [lambda: decode(path.read_bytes()), lambda: read_header(str(path))]
-    for read in reads if format == "webp" else reads[:1]:
-        with pytest.raises(DecodeError) as error:
+    for read in (lambda: decode(bytes(data)), lambda: read_header(str(tmp_path / "bomb"))):
+        with pytest.raises(DecodeError, match=f"^broken webp header: ({said})"):
             read()
-        assert str(error.value) in (message, bomb)
 
 
 def test_headers_that_cannot_be_read(tmp_path):
@@ -487,9 +389,7 @@ def test_headers_that_cannot_be_read(tmp_path):
         (loop, DecodeError, "the file cannot be read: Too many levels of symbolic links"),
         ("a\0b", DecodeError, "the file cannot be read: embedded null byte"),
     ]:
-        with pytest.raises(kind) as error:
-            read_header(str(path))
-        assert str(error.value) == message
+        assert message_of(kind, read_header, str(path)) == message
 
 
 def saved(array, **options):
@@ -527,8 +427,8 @@ def test_messages_of_broken_arrays():
     size = 8 * 10**15
     for data, message in [
         (b"PK\3\4",
-         r"not a .npy file: it begins with b'PK\x03\x04'. A function of your own reads other "
-         "files: dfgen.Array(..., decode=function)"),
+         r"not a .npy file: it begins with b'PK\x03\x04'. dfgen.Image reads images, a function of "
+         "your own other files: dfgen.Array(..., decode=function)"),
         (saved(np.array([{}]), allow_pickle=True),
          "a .npy file of Python objects: dfgen never unpickles; save plain numbers"),
         (saved(np.zeros(3))[:-1],
@@ -548,9 +448,7 @@ def test_messages_of_broken_arrays():
         (b"\x89HDF\r\n\x1a\n",
          'an HDF5 file is read by rows: name their column, as in index="index"'),
     ]:  # fmt: skip
-        with pytest.raises(DecodeError) as error:
-            decode_array(data)
-        assert str(error.value) == message
+        assert message_of(DecodeError, decode_array, data) == message
     for data in (saved(np.zeros(3))[:9], saved(np.zeros(3))[:40], header_of("(3") + bytes(24)):
         with pytest.raises(DecodeError, match=r"^broken \.npy header: "):
             decode_array(data)

@@ -6,6 +6,7 @@ import traceback
 import numpy as np
 import pandas as pd
 import pytest
+from messages import message_of
 from PIL import Image
 from servers import http_server
 
@@ -88,9 +89,7 @@ def test_a_password_in_an_address_is_refused_and_not_shown(address, tmp_path):
         lambda: dfgen.read_manifest(address.replace(".png", ".parquet")),
     ]
     for call in calls:
-        with pytest.raises(ArgumentError) as error:
-            call()
-        assert str(error.value) == message
+        assert message_of(ArgumentError, call) == message
     assert not (tmp_path / "m.parquet").exists()
 
 
@@ -143,9 +142,7 @@ def test_a_manifest_and_a_pack_keep_no_signature(signed, tmp_path):
         lambda: dfgen.pack(signed, tmp_path / "pack", image_size=(4, 4)),
     ]
     for call in calls:
-        with pytest.raises(ManifestError) as error:
-            call()
-        assert str(error.value) == message
+        assert message_of(ManifestError, call) == message
     assert not (tmp_path / "m.parquet").exists()
     plain = signed.assign(path=signed["path"].str.replace(SIGNED, "width=100"))
     dfgen.write_manifest(plain, tmp_path / "m.parquet")

@@ -9,6 +9,7 @@ import traceback
 import numpy as np
 import pandas as pd
 import pytest
+from messages import message_of
 from PIL import Image
 from servers import KEY, SECRET, http_server, s3_server
 
@@ -283,9 +284,7 @@ def test_a_bucket_or_prefix_that_is_not_there_is_told(s3):
     with pytest.raises(MissingFileError) as error:
         dfgen.build_manifest("s3://nowhere/imgs", storage_options=s3.options)
     assert str(error.value) == "there is no bucket 'nowhere' (404 Not Found, NoSuchBucket)"
-    with pytest.raises(ManifestError) as error:
-        build(s3, below="nothing")
-    assert str(error.value).startswith(
+    assert message_of(ManifestError, build, s3, below="nothing").startswith(
         f'no file in "{s3.url_of}/nothing" can be opened as an image, array or sound. Left out: '
         "nothing, the folder is empty. "
     )
@@ -293,9 +292,7 @@ def test_a_bucket_or_prefix_that_is_not_there_is_told(s3):
 
 def test_a_listing_that_is_refused_says_where_credentials_come_from(s3):
     s3.faults.status = 403
-    with pytest.raises(AccessError) as error:
-        build(s3)
-    assert str(error.value).startswith(
+    assert message_of(AccessError, build, s3).startswith(
         f"{s3.url_of}/imgs cannot be listed: s3://{s3.bucket} refuses it (403 Forbidden). "
         "Credentials come from storage_options= (access_key_id, "
     )

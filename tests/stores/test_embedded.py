@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from messages import message_of
 from PIL import Image as Pillow
 
 from dfgen.binding.bind import Options, bind
@@ -172,9 +173,7 @@ def test_the_paths_of_structs_are_ids_where_each_row_has_another():
     ids=["repeated", "missing", "bytes alone"],
 )
 def test_without_ids_of_any_kind_they_are_asked_for(images):
-    with pytest.raises(ManifestError) as error:
-        bind(frame(images).drop(columns="id"), x=IMAGE)
-    assert str(error.value) == (
+    assert message_of(ManifestError, bind, frame(images).drop(columns="id"), x=IMAGE) == (
         "the manifest has no column 'id' (columns: image). Name the column that tells the rows "
         'apart: id="object_id", or number them, df["id"] = range(len(df))'
     )
@@ -218,9 +217,7 @@ def test_bytes_in_pieces_are_not_copied():
 def test_bytes_that_are_no_image_name_their_row(content, message):
     first = structs(1)[0] if isinstance(content, dict) else structs(1)[0]["bytes"]
     bound = bind(frame([first, content]), x=IMAGE)
-    with pytest.raises((DecodeError, FileNotFoundError)) as error:
-        read(bound, 1)
-    assert str(error.value).startswith(message)
+    assert message_of((DecodeError, FileNotFoundError), read, bound, 1).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -241,9 +238,7 @@ def test_bytes_that_are_no_image_name_their_row(content, message):
     ],
 )  # fmt: skip
 def test_columns_of_files_that_cannot_be(images, message):
-    with pytest.raises(ManifestError) as error:
-        bind(frame(images), x=IMAGE)
-    assert str(error.value) == message
+    assert message_of(ManifestError, bind, frame(images), x=IMAGE) == message
 
 
 def test_headers_that_cannot_be_read_are_problems_of_their_rows():

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -135,71 +134,6 @@ def test_of_pixels_that_are_cut_off_nothing_is_taken(tmp_path):
     for wanted in ([0, 4], [4]):
         there = slots.take(slots.find(keys(*wanted)), np.zeros((len(wanted), *SPEC.shape), "uint8"))
         assert (there.tolist(), there.dtype) == ([False] * len(wanted), np.bool_)
-
-
-UNITS = {"word": 8, "sector": 512, "page": 4096, "row": 64 * 3, "slot": 64 * 64 * 3}
-
-
-@st.composite
-def damages(draw):
-    """What is done to the pixels of four slots: in which order units lie, and which bits flip."""
-    kind = draw(st.sampled_from(["rolled", "swapped", "permuted", "bits", "cancelling"]))
-    total = 4 * prod(LARGE.shape)
-    if kind == "bits":
-        return kind, draw(st.lists(st.integers(0, 8 * total - 1), min_size=1, max_size=3))
-    if kind == "cancelling":
-        words = draw(st.lists(st.integers(0, total // 8 - 1), min_size=2, max_size=2, unique=True))
-        return kind, (words, draw(st.integers(0, 63)))
-    size = UNITS[draw(st.sampled_from(sorted(UNITS)))]
-    within = draw(st.sampled_from([s for s in (4096, prod(LARGE.shape), total) if s > size]))
-    start = draw(st.integers(0, total // within - 1)) * within
-    count = within // size
-    order = [*range(count)]
-    if kind == "rolled":
-        by = draw(st.integers(1, count - 1))
-        order = order[by:] + order[:by]
-    elif kind == "swapped":
-        a, b = draw(st.lists(st.integers(0, count - 1), min_size=2, max_size=2, unique=True))
-        order[a], order[b] = b, a
-    else:
-        draw(st.randoms(use_true_random=False)).shuffle(order)
-    return kind, (start, size, order)
-
-
-def damaged(data, kind, how):
-    """The pixels of four slots after that; cancelling: the sum of all words stays as it was."""
-    data = np.array(data)
-    if kind == "bits":
-        for bit in how:
-            data[bit // 8] ^= 1 << bit % 8
-    elif kind == "cancelling":
-        (plus, minus), bit = how
-        words, one = data.view(np.uint64), np.uint64(1 << bit)
-        words[[plus]] += one
-        words[[minus]] -= one
-    else:
-        start, size, order = how
-        part = data[start : start + size * len(order)].reshape(-1, size)
-        part[:] = part[order]
-    return data
-
-
-@settings(max_examples=60, deadline=None)
-@given(damages())
-def test_whatever_order_or_bits_a_disk_gives_only_what_was_written_is_a_hit(
-    tmp_path_factory, damage
-):
-    folder = tmp_path_factory.mktemp("slots")
-    put(slot_file(folder, LARGE), *range(4))
-    before = np.fromfile(folder / "pixels", np.uint8)
-    after = damaged(before, *damage)
-    after.tofile(folder / "pixels")
-    same = (before == after).reshape(-1, prod(LARGE.shape))[:4].all(axis=1).tolist()
-    found = [number for number in range(4) if same[number]]
-    fresh, out = slot_file(folder, LARGE), np.zeros((4, *LARGE.shape), np.uint8)
-    there = fresh.take(fresh.find(keys(*range(4))), out)
-    assert (same if there is None else there.tolist()) == same
-    assert held(slot_file(folder, LARGE), range(4)) == found
 
 
 @settings(max_examples=20, deadline=None)
@@ -344,12 +278,6 @@ def test_of_a_cache_that_is_removed_and_made_anew_the_new_one_is_left_alone(tmp_
     assert os.strerror(slots.failed) == "No such file or directory"
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert held(slot_file(tmp_path), range(3)) == [0, 1]
-
-
-def test_a_disk_that_is_nearly_full_is_left_alone(tmp_path):
-    slots = slot_file(tmp_path, spare=1 << 62)
-    assert put(slots, 1) == [NOWHERE]
-    assert os.strerror(slots.failed) == "No space left on device"
 
 
 @pytest.mark.parametrize(("free", "slot"), [(1000 + 256 * 60, 0), (999 + 256 * 60, NOWHERE)])

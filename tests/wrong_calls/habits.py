@@ -211,7 +211,7 @@ CALLS = [
     opening("Category of numbers, and their names",
             lambda frame: {"y": dfgen.Category("legs", class_names=list("abcde"))},
             "class_names of column 'legs' are 'a', 'b', 'c', 'd', 'e'", "names of that type",
-            "pd.Categorical.from_codes(numbers, class_names)"),
+            "but the column holds int64"),
     opening("images of Pillow in a column", lambda frame: {"x": "image"},
             "'image' holds a PIL.", "expected a number, a text or a list", "image.save(buffer",
             image=lambda frame: [Image.new("RGB", (8, 8))] * len(frame)),

@@ -69,7 +69,7 @@ class ProcessWorker(Worker):
         super().__init__()
         self._payload = payload
         self._where = maker.reader.where
-        self._far_paths = maker.reader.far_paths
+        self._far_paths = maker.reader.remote_paths
         self._taking: tuple[int, float] | None = None
         self._skip = maker.skip
         self._memory_size = HEADER + room(specs, size)

@@ -136,8 +136,8 @@ def _others_are_gone(reader: SampleReader, row: int, folder: str) -> bool:
 def _others_open(reader: SampleReader, row: int) -> bool:
     """Whether a file of a handful of other rows can be read from the store of the row's files."""
     others = {*range(row - _NEAR, row + _NEAR + 1)} & {*range(len(reader))} - {row}
-    paths = [path for other in sorted(others) for path in reader.far_paths(other)]
-    places = {path.split("/")[2] for path in reader.far_paths(row)}
+    paths = [path for other in sorted(others) for path in reader.remote_paths(other)]
+    places = {path.split("/")[2] for path in reader.remote_paths(row)}
     for path in paths[:_NEAR]:
         if path.split("/")[2] in places:
             with suppress(DfgenError):

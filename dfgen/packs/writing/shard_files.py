@@ -27,7 +27,7 @@ from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.known_files import KnownFiles
-from dfgen.samples.stores.remote.ranges import far_file
+from dfgen.samples.stores.remote.ranges import remote_file
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at, store_of
 from dfgen.spec import IntArray, unwatched
@@ -46,7 +46,7 @@ class PackedShard(NamedTuple):
 def problems_remote(path: str, options: StorageOptions) -> pa.Array:
     """Return what is wrong with each row of a remote shard, and read little more."""
     store = store_at(path, options=options)
-    source = pa.PythonFile(far_file(store.head(path).size, partial(store.range, path)), "r")
+    source = pa.PythonFile(remote_file(store.head(path).size, partial(store.range, path)), "r")
     with pa.ipc.open_file(source) as reader:
         problem = [reader.schema.get_field_index("problem")]
     with pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=problem)) as reader:

@@ -97,7 +97,7 @@ def class_names_in_order(class_names: Any) -> tuple[object, ...]:
     if isinstance(class_names, set | frozenset | Mapping):
         raise ArgumentError(
             "class_names must be a list, whose order gives the classes their numbers, got "
-            f"{brief(class_names)}{_in_order(class_names)}"
+            f"{brief(class_names)}: write sorted(class_names), of a dict in the order of numbers"
         )
     if isinstance(class_names, str) or not isinstance(class_names, Iterable):
         raise ArgumentError(
@@ -105,15 +105,3 @@ def class_names_in_order(class_names: Any) -> tuple[object, ...]:
             'class_names=["cat", "dog"], in the order of their numbers'
         )
     return tuple(class_names)
-
-
-def _in_order(class_names: Any) -> str:
-    """Return how a set, or a dict of names and numbers either way, is written as a list."""
-    if not isinstance(class_names, Mapping):
-        return ": write sorted(class_names)"
-    numbers, names = list(class_names), list(class_names.values())
-    if set(names) == set(range(len(names))):
-        return ": write sorted(class_names, key=class_names.get)"
-    if set(numbers) == set(range(len(numbers))):
-        return ": write [class_names[number] for number in sorted(class_names)]"
-    return ""

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dfgen.errors import ArgumentError, DecodeError
-from dfgen.limits import Limits
+from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import (
     check_column,
     checked_missing,
@@ -18,7 +17,6 @@ from dfgen.samples.features.arguments import (
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill, fill_by
 from dfgen.samples.features.one_row import check_dataset
-from dfgen.samples.pixels.formats import holds_image
 from dfgen.samples.stores.arrays.npy import decode_array
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
@@ -117,19 +115,8 @@ class Array(Feature):
             watch("decode", len(data))
             if self.decode is not None:
                 return fill_by(f"Array({self.column!r})", self.decode, [data], out)
-            array = self._numbers(data, store.limits)
+            array = decode_array(data, store.limits)
         else:
             array = store.row(value["path"], value["index"], self.dataset)
             watch("decode", array.nbytes)
         fill("the array", array, out)
-
-    def _numbers(self, data: bytes, limits: Limits) -> Values:
-        try:
-            return decode_array(data, limits)
-        except DecodeError:
-            if not holds_image(data):
-                raise
-        raise DecodeError(
-            f"this is an image, not a .npy file: dfgen.Image({self.column!r}, "
-            'dtype="float32") keeps its numbers'
-        )

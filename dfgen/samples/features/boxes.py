@@ -18,15 +18,7 @@ from dfgen.samples.pixels.geometry import Geometry, move
 from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Present, Spec, Values, Watch
 from dfgen.system import one_of
-from dfgen.table.arrow_types import (
-    are_numbers,
-    flattened,
-    is_list,
-    lists_of,
-    offsets,
-    place_of,
-    with_ends,
-)
+from dfgen.table import arrow_types as arrow
 
 _FAR = 0.5  # how far relative coordinates may lie outside; further, they are surely pixels
 
@@ -53,7 +45,7 @@ def checked_corners(
         wrong = ((boxes < -_FAR) | (boxes > 1 + _FAR)).any(axis=1)
         why = 'relative coordinates go from 0 to 1. For pixels write source_format="xyxy"'
     if wrong.any():
-        row, place = place_of(where, int(wrong.argmax()))
+        row, place = arrow.place_of(where, int(wrong.argmax()))
         box = ", ".join(f"{number:g}" for number in boxes[wrong.argmax()])
         raise ManifestError(
             f"box {place} of row {row} in column {column!r} is ({box}) as "
@@ -81,7 +73,7 @@ def _quadruples(column: str, values: pa.Array, where: IntArray) -> npt.NDArray[n
     boxes = pc.list_flatten(values)
     if not len(boxes):
         return np.empty((0, 4), np.float32)
-    if not is_list(boxes.type):
+    if not arrow.is_list(boxes.type):
         raise ManifestError(
             f"column {column!r} holds lists of {boxes.type}, expected lists of boxes of four "
             "numbers each, [[x1, y1, x2, y2], ...]"
@@ -89,13 +81,13 @@ def _quadruples(column: str, values: pa.Array, where: IntArray) -> npt.NDArray[n
     lengths = pc.fill_null(pc.list_value_length(boxes), 0)
     odd = pc.indices_nonzero(pc.not_equal(lengths, 4))
     if len(odd):
-        row, place = place_of(where, odd[0].as_py())
+        row, place = arrow.place_of(where, odd[0].as_py())
         raise ManifestError(
             f"box {place} of row {row} in column {column!r} is {boxes[odd[0].as_py()].as_py()}, "
             "expected four numbers"
         )
     numbers = pc.list_flatten(boxes)
-    if not are_numbers(numbers.type):
+    if not arrow.are_numbers(numbers.type):
         raise ManifestError(f"column {column!r} holds boxes of {numbers.type}, expected numbers")
     found: npt.NDArray[np.float32] = numbers.to_numpy(zero_copy_only=False).astype(np.float32)
     return found.reshape(-1, 4)
@@ -109,7 +101,7 @@ def class_numbers(
     if not len(labels):
         return np.empty(0, np.int32)
     if labels.null_count:
-        row, place = place_of(where, pc.indices_nonzero(pc.is_null(labels))[0].as_py())
+        row, place = arrow.place_of(where, pc.indices_nonzero(pc.is_null(labels))[0].as_py())
         raise ManifestError(f"label {place} of row {row} in column {column!r} is missing")
     if class_names is not None:
         numbers: npt.NDArray[np.int32] = Category(column, class_names=class_names).encode(labels)
@@ -207,8 +199,8 @@ class Boxes(Feature):
 
     def unnamed(self, column: pa.Array) -> pa.Array | None:
         """Return the labels, None where they are numbers, which may stay as they are."""
-        labels = flattened(column)
-        return labels if len(labels) and not are_numbers(labels.type) else None
+        labels = arrow.flattened(column)
+        return labels if len(labels) and not arrow.are_numbers(labels.type) else None
 
     def arrays(self, name: str) -> dict[str, str]:
         """Return the names of boxes and labels."""
@@ -245,8 +237,8 @@ class Boxes(Feature):
 
     def encode(self, boxes: pa.Array, labels: pa.Array) -> BoxRows:
         """Return the boxes of every row; refuse what are none, or have no label each."""
-        where = offsets(self.column, boxes, _NO_BOXES)
-        labelled = offsets(self.labels, labels, _NO_BOXES)
+        where = arrow.offsets(self.column, boxes, _NO_BOXES)
+        labelled = arrow.offsets(self.labels, labels, _NO_BOXES)
         odd = np.flatnonzero(np.diff(where) != np.diff(labelled))
         if len(odd):
             row = int(odd[0])
@@ -268,11 +260,13 @@ class Boxes(Feature):
         """Return the boxes of some rows as they are stored, and their labels, with names."""
         ends = values.offsets[rows.start : rows.stop + 1]
         part = slice(ends[0], ends[-1])
-        boxes = lists_of(values.boxes[part], np.zeros(ends[-1] - ends[0], bool))
+        boxes = arrow.lists_of(values.boxes[part], np.zeros(ends[-1] - ends[0], bool))
         labels = pa.array(values.labels[part])
         if self.class_names is not None:
             labels = pa.array(self.class_names).take(labels)
-        return with_ends(boxes, ends - ends[0], lacking), with_ends(labels, ends - ends[0], lacking)
+        return arrow.with_ends(boxes, ends - ends[0], lacking), arrow.with_ends(
+            labels, ends - ends[0], lacking
+        )
 
     def read(
         self, value: Labelled, out: Labelled, store: Store, watch: Watch, given: Geometry
@@ -281,7 +275,6 @@ class Boxes(Feature):
         self.finish(self._moved(*value, given), out)
 
     def _moved(self, boxes: Values, labels: Values, geometry: Geometry) -> Labelled:
-        """Return those boxes that are left, where they stand in the image's array."""
         height, width = geometry.image
         if self.source_format == "rel_xyxy":
             boxes = boxes * np.array([width, height] * 2, np.float32)

@@ -163,13 +163,5 @@ def _names(feature: Category, type: pa.DataType) -> pa.Array:
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         raise ManifestError(
             f"class_names of column {feature.column!r} are {listed(feature.class_names or ())}, "
-            f"but the column holds {type}: give names of that type{_coded(feature, type)}"
+            f"but the column holds {type}: give names of that type"
         ) from None
-
-
-def _coded(feature: Category, type: pa.DataType) -> str:
-    """Return how numbers get names, where the names are text."""
-    texts = all(isinstance(name, str) for name in feature.class_names or ())
-    if not texts or not pa.types.is_integer(type):
-        return ""
-    return ", or name the numbers by pd.Categorical.from_codes(numbers, class_names)"

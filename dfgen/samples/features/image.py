@@ -7,16 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
+from dfgen.samples.features import image_arguments
 from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.image_arguments import (
-    check_crop,
-    check_use,
-    checked_size,
-    own_size,
-    refuse_sizes,
-)
-from dfgen.samples.features.image_pair import DEFAULT_SIZE, follow, seen_size
+from dfgen.samples.features.image_arguments import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import (
     OneRow,
     check_dataset,
@@ -24,22 +18,8 @@ from dfgen.samples.features.one_row import (
     pixels_of_row,
     store_of_row,
 )
+from dfgen.samples.pixels import geometry as geo
 from dfgen.samples.pixels.depth import DEPTHS, check_scaled
-from dfgen.samples.pixels.geometry import (
-    AREA,
-    CHANNELS,
-    RATIO,
-    RESIZE,
-    STILL,
-    Box,
-    Draw,
-    Geometry,
-    Size,
-    after,
-    drawn_crops,
-    place,
-    place_resized,
-)
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import Scale, checked_scale, layer_of, rescale
@@ -56,8 +36,8 @@ _FLIPS = (None, "horizontal", "vertical", "horizontal_and_vertical")
 _RANDOM = ("random", "random_resized")
 
 _WORDS = {
-    "resize": RESIZE, "color_mode": CHANNELS, "crop": (None, "center", *_RANDOM), "flip": _FLIPS,
-    "interpolation": INTERPOLATIONS, "dtype": DEPTHS,
+    "resize": geo.RESIZE, "color_mode": geo.CHANNELS, "crop": (None, "center", *_RANDOM),
+    "flip": _FLIPS, "interpolation": INTERPOLATIONS, "dtype": DEPTHS,
 }  # fmt: skip
 
 
@@ -142,12 +122,12 @@ class Image(Feature):
     """
 
     column: str = "path"
-    size: Size | None = DEFAULT_SIZE
+    size: geo.Size | None = DEFAULT_SIZE
     resize: str = "stretch"
     color_mode: str = "rgb"
     scale: Scale = None
     antialias: bool = True
-    load_size: Size | None = None
+    load_size: geo.Size | None = None
     crop: str | None = None
     flip: str | None = None
     interpolation: str = "bilinear"
@@ -168,19 +148,21 @@ class Image(Feature):
     def __post_init__(self) -> None:
         check_column(self)
         object.__setattr__(self, "antialias", flag("antialias", self.antialias))
-        refuse_sizes(self)
+        image_arguments.refuse_sizes(self)
         for name, allowed in _WORDS.items():
             one_of(name, getattr(self, name), allowed)
         one_of("extra", self.extra, (None, "sizes", "padding_mask"))
         checked_missing(self.missing)
-        scale = checked_scale(self.scale, self.color_mode, CHANNELS[self.color_mode])
+        scale = checked_scale(self.scale, self.color_mode, geo.CHANNELS[self.color_mode])
         object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "load_size", checked_size("load_size", self.load_size))
-        object.__setattr__(self, "size", own_size(self))
+        object.__setattr__(
+            self, "load_size", image_arguments.checked_size("load_size", self.load_size)
+        )
+        object.__setattr__(self, "size", image_arguments.own_size(self))
         if self.max_items is not None:
             object.__setattr__(self, "max_items", whole("max_items", self.max_items, least=1))
-        check_use(self)
-        check_crop(self)
+        image_arguments.check_use(self)
+        image_arguments.check_crop(self)
         check_dataset(self)
         if self.index is not None and self.size is None:
             raise ArgumentError(
@@ -205,12 +187,12 @@ class Image(Feature):
             return replace(self.after_transform, shape=(*seen, *self.after_transform.shape[2:]))
         if self.load_size is None or self.crop is not None:
             return self.after_transform
-        return replace(self.after_transform, shape=(*self.load_size, CHANNELS[self.color_mode]))
+        return replace(self.after_transform, shape=(*self.load_size, geo.CHANNELS[self.color_mode]))
 
     @property
     def after_transform(self) -> Spec:
         """The arrays that a transform gives back, and those made where there is none."""
-        shape = (*(self.size or (None, None)), CHANNELS[self.color_mode])
+        shape = (*(self.size or (None, None)), geo.CHANNELS[self.color_mode])
         if self.dtype in ("float16", "float32"):
             return Spec(shape, None)  # that of each file: 8 bits are resized faster than floats
         return Spec(shape, np.dtype(self.dtype or np.uint8))
@@ -256,19 +238,19 @@ class Image(Feature):
             return replace(self, resize="crop", crop=None, area=None, ratio=None, flip=None)
         return replace(self, crop=self.crop and "center", flip=None)
 
-    def draw(self, rng: np.random.Generator) -> Draw:
+    def draw(self, rng: np.random.Generator) -> geo.Draw:
         """Return what chance decides for one sample; the order of draws never changes."""
         y, x, flip = rng.random(3).tolist()
         flipped = self.flip in ("horizontal", "horizontal_and_vertical") and flip < 0.5
         vertical = self.flip in ("vertical", "horizontal_and_vertical") and rng.random() < 0.5
         if self.crop not in _RANDOM:
-            return Draw(None, None, flipped, vertical)
+            return geo.Draw(None, None, flipped, vertical)
         if self.crop != "random_resized":
-            return Draw(y, x, flipped, vertical)
-        crops = drawn_crops(rng, self.area or AREA, self.ratio or RATIO)
-        return Draw(y, x, flipped, vertical, crops)
+            return geo.Draw(y, x, flipped, vertical)
+        crops = geo.drawn_crops(rng, self.area or geo.AREA, self.ratio or geo.RATIO)
+        return geo.Draw(y, x, flipped, vertical, crops)
 
-    def place(self, image: Size, size: Size, given: Any = None) -> Geometry:
+    def place(self, image: geo.Size, size: geo.Size, given: Any = None) -> geo.Geometry:
         """Return the geometry of an upright image of a size, into an array of `size`.
 
         `given` is what it drew, or the Geometry of the image that it follows.
@@ -276,12 +258,12 @@ class Image(Feature):
         if self.like is not None:
             packed = given.steps and self.column == self.image.column and given.steps[1]
             return follow(packed if packed and packed.image == image else given, image, size)
-        draw = given or STILL
+        draw = given or geo.STILL
         if self.crop == "random_resized":
-            return place_resized(image, size, self.ratio or RATIO, draw)
-        return place(image, size, self.load_size or size, self.resize, draw)
+            return geo.place_resized(image, size, self.ratio or geo.RATIO, draw)
+        return geo.place(image, size, self.load_size or size, self.resize, draw)
 
-    def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> Geometry:
+    def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> geo.Geometry:
         """Return the geometry of the image of one row; nothing is decoded."""
         with store_of_row(row, self.column) as store:
             size = self._size_of(self.at(self.bind(OneRow(row)), 0), store)
@@ -292,7 +274,7 @@ class Image(Feature):
 
     def read(
         self, value: Content, out: Any, store: Store, watch: Watch = unwatched, given: Any = None
-    ) -> Geometry:
+    ) -> geo.Geometry:
         """Fill `out`, as before or after a transform, with the pixels of one file, in one pass."""
         watch("read")
         if self.index is not None:
@@ -329,8 +311,8 @@ class Image(Feature):
         out: Any,
         watch: Watch = unwatched,
         given: Any = None,
-        placed: Geometry | None = None,
-    ) -> Geometry:
+        placed: geo.Geometry | None = None,
+    ) -> geo.Geometry:
         """Fill `out`, as `read` does, with upright pixels that are decoded already.
 
         `placed`: how they were made of the upright image (None: they are all of it). Returns the
@@ -342,15 +324,17 @@ class Image(Feature):
             check_scaled(pixels, self.scale, self.dtype)
             out = out.of(pixels.dtype)
         resize(pixels, geometry, out, self.interpolation, self.antialias)
-        return geometry if placed is None else after(placed, geometry)
+        return geometry if placed is None else geo.after(placed, geometry)
 
     def passes_through(self, spec: Spec) -> bool:
         """Whether it makes pixels of a Spec that are decoded already into just what they are."""
         if self.is_random or self.follows or spec != self.spec or None in spec.shape:
             return False
         size = spec.shape[:2]
-        whole_image = Box(0, 0, *size)
-        return self.place(size, size) == Geometry(size, whole_image, whole_image, size, flip=False)
+        whole_image = geo.Box(0, 0, *size)
+        return self.place(size, size) == geo.Geometry(
+            size, whole_image, whole_image, size, flip=False
+        )
 
     def speedups(self, surplus: float) -> dict[str, dict[str, float]]:
         """Return what would make it sooner: smaller files, no filter, or scaling in the model."""
@@ -373,8 +357,7 @@ class Image(Feature):
         source, target = geometry.source, geometry.target
         return min(source.height / target.height, source.width / target.width) ** 2
 
-    def _size_of(self, value: Any, store: Store) -> Size:
-        """Return the upright (height, width) of the image of a row."""
+    def _size_of(self, value: Any, store: Store) -> geo.Size:
         if self.index is None:
             return size_of_image(value, store)
         height, width, _ = pixels_of_row(value, self.dataset, store).shape

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.image_pair import is_unsaid
+from dfgen.samples.features.image_arguments import is_unsaid
 from dfgen.spec import Spec
 
 

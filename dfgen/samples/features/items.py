@@ -91,8 +91,6 @@ class Items(Feature):
 
 
 class _Part(OwnDtype):
-    """The place of one item, of an array whose files tell its dtype."""
-
     def __init__(self, whole: OwnDtype, place: int) -> None:
         super().__init__(whole.shape[1:])
         self._whole, self._place = whole, place

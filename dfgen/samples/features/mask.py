@@ -183,7 +183,6 @@ class Mask(Feature):
 
     @cached_property
     def _table(self) -> tuple[Values, Values]:
-        """Codes in ascending order, and their classes."""
         keys = np.array([key for key, _ in self.palette])
         codes = np.append(_codes(keys.reshape(1, len(keys), -1)), np.int32(_UNSEEN))
         classes = np.array([*(number for _, number in self.palette), self.fill_value], self.dtype)
@@ -221,7 +220,6 @@ def _unlabelled(pixels: Values, code: np.int32, palette: tuple[tuple[Any, int], 
 
 
 def _check_numbers(mask: Mask) -> None:
-    """Refuse what a mask of numbers has no use for."""
     if mask.palette is not None:
         raise ArgumentError(
             "palette= gives classes, which are whole numbers: leave it out with "

@@ -9,24 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.features.arguments import (
-    check_column,
-    checked_missing,
-    not_predicted,
-    probabilities,
-)
+from dfgen.samples.features import arguments
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.encoded import Encoded
 from dfgen.spec import IntArray, Present, Values
-from dfgen.table.arrow_types import (
-    flattened,
-    is_text,
-    offsets,
-    place_of,
-    split_text,
-    value_type,
-    with_ends,
-)
+from dfgen.table import arrow_types as arrow
 
 
 class LabelRows(NamedTuple):
@@ -71,8 +58,8 @@ class MultiLabel(Encoded):
     many_labels = True
 
     def __post_init__(self) -> None:
-        check_column(self)
-        checked_missing(self.missing)
+        arguments.check_column(self)
+        arguments.checked_missing(self.missing)
         if self.sep is not None and not (isinstance(self.sep, str) and self.sep):
             raise ArgumentError(f'sep must be text between labels such as ",", got {self.sep!r}')
         if self.class_names is not None:
@@ -87,7 +74,7 @@ class MultiLabel(Encoded):
     def unnamed(self, column: pa.Array) -> pa.Array:
         """Return the labels; refuse what holds none."""
         known = column.drop_null()  # `encode` refuses nulls, or `present` knows them
-        labels = flattened(self._lists(known))
+        labels = arrow.flattened(self._lists(known))
         if pa.types.is_nested(labels.type) or not len(labels.drop_null()):
             self.encode(known if self.missing == "ignore" else column)  # tells what it holds
             raise ArgumentError(
@@ -99,7 +86,7 @@ class MultiLabel(Encoded):
     def encode(self, values: pa.Array) -> LabelRows:
         """Return the class numbers of every row; refuse what is missing, or is no class name."""
         values = self._lists(values)
-        where = offsets(self.column, values, "write [] where a row has no labels")
+        where = arrow.offsets(self.column, values, "write [] where a row has no labels")
         labels = pc.list_flatten(values)
         if pa.types.is_nested(labels.type):
             raise ManifestError(
@@ -107,7 +94,7 @@ class MultiLabel(Encoded):
                 "text, integers or booleans"
             )
         if labels.null_count:
-            row, place = place_of(where, pc.indices_nonzero(pc.is_null(labels))[0].as_py())
+            row, place = arrow.place_of(where, pc.indices_nonzero(pc.is_null(labels))[0].as_py())
             raise ManifestError(
                 f"label {place} of row {row} in column {self.column!r} is missing "
                 f"({labels.null_count:,} such labels): leave it out of its list",
@@ -119,11 +106,10 @@ class MultiLabel(Encoded):
         return LabelRows(where, category.encode(labels))
 
     def _lists(self, values: pa.Array) -> pa.Array:
-        """Return the lists of labels, those of texts split."""
-        values = values.cast(value_type(values.type))
+        values = values.cast(arrow.value_type(values.type))
         if self.sep is not None:
-            return split_text(self.column, values, self.sep)
-        if is_text(values.type):
+            return arrow.split_text(self.column, values, self.sep)
+        if arrow.is_text(values.type):
             raise ManifestError(
                 f"column {self.column!r} holds {values.type}, expected a list in each row: for "
                 f'labels within a text write dfgen.MultiLabel({self.column!r}, sep=",")'
@@ -135,13 +121,13 @@ class MultiLabel(Encoded):
         ends = values.offsets[rows.start : rows.stop + 1]
         names = pa.array(self.class_names or ())
         labels = names.take(pa.array(values.numbers[ends[0] : ends[-1]]))
-        return with_ends(labels, ends - ends[0], lacking)
+        return arrow.with_ends(labels, ends - ends[0], lacking)
 
     def meaning(self, predictions: Any) -> list[list[object]]:
         """Return the names of the labels of each row whose probability is above 0.5."""
-        names, found = self.class_names or (), probabilities(predictions)
+        names, found = self.class_names or (), arguments.probabilities(predictions)
         if found.ndim != 2 or found.shape[1] != len(names):
-            raise not_predicted(self.column, found, f"{len(names)} columns")
+            raise arguments.not_predicted(self.column, found, f"{len(names)} columns")
         return [[names[number] for number in np.flatnonzero(row > 0.5)] for row in found]
 
     def gather(self, values: LabelRows, rows: IntArray) -> Values:

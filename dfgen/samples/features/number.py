@@ -12,14 +12,7 @@ from dfgen.samples.features.arguments import checked_missing, column_names, numb
 from dfgen.samples.features.casting import cast
 from dfgen.samples.features.encoded import Encoded
 from dfgen.spec import Present, Values
-from dfgen.table.arrow_types import (
-    OR_IGNORE,
-    are_fractions,
-    are_numbers,
-    is_text,
-    lists_of,
-    nulls,
-)
+from dfgen.table import arrow_types as arrow
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +51,7 @@ class Number(Encoded):
 
     def encode(self, *values: pa.Array) -> Values:
         """Return whole columns as numbers; refuse nulls, text, and what the dtype cannot hold."""
-        floats = any(are_fractions(array.type) for array in values)
+        floats = any(arrow.are_fractions(array.type) for array in values)
         dtype = np.dtype(self.dtype or (np.float32 if floats else np.int32))
         arrays = [_numbers(*pair, dtype) for pair in zip(self.columns, values, strict=True)]
         return arrays[0] if isinstance(self.column, str) else np.stack(arrays, axis=1)
@@ -70,7 +63,7 @@ class Number(Encoded):
     def truth(self, values: Values, rows: slice, lacking: Present) -> pa.Array:
         """Return the numbers of some rows; of several columns lists."""
         found = values[rows]
-        return pa.array(found, mask=lacking) if found.ndim == 1 else lists_of(found, lacking)
+        return pa.array(found, mask=lacking) if found.ndim == 1 else arrow.lists_of(found, lacking)
 
     def frozen(self, values: Values) -> "Number":
         """Return it with the dtype that its columns have told."""
@@ -78,24 +71,23 @@ class Number(Encoded):
 
 
 def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
-    """Return one column as numbers of a dtype."""
     kind = values.type
-    if not (are_numbers(kind) or pa.types.is_boolean(kind)):
+    if not (arrow.are_numbers(kind) or pa.types.is_boolean(kind)):
         numbers = f", for numbers df[{column!r}] = pd.to_numeric(df[{column!r}])"
         raise ManifestError(
             f"column {column!r} holds {kind}, Number needs numbers. "
-            f"For classes write dfgen.Category({column!r}){numbers * is_text(kind)}"
+            f"For classes write dfgen.Category({column!r}){numbers * arrow.is_text(kind)}"
         )
     if pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
-    missing = np.flatnonzero(nulls(values))
+    missing = np.flatnonzero(arrow.nulls(values))
     if len(missing):
         raise ManifestError(
             f"column {column!r} has {len(missing):,} missing values, the first in row "
-            f"{missing[0]}; drop or fill them: df = df[df[{column!r}].notna()], {OR_IGNORE}",
+            f"{missing[0]}; drop or fill them: df = df[df[{column!r}].notna()], {arrow.OR_IGNORE}",
             row=int(missing[0]),
         )
-    if are_fractions(kind) and dtype.kind != "f":
+    if arrow.are_fractions(kind) and dtype.kind != "f":
         raise ManifestError(f"column {column!r} holds floats, {dtype} cannot hold them")
     try:
         return cast(values.to_numpy(zero_copy_only=False), dtype)

@@ -93,7 +93,6 @@ def _finite(pixels: Pixels) -> Pixels:
 
 
 def _range(pixels: Pixels) -> str:
-    """Return what pixels hold, for messages."""
     finite = _finite(pixels)
     held = f"{finite.min():g} to {finite.max():g}" if finite.size else "no finite number"
     return f"the pixels are {pixels.dtype}, and hold {held}"

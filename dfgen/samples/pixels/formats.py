@@ -252,14 +252,6 @@ def _announced(head: bytes) -> str:
     )
 
 
-def holds_image(data: bytes) -> bool:
-    """Return whether a file begins as an image does."""
-    try:
-        return FORMATS[sniff(data[:16])].decode is not None
-    except DecodeError:
-        return False
-
-
 def read_header(path: Content, store: Store = _DISK) -> Header:
     """Read what a file says of itself, without decoding it; raises as `read_known`."""
     return read_known(path, store, partial(parse_header, limits=store.limits))

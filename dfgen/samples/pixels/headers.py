@@ -17,36 +17,9 @@ import PIL.ImageFile
 
 from dfgen.errors import DecodeError
 from dfgen.limits import Limits
+from dfgen.samples.pixels import png_chunks as png
+from dfgen.samples.pixels import tiff_tags as tiff
 from dfgen.samples.pixels.pillow_warnings import UNWARNED
-from dfgen.samples.pixels.png_chunks import (
-    EXIF_KEYWORD,
-    LAST_HEAD,
-    START,
-    XMP_KEYWORD,
-    chunks,
-    is_upright,
-    text_of,
-)
-from dfgen.samples.pixels.tiff_tags import (
-    BITS_PER_SAMPLE,
-    HEIGHT,
-    LONGEST,
-    NUMBERS,
-    ORIENTATION,
-    PALETTE,
-    PHOTOMETRIC,
-    SAMPLES_PER_PIXEL,
-    STRIPS,
-    SUBFILE_TYPE,
-    TILE_HEIGHT,
-    TILE_WIDTH,
-    TILES,
-    WIDTH,
-    XMP,
-    Directory,
-    tiff_directory,
-    tiff_pages,
-)
 from dfgen.samples.stores.arrays.npy import array_header
 from dfgen.samples.stores.capped import refuse_file
 
@@ -83,7 +56,7 @@ def _table(flags: int) -> int:
     return 3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0
 
 
-_WHOLE = {**NUMBERS, 6: "b", 8: "h", 9: "i"}  # with a sign: no camera, but some editors
+_WHOLE = {**tiff.NUMBERS, 6: "b", 8: "h", 9: "i"}  # with a sign: no camera, but some editors
 _IN_XMP = re.compile(rb"tiff:Orientation\s*(?:=\s*[\"']|>)\s*([0-9]+)").search
 
 
@@ -111,7 +84,7 @@ def _of_exif(exif: bytes) -> int | None:
         (count,) = struct.unpack_from(order + "H", exif, place)
         for at in range(place + 2, place + 2 + 12 * count, 12):
             tag, kind = struct.unpack_from(order + "HH", exif, at)
-            if tag == ORIENTATION:
+            if tag == tiff.ORIENTATION:
                 code = _WHOLE.get(kind)
                 return None if code is None else struct.unpack_from(order + code, exif, at + 8)[0]
     except struct.error:
@@ -263,29 +236,29 @@ def png_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     bits = 8 if color == 3 else bits
     if name == b"IDAT":
         file.seek(45 + length)
-        if file.read(8) == LAST_HEAD:  # and nothing else: most are
+        if file.read(8) == png.LAST_HEAD:  # and nothing else: most are
             return Header(format, width, height, channels, 1, bits, frames)
     exif = xmp = b""
-    for kind, length in chunks(file, limits):
+    for kind, length in png.chunks(file, limits):
         if kind == b"eXIf":
-            exif = file.read(min(length, LONGEST))
+            exif = file.read(min(length, tiff.LONGEST))
         elif kind == b"acTL" and length == 8:
             (told,) = struct.unpack(">I4x", file.read(8))
             frames = told if 0 < told < 2**31 else 1  # no other number makes an animation
         elif kind == b"tRNS" and color == 3:
             channels = 4
         elif kind in (b"iTXt", b"zTXt", b"tEXt"):
-            keyword, text = text_of(kind, file.read(min(length, LONGEST)))
-            if keyword == XMP_KEYWORD:
+            keyword, text = png.text_of(kind, file.read(min(length, tiff.LONGEST)))
+            if keyword == png.XMP_KEYWORD:
                 xmp = text
-            elif keyword == EXIF_KEYWORD and not exif:
+            elif keyword == png.EXIF_KEYWORD and not exif:
                 exif = _from_hexadecimal(text)
     return Header(format, width, height, channels, orientation_of(exif, xmp), bits, frames)
 
 
 def png_glance(data: bytes) -> Header | None:
     """Return the header of a PNG where no chunk could turn the image, which is soon seen."""
-    return _upright_png(data[:START]) if is_upright(data) else None
+    return _upright_png(data[: png.START]) if png.is_upright(data) else None
 
 
 @lru_cache  # the headers of most files are the same
@@ -305,35 +278,35 @@ def _from_hexadecimal(text: bytes) -> bytes:
 
 def tiff_header(file: IO[bytes], format: str, limits: Limits) -> Header:
     """Read the first directory."""
-    tags = tiff_directory(file)
-    if tags.number(SUBFILE_TYPE, 0) & 1:
+    tags = tiff.tiff_directory(file)
+    if tags.number(tiff.SUBFILE_TYPE, 0) & 1:
         raise DecodeError(
             "the first image of this TIFF is a thumbnail, as in the raw files of cameras: develop "
             "it, and save it as PNG or TIFF"
         )
-    channels = tags.number(SAMPLES_PER_PIXEL, tags.values(BITS_PER_SAMPLE))
-    bits = tags.number(BITS_PER_SAMPLE, 1)
-    if tags.number(PHOTOMETRIC, 0) == PALETTE:
+    channels = tags.number(tiff.SAMPLES_PER_PIXEL, tags.values(tiff.BITS_PER_SAMPLE))
+    bits = tags.number(tiff.BITS_PER_SAMPLE, 1)
+    if tags.number(tiff.PHOTOMETRIC, 0) == tiff.PALETTE:
         channels, bits = 3, 8
-    width, height = (tags.number(tag, 0) for tag in (WIDTH, HEIGHT))
+    width, height = (tags.number(tag, 0) for tag in (tiff.WIDTH, tiff.HEIGHT))
     if not width or not height:
         raise ValueError("it tells no width and height")
     _check_pieces(Header(format, width, height, channels, bits=bits), tags, limits)
-    if ORIENTATION in tags.entries:
-        turned = known(tags.number(ORIENTATION, 1))
+    if tiff.ORIENTATION in tags.entries:
+        turned = known(tags.number(tiff.ORIENTATION, 1))
     else:
-        turned = orientation_of(b"", tags.data(XMP))
-    return Header(format, width, height, channels, turned, bits, tiff_pages(file))
+        turned = orientation_of(b"", tags.data(tiff.XMP))
+    return Header(format, width, height, channels, turned, bits, tiff.tiff_pages(file))
 
 
-def _check_pieces(image: Header, tags: Directory, limits: Limits) -> None:
+def _check_pieces(image: Header, tags: tiff.Directory, limits: Limits) -> None:
     """Refuse tiles that are larger, or strips and tiles that are more, than any image needs."""
     height, width = image.size
-    tile = tags.number(TILE_WIDTH, 0), tags.number(TILE_HEIGHT, 0)
+    tile = tags.number(tiff.TILE_WIDTH, 0), tags.number(tiff.TILE_HEIGHT, 0)
     if max(tile):  # one is decoded at a time, whole
         largest = image._replace(width=max(width, tile[0]), height=max(height, tile[1]))
         check_decoded(largest, limits, what="a tile of the TIFF")
-    pieces = max(tags.values(STRIPS), tags.values(TILES))
+    pieces = max(tags.values(tiff.STRIPS), tags.values(tiff.TILES))
     if not limits.allows("header_bytes", pieces * _PIECE):
         what = f"the TIFF is in {pieces:,} strips or tiles, of which each takes memory"
         raise DecodeError(limits.refusal("header_bytes", pieces * _PIECE, what))

@@ -43,7 +43,6 @@ def pixels_of(image: PIL.Image.Image, color_mode: str) -> Pixels:
 
 
 def _deep(image: PIL.Image.Image, color_mode: str) -> Pixels:
-    """Return gray pixels of Pillow that are more than 8 bits."""
     pixels = np.asarray(image)
     if image.mode == "I" and image.format != "TIFF":  # 16 bits, as Pillow holds those of PNM
         pixels = pixels.astype(np.uint16)
@@ -77,7 +76,6 @@ def pnm_header(file: IO[bytes], format: str, limits: Limits) -> Header:
 
 
 def _most(image: ImageFile) -> int:
-    """Return the largest number of a PNM file."""
     how = image.tile[0][3]
     return int(how[-1]) if isinstance(how, tuple) and isinstance(how[-1], int) else 255
 

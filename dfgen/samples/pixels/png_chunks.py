@@ -241,12 +241,10 @@ def _is_clear(length: int, color: int) -> bool:
 
 
 def _is_palette(length: int) -> bool:
-    """Whether a palette has from 1 to 256 colours of three bytes."""
     return 0 < length <= 768 and length % 3 == 0
 
 
 def _suits(name: bytes, body: memoryview, data: bytes) -> bool:
-    """Whether libpng takes the body of a chunk, rather than complaining of it."""
     if name == b"PLTE":
         return _is_palette(len(body))
     return _is_in_range(body, data) if name == b"tRNS" else name != b"IEND" or not body

@@ -102,7 +102,6 @@ def _hidden(start: int, seen: slice) -> slice:
 def _sample(
     pixels: Pixels, size: Lengths, out: Pixels, interpolation: str, antialias: bool
 ) -> None:
-    """Fill all of `out` with `size` of the pixels."""
     if pixels.shape == out.shape:
         out[...] = pixels
         return

@@ -82,7 +82,6 @@ def rescale(pixels: Pixels, scale: Scale, out: Pixels) -> None:
 
 
 def _draw(line: _Line, pixels: Pixels, out: Pixels) -> None:
-    """Fill `out` with what pixels become."""
     if pixels.dtype != np.uint8:
         out[...] = line.of(pixels)
     elif pixels.size <= _FEW or not _converted(line, pixels, out):
@@ -123,7 +122,6 @@ def _keep(made: Pixels, out: Pixels) -> None:
 
 @lru_cache(maxsize=64)
 def _table(line: _Line, dtype: np.dtype[Any]) -> Pixels:
-    """Return what the levels 0 to 255 become."""
     return _words(line.of(np.arange(256)).astype(dtype))
 
 

@@ -16,18 +16,11 @@ from PIL import _imaging
 from PIL.TiffImagePlugin import TiffImageFile
 
 from dfgen.errors import DecodeError
+from dfgen.samples.pixels import tiff_tags as tiff
 from dfgen.samples.pixels.depth import as_stored
 from dfgen.samples.pixels.geometry import Pixels, in_color_mode
 from dfgen.samples.pixels.pillow_decoders import pixels_of, values_of
 from dfgen.samples.pixels.pillow_warnings import UNWARNED
-from dfgen.samples.pixels.tiff_tags import (
-    BITS_PER_SAMPLE,
-    PLANAR,
-    SAMPLE_FORMAT,
-    SAMPLES_PER_PIXEL,
-    Directory,
-    tiff_directory,
-)
 
 Loaded = TypeVar("Loaded")
 
@@ -168,8 +161,8 @@ def tiff_values(data: bytes) -> Pixels:
     return _read(data, lambda image, tags: _as_meant(values_of(image), tags))
 
 
-def _read(data: bytes, read: Callable[[TiffImageFile, Directory], Pixels]) -> Pixels:
-    tags = tiff_directory(io.BytesIO(data))
+def _read(data: bytes, read: Callable[[TiffImageFile, tiff.Directory], Pixels]) -> Pixels:
+    tags = tiff.tiff_directory(io.BytesIO(data))
     with UNWARNED:
         try:
             return read(StoredTiff(io.BytesIO(data)), tags)
@@ -179,24 +172,24 @@ def _read(data: bytes, read: Callable[[TiffImageFile, Directory], Pixels]) -> Pi
             raise
 
 
-def _pixels(image: TiffImageFile, tags: Directory, data: bytes, color_mode: str) -> Pixels:
-    if image.mode in ("RGB", "RGBA") and tags.number(BITS_PER_SAMPLE, 1) == 16:
+def _pixels(image: TiffImageFile, tags: tiff.Directory, data: bytes, color_mode: str) -> Pixels:
+    if image.mode in ("RGB", "RGBA") and tags.number(tiff.BITS_PER_SAMPLE, 1) == 16:
         return in_color_mode(_sixteen_bits(image, StoredTiff(io.BytesIO(data)), tags), color_mode)
     # of samples in planes that are no colours, Pillow would take the first alone
-    if image.mode == "LAB" or tags.number(SAMPLES_PER_PIXEL, 1) > len(image.getbands()) + 1:
+    if image.mode == "LAB" or tags.number(tiff.SAMPLES_PER_PIXEL, 1) > len(image.getbands()) + 1:
         raise _not_opened(tags)
-    if image.mode == "I" or (image.mode == "L" and tags.number(SAMPLE_FORMAT, 1) == 2):
+    if image.mode == "I" or (image.mode == "L" and tags.number(tiff.SAMPLE_FORMAT, 1) == 2):
         image.load()
         return in_color_mode(as_stored(_as_meant(np.asarray(image), tags)), color_mode)
     return pixels_of(image, color_mode)
 
 
-def _sixteen_bits(high: TiffImageFile, low: TiffImageFile, tags: Directory) -> Pixels:
+def _sixteen_bits(high: TiffImageFile, low: TiffImageFile, tags: tiff.Directory) -> Pixels:
     """Return BGR or BGRA of 16 bits. Pillow unpacks one byte of each sample: twice makes both.
 
     The lower byte comes by the name of the other order of bytes.
     """
-    if tags.number(PLANAR, 1) != 1 or any("a;" in str(tile[3]) for tile in low.tile):
+    if tags.number(tiff.PLANAR, 1) != 1 or any("a;" in str(tile[3]) for tile in low.tile):
         raise _not_opened(tags)
     low.tile = [_with_other_order(tile) for tile in low.tile]
     order = [2, 1, 0, 3][: len(high.getbands())]
@@ -210,19 +203,19 @@ def _with_other_order(tile: Any) -> Any:
     return tile._replace(args=args) if hasattr(tile, "_replace") else (*tile[:3], args)
 
 
-def _as_meant(pixels: Pixels, tags: Directory) -> Pixels:
+def _as_meant(pixels: Pixels, tags: tiff.Directory) -> Pixels:
     """Return whole numbers as they are meant: Pillow has 32 bits with a sign, 8 without."""
-    signed = tags.number(SAMPLE_FORMAT, 1) == 2
-    if pixels.dtype == np.int32 and not signed and tags.number(BITS_PER_SAMPLE, 1) == 32:
+    signed = tags.number(tiff.SAMPLE_FORMAT, 1) == 2
+    if pixels.dtype == np.int32 and not signed and tags.number(tiff.BITS_PER_SAMPLE, 1) == 32:
         return pixels.view(np.uint32)
     return pixels.view(np.int8) if pixels.dtype == np.uint8 and signed else pixels
 
 
-def _not_opened(tags: Directory) -> DecodeError:
-    kind = _KINDS.get(tags.number(SAMPLE_FORMAT, 1), "of unknown kind ")
-    where = "in planes" if tags.number(PLANAR, 1) == 2 else "a pixel"
+def _not_opened(tags: tiff.Directory) -> DecodeError:
+    kind = _KINDS.get(tags.number(tiff.SAMPLE_FORMAT, 1), "of unknown kind ")
+    where = "in planes" if tags.number(tiff.PLANAR, 1) == 2 else "a pixel"
     return DecodeError(
-        f"the TIFF has {tags.number(SAMPLES_PER_PIXEL, 1)} samples {where}, "
-        f"{kind}{tags.number(BITS_PER_SAMPLE, 1)}, in a way that is not opened: save it as a "
+        f"the TIFF has {tags.number(tiff.SAMPLES_PER_PIXEL, 1)} samples {where}, "
+        f"{kind}{tags.number(tiff.BITS_PER_SAMPLE, 1)}, in a way that is not opened: save it as a "
         ".npy file, for dfgen.Array, or as another kind of TIFF"
     )

@@ -171,7 +171,6 @@ def _told(sound: Any, format: str) -> Header:
 
 
 def _read_to_end(sound: Any) -> None:
-    """Decode a sound, a block at a time."""
     if sound.format == "MP3":
         _keep_in_place(sound)
     there = 0

@@ -71,7 +71,6 @@ class StoredRows(RowSource):
                 self.store.ahead(path, int(part[0]), int(part[-1]) + 1, self.dataset)
 
     def _by_file(self, rows: IntArray) -> Iterator[tuple[str, IntArray]]:
-        """Yield the path of each file that rows lie in, and their places."""
         files = self.numbers[rows]
         for file in np.unique(files).tolist():
             yield self.paths[file].as_py(), np.flatnonzero(files == file)

@@ -78,7 +78,6 @@ class _StoreOfRow:
 
 
 def _refuse_other(size: int, time: int | None, known_size: int, known_time: int) -> None:
-    """Raise DecodeError if a file is not the one that is known."""
     same = size == known_size or known_size == UNKNOWN
     if same and (time == known_time or is_same_time(time, known_time)):
         return
@@ -115,7 +114,6 @@ def are_same_times(
 
 
 def _shown(size: int, time: int | None) -> str:
-    """Return size and time as messages have them."""
     nbytes = f"{size:,} bytes" if size != UNKNOWN else "of another size"
     if time is None:
         return nbytes

@@ -1,5 +1,6 @@
 """STORES: where bytes are, by the scheme of a path's URL. A new one is one class and one line."""
 
+import io
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,12 +9,12 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import has_password
+from dfgen.errors import DecodeError, has_password
 from dfgen.limits import Limits
 from dfgen.samples.stores.archives.archive_paths import ARCHIVES
 from dfgen.samples.stores.archives.members import Archives
 from dfgen.samples.stores.arrays.array_files import ArrayRows
-from dfgen.samples.stores.embedded import Embedded
+from dfgen.samples.stores.embedded import Content, content_parts
 from dfgen.samples.stores.known_files import Check
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.remote.fsspec_files import FsspecFiles, of_fsspec
@@ -57,11 +58,11 @@ def store_of(
     files = list(columns)
     paths = [paths for paths in map(paths_of, files) if paths is not None]
     schemes = set[str]().union(*map(refuse_passwords, paths))
-    names = {name if has_store(name) else "" for name in schemes}
+    names = {name if has_store(name) else "" for name in schemes} or {""}
     stores = {name: _store(name).within(limits, options) for name in sorted(names)}
-    store = Several(stores) if len(stores) > 1 else next(iter(stores.values()), STORES[""]())
-    found = Embedded(store) if any(are_files(column.type) for column in files) else store
-    return found.within(limits, options)
+    if len(stores) == 1 and not any(are_files(column.type) for column in files):
+        return next(iter(stores.values()))
+    return Several(stores).within(limits, options)
 
 
 def store_at(
@@ -148,7 +149,7 @@ def _store(scheme: str) -> Store:
 
 @dataclass(frozen=True)
 class Several(Store):
-    """Several stores, each for the paths of its scheme."""
+    """Several stores, each for the paths of its scheme; bytes that rows hold are at hand."""
 
     stores: Mapping[str, Store] = field(default_factory=dict)
 
@@ -162,25 +163,38 @@ class Several(Store):
         scheme, mark, _ = path.partition("://")
         return self.stores[scheme if mark and scheme in self.stores else ""]
 
-    def read(self, path: str) -> bytes:
-        """Return the bytes of one file."""
-        return self.of(path).read(path)
+    def read(self, path: Content) -> bytes:
+        """Return the bytes of one file, by what its row holds."""
+        data, place = content_parts(path)
+        if data is None:
+            return self.of(place).read(place)
+        if not data:
+            raise DecodeError("the file is empty (0 bytes)")
+        return data
 
-    def read_as(self, path: str, check: Check) -> bytes:
-        """Return the bytes of one file, if it is the one that is known."""
-        return self.of(path).read_as(path, check)
+    def read_as(self, path: Content, check: Check) -> bytes:
+        """Return the bytes of one file, if it is the one that is known; those in a row are."""
+        data, place = content_parts(path)
+        return self.read(path) if data is not None else self.of(place).read_as(place, check)
 
-    def head(self, path: str) -> Head:
-        """Return size and time of one file."""
-        return self.of(path).head(path)
+    def head(self, path: Content) -> Head:
+        """Return size and time of one file; bytes in a row have no time."""
+        data, place = content_parts(path)
+        if data is not None:
+            return Head(len(data), None)
+        if place is None:
+            raise DecodeError("neither bytes nor a path")
+        return self.of(place).head(place)
 
-    def look(self, path: str) -> Store:
+    def look(self, path: Content) -> Store:
         """Return a store that tells head and header of one file by one request."""
-        return self.of(path).look(path)
+        data, place = content_parts(path)
+        return self if data is not None or place is None else self.of(place).look(place)
 
-    def open(self, path: str) -> IO[bytes]:
+    def open(self, path: Content) -> IO[bytes]:
         """Open a file of which the header alone will be read."""
-        return self.of(path).open(path)
+        data, place = content_parts(path)
+        return self.of(place).open(place) if data is None else io.BytesIO(data)
 
     def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
         """Open an array file."""

@@ -130,7 +130,6 @@ def make_index(contents: Contents, version: ArchiveVersion) -> Index:
 
 
 def _small(numbers: WholeNumbers) -> WholeNumbers:
-    """Return whole numbers in the type that takes the least memory."""
     ends = numbers.min(initial=0), numbers.max(initial=0)
     return numbers.astype(np.promote_types(*map(np.min_scalar_type, ends)))
 

@@ -113,7 +113,6 @@ def _refuse_another(file: ArchiveFile, end: int) -> None:
 def _follow(
     links: dict[int, str], names: list[str], rows: list[_Row], problems: dict[int, str]
 ) -> None:
-    """Give links the place of the file that they lead to."""
     places = dict(zip(names, range(len(names)), strict=True)) if links else {}
     for link, target in links.items():
         place: int | None = link

@@ -98,7 +98,6 @@ def _end_64(file: ArchiveFile, place: int, end: int) -> tuple[int, tuple[int, in
 
 
 def _begins(data: bytes, count: int) -> WholeNumbers:
-    """Return where each record of the directory begins, from one to the next."""
     begins, at, lengths = list[int](), 0, struct.Struct("<3H")
     while at < len(data) and data.startswith(b"PK\1\2", at) and at + 46 <= len(data):
         begins.append(at)
@@ -157,7 +156,6 @@ def _read_extra(
 
 
 def _problems(records: WholeNumbers) -> dict[int, str]:
-    """Return why some members cannot be read."""
     flags, methods, problems = records["flags"], records["method"], dict[int, str]()
     readable = np.isin(methods, (STORED, DEFLATED)) & (flags & (_ENCRYPTED | _PATCHED) == 0)
     links = (records["made_by"] >> 8 == 3) & (records["outer"] >> 28 == _LINK)

@@ -44,7 +44,6 @@ def _text(values: list[object]) -> list[str] | None:
 
 
 def _main() -> None:
-    """Read the arrays that the command names, of a file or of the bytes on stdin."""
     place, *names = sys.argv[1:]
     try:
         arrays = open_hdf5(sys.stdin.buffer.read() if place == "-" else place)

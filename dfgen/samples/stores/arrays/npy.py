@@ -99,8 +99,8 @@ def decode_array(data: bytes, limits: Limits = DEFAULT) -> npt.NDArray[Any]:
         raise DecodeError('an HDF5 file is read by rows: name their column, as in index="index"')
     if not data.startswith(b"\x93NUMPY"):
         raise DecodeError(
-            f"not a .npy file: it begins with {data[:8]!r}. A function of your own reads other "
-            "files: dfgen.Array(..., decode=function)"
+            f"not a .npy file: it begins with {data[:8]!r}. dfgen.Image reads images, a function "
+            "of your own other files: dfgen.Array(..., decode=function)"
         )
     file = io.BytesIO(data)
     shape, fortran, dtype = whole_array(file, limits)

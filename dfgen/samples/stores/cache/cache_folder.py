@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.stores.cache.slot_file import SlotFile, close_files, remove_older
+from dfgen.samples.stores.cache.slot_file import SlotFile, close_files
 from dfgen.spec import Spec
 from dfgen.system import write_whole
 
@@ -64,7 +64,6 @@ def open_folder(folder: str, settings: Mapping[str, Any], spec: Spec, most: int 
         disk = os.statvfs(folder)
         spare = disk.f_bavail * disk.f_frsize // SPARE_PART
     index, pixels, _ = (os.path.join(own, name) for name in _NAMES)
-    remove_older(index, pixels)
     return SlotFile(index, pixels, spec, most, spare, folder)
 
 

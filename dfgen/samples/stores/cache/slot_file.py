@@ -37,7 +37,6 @@ _LOOKED_AT = 4096  # slots, the last ones, that may be in the making elsewhere
 _MERGED = 1 << 16  # keys in a dict, of over 100 bytes each, before they go to those in arrays
 _HEADER_BYTES = 64  # of an index, before its records
 _MAGIC = b"dfgen: an index of cached pixels, format 2"
-_OLDER = b"dfgen: an index of cached pixels, format 1"  # its checksums did not see order
 _HEADER = struct.Struct("<56sQ")
 _REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -349,14 +348,6 @@ def _open_slots(index: str, pixels: str, size: int) -> tuple[int, int, bool]:
     return first, second, flags != os.O_RDONLY
 
 
-def remove_older(index: str, pixels: str) -> None:
-    """Remove both files if an earlier version of dfgen made them; who has them open goes on."""
-    with contextlib.suppress(OSError), open(index, "rb") as file:
-        for path in (pixels, index) if file.read(len(_OLDER)) == _OLDER else ():
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-
-
 def close_files(*files: int) -> None:
     """Close files by their descriptors."""
     for file in files:
@@ -364,7 +355,6 @@ def close_files(*files: int) -> None:
 
 
 def _write_at(file: int, data: memoryview, place: int) -> None:
-    """Write all of some bytes at a place."""
     while data:
         written = os.pwrite(file, data, place)
         data, place = data[written:], place + written

@@ -18,7 +18,7 @@ from dfgen.errors import (
 )
 from dfgen.samples.stores.capped import refuse_bytes
 from dfgen.samples.stores.known_files import Check
-from dfgen.samples.stores.remote.objects import Looked
+from dfgen.samples.stores.remote.objects import Looked, RemoteStore
 from dfgen.samples.stores.remote.ranges import FIRST
 from dfgen.samples.stores.remote.store_options import Clients, StorageOptions
 from dfgen.samples.stores.store import Head, Store
@@ -40,11 +40,10 @@ def of_fsspec(scheme: str) -> bool:
 
 
 @dataclass(frozen=True)
-class FsspecFiles(Store):
+class FsspecFiles(RemoteStore):
     """Files by their address, through fsspec's file system of its scheme."""
 
     clients: Clients = field(default_factory=lambda: Clients(_opened), repr=False, compare=False)
-    far = True
 
     def read(self, path: str) -> bytes:
         """Return the bytes of one file."""
@@ -76,10 +75,6 @@ class FsspecFiles(Store):
         first = b"" if head.problem or not head.size else self.range(path, 0, min(FIRST, head.size))
         return Looked(self, path, head, first, limits=self.limits)
 
-    def open(self, path: str) -> IO[bytes]:
-        """Open a file of which the header alone will be read."""
-        return self.look(path).open(path)
-
     def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
         """Yield path and head of all files below a folder."""
         prefix = prefix.rstrip("/")
@@ -97,11 +92,6 @@ class FsspecFiles(Store):
                 copyfileobj(data, file, _COPIED)
             except Exception as error:
                 raise _told(error, path) from None
-
-    def close(self) -> None:
-        """Close what is open; it is opened again where it is asked for."""
-        super().close()
-        self.clients.clear()
 
     def _system(self, path: str) -> Any:
         scheme, mark, rest = path.partition("://")

@@ -26,23 +26,21 @@ _CERTIFICATE = re.compile(
 )
 _KEY = re.compile(r'[Pp]ath "(.*?)"[: ]')
 
+_OPEN_TO_ALL = '; for one that is open to all give {"skip_signature": True}'
 _AWS = (
     "storage_options= (access_key_id, secret_access_key), the environment (AWS_ACCESS_KEY_ID, "
-    "AWS_SECRET_ACCESS_KEY; AWS_WEB_IDENTITY_TOKEN_FILE; AWS_CONTAINER_CREDENTIALS_*), and the "
-    "machine's own role. ~/.aws is not looked at: for it give storage_options={"
-    '"credential_provider": obstore.auth.boto3.Boto3CredentialProvider()}; for a bucket that is '
-    'open to all, {"skip_signature": True}'
+    "AWS_SECRET_ACCESS_KEY, ...), and the machine's own role. ~/.aws is not looked at: for it give "
+    'storage_options={"credential_provider": obstore.auth.boto3.Boto3CredentialProvider()}'
+    + _OPEN_TO_ALL
 )
 _GOOGLE = (
     "storage_options= (service_account), the environment (GOOGLE_APPLICATION_CREDENTIALS, "
-    "GOOGLE_SERVICE_ACCOUNT), gcloud's own file, and the machine's own account; for a bucket that "
-    'is open to all give {"skip_signature": True}'
+    "GOOGLE_SERVICE_ACCOUNT), gcloud's own file, and the machine's own account" + _OPEN_TO_ALL
 )
 _AZURE = (
     "storage_options= (account_name, account_key, sas_key, token), the environment "
-    "(AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, "
-    "AZURE_CLIENT_ID with AZURE_CLIENT_SECRET and AZURE_TENANT_ID), and the machine's own "
-    'identity; for a container that is open to all give {"skip_signature": True}'
+    "(AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY, ...), and the machine's own identity"
+    + _OPEN_TO_ALL
 )
 _ONE_ALONE = (
     "its permission is missing, or the file itself, for which stores that may not be listed answer "
@@ -137,7 +135,6 @@ def error_of_listing(error: Exception, scheme: str, bucket: str) -> DfgenError:
 
 
 def _passing(text: str, shown: str, status: int) -> str:
-    """Return what is wrong with a server or the way to it."""
     retries = re.search(r"after (\d+) retries", text)
     tried = f" after {int(retries[1]) + 1} tries" if retries else ""
     if "Received redirect" in text or status in (301, 307, 308):

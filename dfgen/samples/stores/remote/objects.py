@@ -18,13 +18,8 @@ from urllib.parse import unquote
 from dfgen.errors import AccessError, ArgumentError, DecodeError, DfgenError
 from dfgen.samples.stores.capped import refuse_bytes
 from dfgen.samples.stores.known_files import Check
-from dfgen.samples.stores.remote.object_errors import (
-    as_sent,
-    error_of_listing,
-    error_of_object,
-    error_of_options,
-)
-from dfgen.samples.stores.remote.ranges import FIRST, far_file
+from dfgen.samples.stores.remote import object_errors
+from dfgen.samples.stores.remote.ranges import FIRST, remote_file
 from dfgen.samples.stores.remote.store_options import Clients, StorageOptions
 from dfgen.samples.stores.store import Head, Store
 
@@ -63,14 +58,30 @@ _A_PAGE = 1_000  # names that a listing gives at once
 
 
 @dataclass(frozen=True)
-class Objects(Store):
+class RemoteStore(Store):
+    """A store that asks servers, by clients that it keeps."""
+
+    clients: Clients
+    far = True
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open a file of which the header alone will be read."""
+        return self.look(path).open(path)
+
+    def close(self) -> None:
+        """Close what is open; it is opened again where it is asked for."""
+        super().close()
+        self.clients.clear()
+
+
+@dataclass(frozen=True)
+class Objects(RemoteStore):
     """Objects by their address, `scheme://bucket/key`, each read by one request.
 
     Keys are taken as they are; addresses of HTTP are escaped, as everywhere.
     """
 
     clients: Clients = field(default_factory=lambda: Clients(_client), repr=False, compare=False)
-    far = True
 
     def __post_init__(self) -> None:
         if find_spec("obstore") is None:
@@ -145,10 +156,6 @@ class Objects(Store):
     def _looked(self, path: str, head: Head, first: bytes) -> "Looked":
         return Looked(self, path, head, first, limits=self.limits)
 
-    def open(self, path: str) -> IO[bytes]:
-        """Open an object of which the header alone will be read."""
-        return self.look(path).open(path)
-
     def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
         """Yield address and head of all objects below a prefix, which stands for a folder."""
         place, key = _parts(prefix)
@@ -173,11 +180,6 @@ class Objects(Store):
         except Exception as error:
             raise self._told(error, path, "write") from None
 
-    def close(self) -> None:
-        """Close what is open; it is opened again where it is asked for."""
-        super().close()
-        self.clients.clear()
-
     def _told(self, error: Exception, path: str, asked: str = "read") -> Exception:
         """Return what to raise for what a client has raised; the fault of the file, or not."""
         if isinstance(error, DfgenError | MemoryError):
@@ -185,9 +187,9 @@ class Objects(Store):
         scheme, _, rest = path.partition("://")
         bucket = rest.partition("/")[0]
         if asked == "list":
-            return error_of_listing(error, scheme, bucket)
+            return object_errors.error_of_listing(error, scheme, bucket)
         reached = asked == "read" and _parts(path)[0] in self.clients.reached
-        return error_of_object(error, scheme, bucket, reached)
+        return object_errors.error_of_object(error, scheme, bucket, reached)
 
     def _reached(self, place: str, key: str) -> None:
         if key:  # else the address has a query, which opens this one file, and for a while
@@ -219,7 +221,7 @@ class Looked(Store):
         if len(self.first) >= self.known.size:
             return BytesIO(self.first)
         fetch = partial(self.store.range, self.path)
-        return far_file(self.known.size, fetch, self.first)
+        return remote_file(self.known.size, fetch, self.first)
 
     def read(self, path: Any) -> bytes:
         """Return all of its bytes."""
@@ -238,7 +240,6 @@ def _parts(path: str) -> tuple[str, str]:
 
 
 def _client(place: str, options: StorageOptions) -> Any:
-    """Return obstore's client of a bucket."""
     from obstore import store  # late: an extra
 
     scheme = place.partition("://")[0]
@@ -261,14 +262,14 @@ def _client(place: str, options: StorageOptions) -> Any:
                 "the file cannot be read: its address names no server: expected "
                 f"{scheme}://HOST/NAME or {scheme}://HOST:PORT/NAME"
             ) from None
-        raise error_of_options(error, scheme, [*options.values()]) from None
+        raise object_errors.error_of_options(error, scheme, [*options.values()]) from None
 
 
 def _refuse_packed(answer: Any) -> None:
     """Refuse what is not the bytes of a file, but those of a compressed one."""
     packed = answer.attributes.get("Content-Encoding", "identity")
     if packed not in _PLAIN:
-        raise as_sent(f"sends it compressed (Content-Encoding: {packed})")
+        raise object_errors.as_sent(f"sends it compressed (Content-Encoding: {packed})")
 
 
 def _head(meta: Any) -> Head:

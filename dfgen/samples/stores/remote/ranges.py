@@ -48,7 +48,7 @@ def whole_file(store: Store, path: str, nbytes: int) -> Values:
     return into
 
 
-def checksum_far(store: Store, path: str, nbytes: int) -> str:
+def remote_checksum(store: Store, path: str, nbytes: int) -> str:
     """Return the CRC-32 of a file, 8 hexadecimal digits; it holds one piece at a time."""
     value = 0
     for piece in _pieces(0, nbytes):
@@ -82,7 +82,7 @@ def as_file(size: int, read: Callable[[int, int], bytes], buffer: int = _HEADER)
     return io.BufferedReader(_Ranges(size, read), buffer)
 
 
-def far_file(size: int, fetch: Callable[[int, int], bytes], first: bytes = b"") -> IO[bytes]:
+def remote_file(size: int, fetch: Callable[[int, int], bytes], first: bytes = b"") -> IO[bytes]:
     """Return a file that each read asks `fetch(start, stop)` for, but for its `first` bytes."""
     return as_file(size, _Fetched(size, fetch, first).read)
 
