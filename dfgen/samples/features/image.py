@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features import image_arguments
+from dfgen.samples.features import image_arguments as checks
 from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.image_arguments import DEFAULT_SIZE, follow, seen_size
 from dfgen.samples.features.one_row import (
     OneRow,
     check_dataset,
@@ -122,7 +121,7 @@ class Image(Feature):
     """
 
     column: str = "path"
-    size: geo.Size | None = DEFAULT_SIZE
+    size: geo.Size | None = checks.DEFAULT_SIZE
     resize: str = "stretch"
     color_mode: str = "rgb"
     scale: Scale = None
@@ -148,21 +147,19 @@ class Image(Feature):
     def __post_init__(self) -> None:
         check_column(self)
         object.__setattr__(self, "antialias", flag("antialias", self.antialias))
-        image_arguments.refuse_sizes(self)
+        checks.refuse_sizes(self)
         for name, allowed in _WORDS.items():
             one_of(name, getattr(self, name), allowed)
         one_of("extra", self.extra, (None, "sizes", "padding_mask"))
         checked_missing(self.missing)
         scale = checked_scale(self.scale, self.color_mode, geo.CHANNELS[self.color_mode])
         object.__setattr__(self, "scale", scale)
-        object.__setattr__(
-            self, "load_size", image_arguments.checked_size("load_size", self.load_size)
-        )
-        object.__setattr__(self, "size", image_arguments.own_size(self))
+        object.__setattr__(self, "load_size", checks.checked_size("load_size", self.load_size))
+        object.__setattr__(self, "size", checks.own_size(self))
         if self.max_items is not None:
             object.__setattr__(self, "max_items", whole("max_items", self.max_items, least=1))
-        image_arguments.check_use(self)
-        image_arguments.check_crop(self)
+        checks.check_use(self)
+        checks.check_crop(self)
         check_dataset(self)
         if self.index is not None and self.size is None:
             raise ArgumentError(
@@ -183,7 +180,7 @@ class Image(Feature):
     def before_transform(self) -> Spec:
         """The arrays that a transform gets: pixels before `scale`."""
         if self.follows:
-            seen = seen_size(self.size, self.image)
+            seen = checks.seen_size(self.size, self.image)
             return replace(self.after_transform, shape=(*seen, *self.after_transform.shape[2:]))
         if self.load_size is None or self.crop is not None:
             return self.after_transform
@@ -257,7 +254,7 @@ class Image(Feature):
         """
         if self.like is not None:
             packed = given.steps and self.column == self.image.column and given.steps[1]
-            return follow(packed if packed and packed.image == image else given, image, size)
+            return checks.follow(packed if packed and packed.image == image else given, image, size)
         draw = given or geo.STILL
         if self.crop == "random_resized":
             return geo.place_resized(image, size, self.ratio or geo.RATIO, draw)

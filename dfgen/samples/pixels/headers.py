@@ -68,7 +68,10 @@ def orientation_of(exif: bytes, xmp: bytes) -> int:
     if not exif and not xmp:
         return 1
     found = _of_exif(exif) if exif else None
-    return known(_of_xmp(xmp) if found is None else found)
+    if found is None:
+        told = _IN_XMP(xmp)
+        found = int(told[1][:9]) if told else 1
+    return known(found)
 
 
 def known(orientation: int) -> int:
@@ -90,11 +93,6 @@ def _of_exif(exif: bytes) -> int | None:
     except struct.error:
         pass  # a broken block, or what is left of one
     return None
-
-
-def _of_xmp(xmp: bytes) -> int:
-    found = _IN_XMP(xmp)
-    return int(found[1][:9]) if found else 1
 
 
 Opener = Callable[[IO[bytes]], PIL.ImageFile.ImageFile]

@@ -91,19 +91,15 @@ class Objects(RemoteStore):
 
     def read(self, path: str) -> bytes:
         """Return the bytes of one object."""
-        return self._read(path, None)
+        return self.read_as(path, lambda *known: None)
 
     def read_as(self, path: str, check: Check) -> bytes:
         """Return the bytes of one object, if it is the one that is known, by the same answer."""
-        return self._read(path, check)
-
-    def _read(self, path: str, check: Check | None) -> bytes:
         client, place, key = self._client(path)
         try:
             answer = client.get(key)
-            if check is not None:
-                head = _head(answer.meta)
-                check(head.size, head.mtime_ns)
+            head = _head(answer.meta)
+            check(head.size, head.mtime_ns)
             refuse_bytes(answer.range[1], self.limits)
             _refuse_packed(answer)
             data = answer.bytes().to_bytes()
