@@ -183,12 +183,12 @@ def test_python_objects_become_arrow_once(monkeypatch):
     made = []
     import dfgen.binding.frame_columns as module
 
-    def counting(values):
+    def counting(values, *more):
         made.append(values.name)
-        return of(values)
+        return of(values, *more)
 
-    of = module.embedded_bytes
-    monkeypatch.setattr(module, "embedded_bytes", counting)
+    of = module.arrow_column
+    monkeypatch.setattr(module, "arrow_column", counting)
     bind(frame(structs(3)), x="image")
     assert made.count("image") == 1
 
