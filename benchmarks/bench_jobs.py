@@ -22,6 +22,7 @@ from sparse_packs import open_sparse, private, write_sparse
 
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
+from dfgen.binding.row_draws import Ordering
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.image import Image
 
@@ -173,7 +174,7 @@ def stepped(pack: Path, seconds: float) -> tuple[float, float]:
 
     The wait for the first batch, when nothing is there yet, is none of a step.
     """
-    bound = bind(pack, x=Image(), options=Options(label_mode=None), window=WINDOW)
+    bound = bind(pack, x=Image(), options=Options(label_mode=None), order=Ordering(window=WINDOW))
     loader = Loader(bound.reader, batch_size=BATCH, drawing=bound.drawing)
     before, most, waited = private(), 0.0, 0.0
     stream, start = loader.stream(0), time.perf_counter()

@@ -22,6 +22,7 @@ from measure import THREADS, Findings, Rates, Verdict, alternate, finish, in_new
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
+from dfgen.binding.row_draws import Ordering
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.row_order import Drawing
@@ -125,7 +126,7 @@ def drained(
     window: str | None = None,
 ) -> int:
     """Drain epochs, of a Loader for each pass: one that stays would work ahead of its time."""
-    bound = bind(manifest, x=image, options=Options(label_mode=None), window=window)
+    bound = bind(manifest, x=image, options=Options(label_mode=None), order=Ordering(window=window))
     loader = Loader(bound.reader, batch_size=batch, drawing=bound.drawing if windows else Drawing())
     ahead, images = loader.stream(0), 0
     for _ in range(epochs * len(loader)):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dfgen.binding.class_names import present_rows, with_stand_ins
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
 from dfgen.binding.frame_columns import Columns
-from dfgen.binding.image_sizes import bucketed, deep_rows, image_sizes, refusal_of_deep
+from dfgen.binding.image_sizes import deep_rows, image_sizes, refusal_of_deep
 from dfgen.binding.leak_warning import warn_of_leaks
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.packed_rows import (
@@ -30,14 +30,14 @@ from dfgen.binding.paired_images import followed_image, warn_of_two_draws
 from dfgen.binding.path_lists import check_lists
 from dfgen.binding.pixel_cache import Cache, cached
 from dfgen.binding.preprocessing import Preprocessing
-from dfgen.binding.row_draws import row_draws, window_bytes, windowed
+from dfgen.binding.row_draws import Ordering
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
 from dfgen.binding.rows_of_arrays import layouts_of, stored_rows
 from dfgen.binding.stale_files import known_files
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.explain.labels import warn_of_infinite
-from dfgen.limits import DEFAULT, Amount, Limits
+from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.order.row_order import Drawing
 from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.albumentations import Pipeline, check_pixels
@@ -144,11 +144,8 @@ def bind(
     id: str | None = None,
     sample_weight: str | None = None,
     class_weight: Mapping[Any, float] | str | None = None,
-    balance: str | None = None,
-    rows_per_epoch: int | None = None,
-    bucket_by: str | None = None,
+    order: Ordering | None = None,
     batch_size: int = 32,
-    window: Amount = None,
     cache: Cache = None,
     transform: Transform | None = None,
     on_error: str = "raise",
@@ -159,7 +156,7 @@ def bind(
     """Bind inputs and targets to the rows of a manifest.
 
     The arguments are those of `dfgen.Sequence`, but that `options` are for columns given by their
-    names alone.
+    names alone, and `order` has those that say how an epoch takes rows.
 
     Raises:
         ManifestError: the manifest cannot be used: a column, an id, a path, a label.
@@ -173,9 +170,9 @@ def bind(
     if root is not None and not isinstance(root, str | os.PathLike):
         raise ArgumentError(f"root must be the path of a folder, got {root!r}")
     check_transform("transform", transform, "sample")
-    limits, opened = limits or DEFAULT, StorageOptions(storage_options)
+    order, limits, opened = order or Ordering(), limits or DEFAULT, StorageOptions(storage_options)
     opens = partial(store_of, limits=limits, options=opened)
-    columns = open_columns(manifest, root, limits, opened, window_bytes(window))
+    columns = open_columns(manifest, root, limits, opened, order.window_bytes)
     warn_of_leaks(columns)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     options = replace(options or Options(), store_of=opens)
@@ -202,16 +199,14 @@ def bind(
     sources = cached(features, sources, cache, limits, store, transform is not None)
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
-    balanced = row_draws(columns, balance, rows_per_epoch, rows)
-    buckets = bucketed(sizes.values(), bucket_by, batch_size)
     layouts = layouts_of(features, store)
-    windows = windowed(layouts, packed_rows(packs), window, bool(balanced[0] or buckets[0]))
+    drawing, drawn_by = order.drawing(
+        columns, rows, sizes.values(), batch_size, layouts, packed_rows(packs)
+    )
     if layouts:
-        store = store.holding(2 * window_bytes(window))
+        store = store.holding(2 * order.window_bytes)
     sources = stored_rows(features, layouts, sources, store)
     reader = SampleReader(rows.ids, features, transform, store, sources, sizes)
-    drawing = Drawing(balanced[0], buckets[0], windows[0])
-    drawn_by = {"balance": balanced[1], "bucket_by": buckets[1], "window": windows[1]}
     return Binding(columns, x, y, reader, weights, drawing, drawn_by, problems)
 
 

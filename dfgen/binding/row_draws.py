@@ -1,6 +1,8 @@
-"""Which rows come more often in an epoch than others: by their class, or by weights."""
+"""How an epoch takes rows: by class, by weights, by the shape of images, in windows of files."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -11,15 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
+from dfgen.binding.image_sizes import bucketed
 from dfgen.binding.row_ids import plain_ids
 from dfgen.binding.rows_of_arrays import RowLayout
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.limits import Amount, bytes_given
 from dfgen.loading.order.balance import balance_of
 from dfgen.loading.order.proportions import MOST_PLACES, proportions_of
-from dfgen.loading.order.row_order import Draws
+from dfgen.loading.order.row_order import Drawing, Draws
 from dfgen.loading.order.windows import Windows, fitting, windows_of
 from dfgen.packs.pack_rows import PackRows
+from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.reader import BoundRows
 from dfgen.spec import IntArray
 from dfgen.system import whole
@@ -27,6 +31,37 @@ from dfgen.table.arrow_types import is_text, value_type
 
 _WINDOW = "1GB"
 _BLOCKS = 64  # of a window: of labels in order, 64 blocks mix far more classes than 16
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """How an epoch takes rows beside a plain shuffle, by the arguments of `dfgen.Sequence`."""
+
+    balance: str | None = None
+    rows_per_epoch: int | None = None
+    bucket_by: str | None = None
+    window: Amount = None
+
+    @cached_property
+    def window_bytes(self) -> int:
+        """The bytes of a window."""
+        return window_bytes(self.window)
+
+    def drawing(
+        self,
+        columns: Columns,
+        rows: BoundRows,
+        sizes: Iterable[Sizes],
+        batch_size: int,
+        layouts: Mapping[str, RowLayout],
+        packed: PackRows | None,
+    ) -> tuple[Drawing, dict[str, str | None]]:
+        """Return how rows are taken, and argument -> what tells that from other ways."""
+        balance, balanced = row_draws(columns, self.balance, self.rows_per_epoch, rows)
+        buckets, bucketed_by = bucketed(sizes, self.bucket_by, batch_size)
+        windows, windowed_by = windowed(layouts, packed, self.window, bool(balance or buckets))
+        told = {"balance": balanced, "bucket_by": bucketed_by, "window": windowed_by}
+        return Drawing(balance, buckets, windows), told
 
 
 def window_bytes(window: Amount) -> int:

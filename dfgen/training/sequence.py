@@ -18,7 +18,7 @@ from dfgen.binding.missing_files import look_for_files
 from dfgen.binding.nested import Tree
 from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
-from dfgen.binding.row_draws import new_weights
+from dfgen.binding.row_draws import Ordering, new_weights
 from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError
 from dfgen.explain.other_libraries import refuse_unknown
@@ -201,11 +201,8 @@ class Sequence(Passes):
             id=id,
             sample_weight=sample_weight,
             class_weight=class_weight,
-            balance=balance,
-            rows_per_epoch=rows_per_epoch,
-            bucket_by=bucket_by,
+            order=Ordering(balance, rows_per_epoch, bucket_by, window),
             batch_size=batch_size,
-            window=window,
             cache=cache,
             transform=transform,
             on_error=on_error,

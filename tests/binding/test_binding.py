@@ -9,6 +9,7 @@ import pytest
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
+from dfgen.binding.row_draws import Ordering
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.loader import Loader
 
@@ -17,12 +18,14 @@ import sys
 
 import pandas as pd
 
+from dfgen.binding.row_draws import Ordering
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
 
 df = pd.read_json(sys.argv[1], orient="records")
-bound = bind(df, y="label", options=Options(image_size=(4, 4)), balance="label", batch_size=4)
+bound = bind(df, y="label", options=Options(image_size=(4, 4)),
+             order=Ordering(balance="label"), batch_size=4)
 loader = Loader(bound.reader, batch_size=4, drawing=bound.drawing, workers=2)
 for batch in loader.batches():
     red, green, _ = batch.arrays["image"][:, 0, 0].astype(int).T
@@ -54,8 +57,7 @@ def test_a_binding_says_all_that_a_loader_and_a_model_are_told(frame):
         options=Options(image_size=None, label_mode="categorical"),
         sample_weight="weight",
         class_weight={"even": 1, "odd": 2},
-        balance="label",
-        bucket_by="shape",
+        order=Ordering(balance="label", bucket_by="shape"),
         batch_size=4,
     )
     assert (bound.x, bound.y) == ({"image": "image"}, "label")

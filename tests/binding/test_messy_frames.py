@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
+from dfgen.binding.row_draws import Ordering
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, legible
 
 ROWS = 3
@@ -93,7 +94,16 @@ names = st.one_of(st.none(), st.sampled_from(NAMES), st.sampled_from(ODD))
 @given(frames(), names, names, names, names)
 def test_a_sequence_of_any_frame_works_or_is_refused_by_one_message(frame, y, id, weight, balance):
     options = Options(label_mode="int")
-    _told(lambda: bind(frame, y=y, id=id, sample_weight=weight, balance=balance, options=options))
+    _told(
+        lambda: bind(
+            frame,
+            y=y,
+            id=id,
+            sample_weight=weight,
+            order=Ordering(balance=balance),
+            options=options,
+        )
+    )
 
 
 @settings(max_examples=60)

@@ -18,6 +18,7 @@ from packed import packed, table_of
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
+from dfgen.binding.row_draws import Ordering
 from dfgen.loading.loader import Loader
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -25,7 +26,7 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what 
 
 
 def loader_of(manifest, window, **options):
-    bound = bind(manifest, options=Options(label_mode=None), window=window)
+    bound = bind(manifest, options=Options(label_mode=None), order=Ordering(window=window))
     return Loader(bound.reader, drawing=bound.drawing, **options)
 
 

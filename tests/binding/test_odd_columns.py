@@ -9,6 +9,7 @@ import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.frame_columns import Columns
+from dfgen.binding.row_draws import Ordering
 from dfgen.binding.split_rows import split_rows
 from dfgen.errors import ArgumentError, ManifestError
 
@@ -116,7 +117,7 @@ def test_weights_that_no_loss_can_take(files, weight, class_weight, message):
 def test_categories_that_no_rows_are_drawn_by(files, column, message):
     given = pa.table({"id": range(4), "path": files[:4], "w": column})
     with pytest.raises(ManifestError) as caught:
-        bind(given, y="id", options=SIZE, balance="w")
+        bind(given, y="id", options=SIZE, order=Ordering(balance="w"))
     assert str(caught.value) == message
 
 

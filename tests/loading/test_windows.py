@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.binding.row_draws import windowed
+from dfgen.binding.row_draws import Ordering, windowed
 from dfgen.binding.rows_of_arrays import layouts_of
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
@@ -183,7 +183,7 @@ def rows_of(loader, epoch=0):
 
 
 def bound(frame, **options):
-    return bind(frame, X, options=Options(label_mode=None), **options)
+    return bind(frame, X, options=Options(label_mode=None), order=Ordering(**options))
 
 
 def loader_of(frame, window=None, **options):
@@ -250,7 +250,7 @@ def test_where_a_window_cannot_be_it_is_refused_and_by_default_none(arrays):
         (lambda: RowOrder(600, 0, balance_of(frame["kind"]), windows=of_sizes([600])),
          "window= shuffles the rows of a few blocks at a time, balance= takes them from all: leave "
          "out one of them"),
-        (lambda: bind(images, options=Options(label_mode=None), window="2GB"),
+        (lambda: bind(images, options=Options(label_mode=None), order=Ordering(window="2GB")),
          "window='2GB' is for rows of large files, and x and y name none: leave it out, or read "
          'rows of arrays, dfgen.Array("path", shape=..., index="index")'),
         (lambda: bound(arrays, window="much"),

@@ -9,6 +9,7 @@ from servers import http_server, s3_server
 pytest.importorskip("obstore")
 
 from dfgen.binding.bind import bind
+from dfgen.binding.row_draws import Ordering
 from dfgen.errors import AccessError, ManifestError, MissingFileError
 from dfgen.loading.loader import Loader
 from dfgen.manifest.io import read_manifest
@@ -54,7 +55,7 @@ def copy(server, folder, name):
 def batches(manifest, server=None, skip=0, loader=None, **more):
     """Return all that two epochs of a manifest hold, in windows."""
     options = {} if server is None else {"storage_options": server.options}
-    bound = bind(manifest, y="kind", window="3KB", **options, **more)
+    bound = bind(manifest, y="kind", order=Ordering(window="3KB"), **options, **more)
     made = Loader(
         bound.reader, batch_size=8, drawing=bound.drawing, shuffle=True, seed=3, **(loader or {})
     )
@@ -114,7 +115,7 @@ def test_a_frame_of_it_trains_as_one_of_the_folder(folder, server):
 
 
 def test_rows_in_no_window_are_asked_for_alone(folder, server):
-    frame, more = read_manifest(AT, storage_options=server.options), {"balance": "kind"}
+    frame, more = read_manifest(AT, storage_options=server.options), {"order": Ordering("kind")}
     near = bind(read_manifest(folder), y="kind", **more)
     far = bind(frame, y="kind", storage_options=server.options, **more)
     loaders = [Loader(b.reader, batch_size=8, drawing=b.drawing, shuffle=True) for b in (far, near)]
@@ -147,7 +148,7 @@ def test_processes_ask_for_their_own_rows_and_make_the_same_batches(folder, serv
 
 
 def test_a_training_goes_on_in_the_bucket_where_one_on_the_folder_was_left(folder, server):
-    bound = bind(AT, y="kind", window="3KB", storage_options=server.options)
+    bound = bind(AT, y="kind", order=Ordering(window="3KB"), storage_options=server.options)
     loader = Loader(bound.reader, batch_size=8, drawing=bound.drawing, shuffle=True, seed=3)
     stream = loader.stream(0, 3)
     assert_same([next(stream).arrays for _ in range(7)], batches(folder)[3:])
@@ -198,7 +199,12 @@ def test_a_shard_that_is_missing_or_of_another_length_is_named_before_training(c
 
 def trained(name, server, change):
     """Return what a training raises before which a shard was changed."""
-    bound = bind(f"s3://bucket/{name}", y="kind", window="3KB", storage_options=server.options)
+    bound = bind(
+        f"s3://bucket/{name}",
+        y="kind",
+        order=Ordering(window="3KB"),
+        storage_options=server.options,
+    )
     loader = Loader(bound.reader, batch_size=8, drawing=bound.drawing, shuffle=True, workers=0)
     key = f"{name}/shard-00001.arrow"
     change(key, server.get("bucket", key))
@@ -244,7 +250,7 @@ def test_what_passes_is_tried_again_and_batches_stay_the_same(copied, folder, se
             vars(server.faults).update(fault)
 
         options = {**server.options, **once}
-        bound = bind(AT, y="kind", window="3KB", storage_options=options)
+        bound = bind(AT, y="kind", order=Ordering(window="3KB"), storage_options=options)
         loader = Loader(bound.reader, batch_size=8, drawing=bound.drawing, shuffle=True, seed=3)
         fail(None, None)
         assert_same([batch.arrays for e in range(2) for batch in loader.batches(e)], near)
