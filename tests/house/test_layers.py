@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib.util import resolve_name
 from pathlib import Path
@@ -77,11 +78,16 @@ MODULES = {
 }
 
 
-def imports(name: str) -> Iterator[str]:
-    """Yield the full name of all that a module imports, wherever in it, for types alone too.
+@cache
+def imports(name: str) -> tuple[str, ...]:
+    """Return the full name of all that a module imports, wherever in it, for types alone too.
 
     Names in texts count, such as those that `import_module` is given.
     """
+    return tuple(_imports(name))
+
+
+def _imports(name: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
