@@ -58,16 +58,11 @@ def test_smaller_files_and_no_filter_are_named_where_images_shrink(paths, option
 @pytest.mark.parametrize(
     ("scale", "layer"),
     [
-        ("0..1", RESCALED),
-        ("tf", RESCALED),
-        ((1 / 255, 0), RESCALED),
-        ("torch", NORMALIZED),
-        (((0.5,) * 3, (0.2,) * 3), NORMALIZED),
-        ("standardize", None),
-        ("caffe", None),
+        ("0..1", RESCALED), ("tf", RESCALED), ((1 / 255, 0), RESCALED), ("torch", NORMALIZED),
+        (((0.5,) * 3, (0.2,) * 3), NORMALIZED), ("standardize", None), ("caffe", None),
         (None, None),
     ],
-)
+)  # fmt: skip
 def test_scaling_in_the_model_is_named_where_a_layer_of_keras_does_it(paths, scale, layer):
     assert found(paths, size=(90, 120), scale=scale) == ([] if layer is None else [layer])
 

@@ -189,18 +189,12 @@ def test_wrong_arguments_are_told(rows):
 @pytest.mark.parametrize(
     "values",
     [
-        [None] * 10,
-        pd.array([True, None] * 5, "boolean"),
-        pd.to_datetime(["2026-01-02"] * 10),
-        np.arange(10, dtype=np.float16),
-        np.arange(10, dtype=np.uint64),
-        [b"a"] * 10,
-        [datetime.date(2026, 1, 1 + row) for row in range(10)],
-        [Decimal(row) for row in range(10)],
-        [f"{row}" for row in range(10)],
-        pd.Series([f"{row}" for row in range(10)], dtype=object),
+        [None] * 10, pd.array([True, None] * 5, "boolean"), pd.to_datetime(["2026-01-02"] * 10),
+        np.arange(10, dtype=np.float16), np.arange(10, dtype=np.uint64), [b"a"] * 10,
+        [datetime.date(2026, 1, 1 + row) for row in range(10)], [Decimal(row) for row in range(10)],
+        [f"{row}" for row in range(10)], pd.Series([f"{row}" for row in range(10)], dtype=object),
     ],
-)
+)  # fmt: skip
 def test_rows_are_sorted_by_whatever_has_an_order(rows, values):
     for sort in ("one", "-one"):
         assert len(rows.assign(one=values).dfgen.show(2, sort=sort).table) == 2

@@ -26,17 +26,12 @@ def predicted(files):
     kind = pd.Categorical.from_codes(labels, NAMES)
     return pd.DataFrame(
         {
-            "id": np.arange(60) + 100,
-            "path": files[:60],
-            "kind": kind,
-            "split": "val",
-            "y_true": kind,
-            "y_pred": pd.Categorical.from_codes(prob.argmax(axis=1), NAMES),
-            "prob": list(prob),
-            "loss": -np.log(prob[np.arange(60), labels]),
+            "id": np.arange(60) + 100, "path": files[:60], "kind": kind, "split": "val",
+            "y_true": kind, "y_pred": pd.Categorical.from_codes(prob.argmax(axis=1), NAMES),
+            "prob": list(prob), "loss": -np.log(prob[np.arange(60), labels]),
             "problem": pd.Series([None] * 60, dtype="object"),
         }
-    )
+    )  # fmt: skip
 
 
 def test_what_is_taken_for_what_is_counted(predicted):

@@ -21,11 +21,8 @@ from dfgen.explore.page_section import element, json_block, source_hash
 from dfgen.explore.report_file import LARGEST, as_webp
 
 NASTY = [
-    "<script>alert(1)</script>",
-    "</script><!--",
-    "a\u2028b",
-    "\"'><img src=x onerror=alert(1)>",
-]
+    "<script>alert(1)</script>", "</script><!--", "a\u2028b", "\"'><img src=x onerror=alert(1)>",
+]  # fmt: skip
 
 
 class Page(HTMLParser):
@@ -115,13 +112,8 @@ def test_the_page_holds_the_pictures_and_facts_of_its_rows(frame, tmp_path):
     df["none"] = [None, np.nan, pd.NA, pd.NaT, 2**60]
     data = page_of(df, tmp_path).data
     assert [one["name"] for one in data["columns"]] == [
-        "id",
-        "path",
-        "label",
-        "box",
-        "when",
-        "none",
-    ]
+        "id", "path", "label", "box", "when", "none",
+    ]  # fmt: skip
     assert data["rows"]["4"]["values"][3:] == ["4, 0.5", "2026-01-02 00:00:00", str(2**60)]
     assert [data["rows"][str(row)]["values"][5] for row in range(4)] == [None] * 4
     webp = np.frombuffer(base64.b64decode(data["rows"]["3"]["picture"]), np.uint8)
@@ -137,11 +129,9 @@ def test_a_file_that_is_missing_broken_or_huge_is_a_tile_that_tells_why(frame, f
     df.loc[3, "path"] = f"{tmp_path}/huge.png"
     rows = page_of(df, tmp_path, limits=dfgen.Limits(decoded_bytes=1_000_000)).data["rows"]
     assert [("picture" in one, one.get("reason", "")[:28]) for one in rows.values()] == [
-        (True, ""),
-        (False, "the file does not exist"),
-        (False, "broken jpeg header: it ends "),
+        (True, ""), (False, "the file does not exist"), (False, "broken jpeg header: it ends "),
         (False, "the image is 3000 x 3000, 36"),
-    ]
+    ]  # fmt: skip
 
 
 def test_boxes_are_drawn_with_the_names_of_their_classes(frame, tmp_path):
@@ -223,13 +213,10 @@ def predicted(frame):
     own = prob[np.arange(7), df["label"].cat.codes]
     return pd.DataFrame(
         {
-            "id": df["id"],
-            "y_true": df["label"],
-            "y_pred": said,
-            "prob": [*prob],
+            "id": df["id"], "y_true": df["label"], "y_pred": said, "prob": [*prob],
             "loss": -np.log(own),
         }
-    )
+    )  # fmt: skip
 
 
 def test_with_predictions_the_page_shows_where_the_model_is_wrong(frame, predicted, tmp_path):
@@ -242,14 +229,8 @@ def test_with_predictions_the_page_shows_where_the_model_is_wrong(frame, predict
     assert page.data["rows"]["5"]["marks"] == ["predicted wrong", "likely mislabel"]
     assert page.cells("confusion") == ["even", "odd", "even", "4", "·", "odd", "1", "2"]
     assert page.cells("scores")[:7] == [
-        "class",
-        "rows",
-        "precision",
-        "recall",
-        "F1",
-        "loss",
-        "taken for",
-    ]
+        "class", "rows", "precision", "recall", "F1", "loss", "taken for",
+    ]  # fmt: skip
     assert page.cells("scores")[7:14] == ["odd", "3", "100.0%", "66.7%", "80.0%", "0.607", "even"]
 
 
@@ -295,18 +276,13 @@ def test_predictions_of_other_rows_are_refused(ids, message, frame, tmp_path):
 @pytest.mark.parametrize(
     "columns",
     [
-        {"age": [np.nan, np.inf, -np.inf, 1.0]},
-        {"age": [1e308, -1e308, 0.0, 1.0]},
-        {"age": [2.0**62, 0.0, 1.0, 2.0]},
-        {"age": np.nan},
-        {"width": 0, "height": 0, "bytes": 0},
-        {"fold": range(4)},
-        {"split": ["train", None] * 2},
-        {"tags": [["x", "y"], [], None, ["x"]]},
+        {"age": [np.nan, np.inf, -np.inf, 1.0]}, {"age": [1e308, -1e308, 0.0, 1.0]},
+        {"age": [2.0**62, 0.0, 1.0, 2.0]}, {"age": np.nan}, {"width": 0, "height": 0, "bytes": 0},
+        {"fold": range(4)}, {"split": ["train", None] * 2}, {"tags": [["x", "y"], [], None, ["x"]]},
         {"kind": pd.Categorical([1, 2, 1, 2], [1, 2, 3])},
     ],
     ids=lambda columns: "-".join(columns),
-)
+)  # fmt: skip
 def test_odd_columns_have_their_place(columns, frame, tmp_path):
     assert len(page_of(frame(4).assign(**columns), tmp_path).data["gallery"]) == 4
 

@@ -17,12 +17,10 @@ OLDER = {name: value for name, value in STATE.items() if name != "checksum"}
 OTHERS = {
     "manifest": replace(NOW, ids=ids_digest(range(1, 11))),
     "order of rows": replace(NOW, ids=ids_digest(range(10)[::-1])),
-    "number of rows": replace(NOW, rows=9),
-    "seed": replace(NOW, seed=4),
-    "batch size": replace(NOW, batch_size=5),
-    "shuffling": replace(NOW, shuffle=False),
+    "number of rows": replace(NOW, rows=9), "seed": replace(NOW, seed=4),
+    "batch size": replace(NOW, batch_size=5), "shuffling": replace(NOW, shuffle=False),
     "balance": replace(NOW, balance="b"),
-}
+}  # fmt: skip
 
 
 def test_fault_46_a_state_goes_through_json_at_every_step():

@@ -80,11 +80,9 @@ def manifest(near):
 
 RECIPE = {"unmatched": "error", "facts": "header", "seed": 0}
 REFUSED = {
-    "../../etc/passwd": 'leaves its root by ".."',
-    "a/../../b": 'leaves its root by ".."',
-    "/etc/passwd": "is absolute, but has a root",
-    "a\0.png": "holds a NUL character",
-}
+    "../../etc/passwd": 'leaves its root by ".."', "a/../../b": 'leaves its root by ".."',
+    "/etc/passwd": "is absolute, but has a root", "a\0.png": "holds a NUL character",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("stored", REFUSED)

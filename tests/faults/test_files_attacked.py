@@ -119,12 +119,10 @@ def test_an_object_that_was_replaced_is_told_though_its_pixels_were_kept(tmp_pat
     with http_server(contents) as server:
         frame = pd.DataFrame(
             {
-                "id": range(ROWS),
-                "path": [f"{server.url}/{row}.png" for row in range(ROWS)],
-                "bytes": [len(data) for data in contents.values()],
-                "mtime_ns": MODIFIED * 10**9,
+                "id": range(ROWS), "path": [f"{server.url}/{row}.png" for row in range(ROWS)],
+                "bytes": [len(data) for data in contents.values()], "mtime_ns": MODIFIED * 10**9,
             }
-        )
+        )  # fmt: skip
         rows = Held(frame[:6])
         assert rows.rows()[0] == [*range(6)]
         contents["9.png"] = server.held["9.png"] = png(99, (9, 9))

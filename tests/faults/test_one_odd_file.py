@@ -82,24 +82,16 @@ def npy_of_shape(shape, kind="'<f4'"):
 
 
 ODD = {
-    "width.png": png_of(2**31 + 5, 4),
-    "both.png": png_of(2**32 - 1, 2**32 - 1),
-    "width.tif": tiff_of(width=2**31, height=2**31),
-    "channels.tif": tiff_of(channels=32_768),
-    "orientation.tif": tiff_of(orientation=65_535),
-    "empty.png": b"",
-    "length.npy": npy_of("{}", promised=2**32 - 1),
-    "brackets.npy": npy_of("(" * 4_000),
-    "signs.npy": npy_of("-" * 9_000 + "1"),
-    "none.npy": npy_of("None"),
-    "keys.npy": npy_of("{1: 2}"),
-    "dtype.npy": npy_of_shape("(5, 3)", "None"),
+    "width.png": png_of(2**31 + 5, 4), "both.png": png_of(2**32 - 1, 2**32 - 1),
+    "width.tif": tiff_of(width=2**31, height=2**31), "channels.tif": tiff_of(channels=32_768),
+    "orientation.tif": tiff_of(orientation=65_535), "empty.png": b"",
+    "length.npy": npy_of("{}", promised=2**32 - 1), "brackets.npy": npy_of("(" * 4_000),
+    "signs.npy": npy_of("-" * 9_000 + "1"), "none.npy": npy_of("None"),
+    "keys.npy": npy_of("{1: 2}"), "dtype.npy": npy_of_shape("(5, 3)", "None"),
     "fields.npy": npy_of_shape("(5, 3)", "[('a',)]"),
-    "surrogate.npy": npy_of_shape("(5, 3)", "'\\ud800'"),
-    "shape.npy": npy_of_shape("'x'"),
-    "long.npy": npy_of_shape("9" * 5_000),
-    "text.npy": b"\x93NUMPY\1\0",
-}
+    "surrogate.npy": npy_of_shape("(5, 3)", "'\\ud800'"), "shape.npy": npy_of_shape("'x'"),
+    "long.npy": npy_of_shape("9" * 5_000), "text.npy": b"\x93NUMPY\1\0",
+}  # fmt: skip
 
 
 def test_headers_that_say_what_cannot_be_are_problems_of_their_rows(data):

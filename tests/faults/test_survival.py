@@ -22,14 +22,12 @@ def done(case, loader, folder):
     [
         ("raises", "threads", "error names the file"),
         ("sys_exit", "processes", "error names the file"),
-        ("kill_one", "processes", "every row once"),
-        ("missing", "threads", "error names the file"),
+        ("kill_one", "processes", "every row once"), ("missing", "threads", "error names the file"),
         ("cut", "threads", "error names the file"),
         ("unpicklable", "processes", "error names the function"),
-        ("resume", "threads", "the rest exactly"),
-        ("draws", "threads", "the same"),
+        ("resume", "threads", "the rest exactly"), ("draws", "threads", "the same"),
     ],
-)
+)  # fmt: skip
 def test_dfgen_survives(case, loader, what, tmp_path):
     assert done(case, f"dfgen, {loader}", tmp_path) == survive.Outcome(True, what)
 

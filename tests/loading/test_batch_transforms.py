@@ -100,11 +100,8 @@ def test_dtypes_and_shapes_of_samples_may_change(frame):
     with sequence(frame(40), mixup) as seq:
         x, y = seq[2]
         assert (x.shape, x.dtype, y.shape, y.dtype) == (
-            (8, 4, 4, 3),
-            np.float16,
-            (8, 2),
-            np.float32,
-        )
+            (8, 4, 4, 3), np.float16, (8, 2), np.float32,
+        )  # fmt: skip
         assert "image 4x4x3 float16, label 2 float32" in repr(seq)
         tensor, _ = seq.get_tf_dataset().element_spec
         assert (tensor.shape.as_list(), tensor.dtype.name) == ([None, 4, 4, 3], "float16")

@@ -56,13 +56,10 @@ class Machine:
 @pytest.mark.parametrize(
     ("rates", "best"),
     [
-        ({2: 9_000, 1: 15_500}, 1),
-        ({2: 59_000, 1: 36_000}, 2),
-        ({2: 20_000, 1: 21_000}, 2),
-        ({16: 11_000, 4: 40_000, 1: 30_000}, 4),
-        ({16: 90_000, 4: 80_000, 1: 30_000}, 16),
+        ({2: 9_000, 1: 15_500}, 1), ({2: 59_000, 1: 36_000}, 2), ({2: 20_000, 1: 21_000}, 2),
+        ({16: 11_000, 4: 40_000, 1: 30_000}, 4), ({16: 90_000, 4: 80_000, 1: 30_000}, 16),
     ],
-)
+)  # fmt: skip
 def test_what_is_faster_is_used_and_trying_costs_less_than_a_tenth(rates, best):
     choice = Chooser(tuple(rates))
     machine = Machine(choice, rates)

@@ -333,13 +333,10 @@ def test_a_bad_file_is_skipped_with_weight_zero_and_listed(frame, tmp_path):
     assert seq[1][2].tolist() == pytest.approx([4 / 3, 0, 4 / 3, 4 / 3])
     assert seq.problems.to_dict("records") == [
         {
-            "id": 5,
-            "path": f"{tmp_path}/gone.png",
-            "stage": "read",
-            "reason": "the file does not exist",
-            "epoch": 0,
+            "id": 5, "path": f"{tmp_path}/gone.png", "stage": "read",
+            "reason": "the file does not exist", "epoch": 0,
         }
-    ]
+    ]  # fmt: skip
 
 
 def test_several_inputs_and_outputs_by_name_and_by_place(frame):

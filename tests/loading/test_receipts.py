@@ -253,16 +253,12 @@ def test_a_loader_that_makes_a_batch_twice_instead_of_another_is_told_on(frame, 
 @pytest.mark.parametrize(
     "options",
     [
-        {"balance": "label"},
-        {"balance": "weight"},
-        {"bucket_by": "shape", "image_size": None},
-        {"drop_remainder": True},
-        {"shard": (1, 2)},
-        {"on_error": "skip"},
+        {"balance": "label"}, {"balance": "weight"}, {"bucket_by": "shape", "image_size": None},
+        {"drop_remainder": True}, {"shard": (1, 2)}, {"on_error": "skip"},
         pytest.param({"workers": 1, "use_multiprocessing": True}, marks=pytest.mark.slow),
     ],
     ids=str,
-)
+)  # fmt: skip
 @pytest.mark.parametrize(
     "change", [{5: 6}, {5: 6, 6: 5}, {5: 5 + 48}], ids=["twice", "exchanged", "of another epoch"]
 )

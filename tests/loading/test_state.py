@@ -56,12 +56,10 @@ class TestReceipt:
         ids = ids_at(positions)
         swapped = [ids[1], ids[0], *ids[2:]]
         found = {
-            receipt(0, positions[1:], ids[1:]),
-            receipt(0, [*positions, 7], [*ids, ids[7]]),
-            receipt(0, [*positions[:-1], 7], [*ids[:-1], ids[7]]),
-            receipt(0, positions, swapped),
+            receipt(0, positions[1:], ids[1:]), receipt(0, [*positions, 7], [*ids, ids[7]]),
+            receipt(0, [*positions[:-1], 7], [*ids[:-1], ids[7]]), receipt(0, positions, swapped),
             receipt(1, positions, ids),
-        }
+        }  # fmt: skip
         assert len(found) == 5
         assert EPOCH not in found
 

@@ -22,14 +22,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:Please (import|use):DeprecationW
 PHOTOGRAPH = cv2.imread(str(Path(__file__).parents[1] / "data" / "astronaut.jpg"))[..., ::-1]
 PHOTOGRAPH = PHOTOGRAPH.astype(np.float32)
 IMAGES = {
-    "rgb": PHOTOGRAPH,
-    "gray": PHOTOGRAPH[20:, :, :1],
+    "rgb": PHOTOGRAPH, "gray": PHOTOGRAPH[20:, :, :1],
     "rgba": np.concatenate([PHOTOGRAPH[:70], PHOTOGRAPH[30:100, ::-1, :1]], axis=2),
-    "tall": PHOTOGRAPH[:90, 30:37],
-    "tiny": PHOTOGRAPH[40:45, 50:57],
-    "one row": PHOTOGRAPH[50:51, :9],
-    "one pixel": PHOTOGRAPH[50:51, 60:61],
-}
+    "tall": PHOTOGRAPH[:90, 30:37], "tiny": PHOTOGRAPH[40:45, 50:57],
+    "one row": PHOTOGRAPH[50:51, :9], "one pixel": PHOTOGRAPH[50:51, 60:61],
+}  # fmt: skip
 SMOOTH = cv2.blur(IMAGES["rgba"], (5, 5))  # few pixels of an edge say more of OpenCV's 32nds
 AFFINE = [
     {"theta": 90, "tx": 0.25, "ty": 0.25},  # else places of some lie just between two pixels
@@ -45,16 +42,11 @@ AFFINE = [
     {"theta": 33, "tx": 2, "ty": 3, "shear": 11, "zx": 0.8, "zy": 1.1},
 ]
 LEVELS = [
-    {"channel_shift_intensity": 40.5},
-    {"channel_shift_intensity": -300},
-    {"brightness": 0},
-    {"brightness": 0.7},
-    {"brightness": 1.8},
-    {"flip_horizontal": True},
+    {"channel_shift_intensity": 40.5}, {"channel_shift_intensity": -300}, {"brightness": 0},
+    {"brightness": 0.7}, {"brightness": 1.8}, {"flip_horizontal": True},
     {"flip_vertical": 1, "flip_horizontal": 0},
-    {"theta": 10, "channel_shift_intensity": -33, "flip_horizontal": 1, "brightness": 1.2},
-    {},
-]
+    {"theta": 10, "channel_shift_intensity": -33, "flip_horizontal": 1, "brightness": 1.2}, {},
+]  # fmt: skip
 NEAR = 0.5  # of 255, on average: older OpenCV knows places to a 32nd of a pixel
 BOUND = 2.0  # promised
 
@@ -114,18 +106,11 @@ def test_brightness_of_an_even_image_outside_the_range_is_that_of_keras():
 )
 def test_any_draw_is_applied_as_by_keras(height, width, channels, fill_mode, flips, seed):
     given = {
-        "rotation_range": 180,
-        "width_shift_range": 0.9,
-        "height_shift_range": [3, 50],
-        "shear_range": 60,
-        "zoom_range": 0.6,
-        "channel_shift_range": 60,
-        "brightness_range": (0.2, 1.8),
-        "fill_mode": fill_mode,
-        "cval": 9,
-        "horizontal_flip": flips[0],
-        "vertical_flip": flips[1],
-    }
+        "rotation_range": 180, "width_shift_range": 0.9, "height_shift_range": [3, 50],
+        "shear_range": 60, "zoom_range": 0.6, "channel_shift_range": 60,
+        "brightness_range": (0.2, 1.8), "fill_mode": fill_mode, "cval": 9,
+        "horizontal_flip": flips[0], "vertical_flip": flips[1],
+    }  # fmt: skip
     image = SMOOTH[5 : 5 + height, 30 : 30 + width, :channels]
     parameters = Augmentation(**given).draw(image.shape, np.random.default_rng(seed))
     assert difference(image, parameters, **given) <= BOUND

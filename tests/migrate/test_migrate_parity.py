@@ -37,26 +37,20 @@ def test_pixels_of_every_kind_of_file(folder, frame, color_mode, interpolation):
 @pytest.mark.parametrize(
     ("class_mode", "options"),
     [
-        ("categorical", {}),
-        ("categorical", {"y_col": "tags"}),
+        ("categorical", {}), ("categorical", {"y_col": "tags"}),
         ("categorical", {"y_col": "tags", "classes": ["owl", "cat"]}),
-        ("categorical", {"classes": ("dog", "owl", "dog")}),
-        ("sparse", {"weight_col": "share"}),
+        ("categorical", {"classes": ("dog", "owl", "dog")}), ("sparse", {"weight_col": "share"}),
         ("sparse", {"classes": ["owl", "dog", "cat"], "weight_col": "number"}),
-        ("binary", {"classes": ["owl", "dog"]}),
-        ("raw", {"y_col": "number"}),
-        ("raw", {"y_col": "class"}),
-        ("raw", {"y_col": ["number", "share"], "weight_col": "share"}),
-        ("raw", {"y_col": ["number", "class"]}),
-        ("other", {"y_col": "share"}),
+        ("binary", {"classes": ["owl", "dog"]}), ("raw", {"y_col": "number"}),
+        ("raw", {"y_col": "class"}), ("raw", {"y_col": ["number", "share"], "weight_col": "share"}),
+        ("raw", {"y_col": ["number", "class"]}), ("other", {"y_col": "share"}),
         ("multi_output", {"y_col": ["number", "share"]}),
         ("multi_output", {"y_col": ["tags"], "weight_col": "share"}),
-        ("input", {"weight_col": "number"}),
-        (None, {}),
+        ("input", {"weight_col": "number"}), (None, {}),
         (None, {"weight_col": "share", "y_col": "no such column"}),
     ],
     ids=repr,
-)
+)  # fmt: skip
 @pytest.mark.parametrize("dtype", [None, "uint8"])
 def test_targets_and_weights_of_every_class_mode(folder, frame, class_mode, options, dtype):
     options = {**SIZE, **options}

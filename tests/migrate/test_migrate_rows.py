@@ -52,14 +52,11 @@ def ours(frame, folder, of=None, **options):
 @pytest.mark.parametrize(
     "index",
     [
-        [5, 3, 1, 0, 2, 4],
-        [0, 0, 0, 1, 1, 1],
-        list("fedcba"),
-        pd.MultiIndex.from_product([["x", "y"], [1, 2, 3]]),
-        pd.date_range("2024-01-01", periods=6),
+        [5, 3, 1, 0, 2, 4], [0, 0, 0, 1, 1, 1], list("fedcba"),
+        pd.MultiIndex.from_product([["x", "y"], [1, 2, 3]]), pd.date_range("2024-01-01", periods=6),
     ],
     ids=["ints", "twice", "text", "levels", "dates"],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("missing", [False, True])
 def test_any_index(frame, folder, index, missing):
     if missing:
@@ -168,25 +165,15 @@ def test_arrays_and_sets_of_classes_are_taken_as_lists(frame, folder):
 
 
 WRONG = [
-    ({}, {"class_mode": "sparce"}),
-    ({}, {"class_mode": "multi_output"}),
-    ({}, {"class_mode": "binary"}),
-    ({}, {"class_mode": "binary", "classes": ["a"]}),
-    ({}, {"class_mode": "binary", "classes": ["a", "b", "c"]}),
-    ({}, {"color_mode": "bgr"}),
-    ({}, {"subset": "test"}),
-    ({}, {"weight_col": "class"}),
-    ({"filename": 5}, {}),
-    ({"filename": None}, {}),
-    ({"class": None}, {}),
-    ({"class": None}, {"class_mode": "sparse"}),
-    ({"class": 7}, {}),
-    ({"class": 7}, {"class_mode": "sparse"}),
-    ({"class": ["a"]}, {"class_mode": "binary"}),
-    ({}, {"y_col": "klass"}),
-    ({}, {"x_col": "path"}),
+    ({}, {"class_mode": "sparce"}), ({}, {"class_mode": "multi_output"}),
+    ({}, {"class_mode": "binary"}), ({}, {"class_mode": "binary", "classes": ["a"]}),
+    ({}, {"class_mode": "binary", "classes": ["a", "b", "c"]}), ({}, {"color_mode": "bgr"}),
+    ({}, {"subset": "test"}), ({}, {"weight_col": "class"}), ({"filename": 5}, {}),
+    ({"filename": None}, {}), ({"class": None}, {}), ({"class": None}, {"class_mode": "sparse"}),
+    ({"class": 7}, {}), ({"class": 7}, {"class_mode": "sparse"}),
+    ({"class": ["a"]}, {"class_mode": "binary"}), ({}, {"y_col": "klass"}), ({}, {"x_col": "path"}),
     ({}, {"weight_col": "weights"}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("cells", "options"), WRONG, ids=repr)

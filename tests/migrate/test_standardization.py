@@ -22,14 +22,11 @@ CASES = {
     "means": {"featurewise_center": True, "rescale": 1 / 255},
     "deviations": {"featurewise_center": True, "featurewise_std_normalization": True},
     "all": {
-        "rescale": 0.01,
-        "samplewise_center": True,
-        "samplewise_std_normalization": True,
-        "featurewise_center": True,
-        "featurewise_std_normalization": True,
+        "rescale": 0.01, "samplewise_center": True, "samplewise_std_normalization": True,
+        "featurewise_center": True, "featurewise_std_normalization": True,
     },
     "nothing": {"rescale": 0},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("channels_first", (False, True))

@@ -149,13 +149,11 @@ def photographs(tmp_path):
 @pytest.mark.parametrize(
     "image",
     [
-        Image(size=(48, 64)),
-        Image(size=(48, 64), scale="0..1", flip="horizontal"),
+        Image(size=(48, 64)), Image(size=(48, 64), scale="0..1", flip="horizontal"),
         Image(size=(40, 40), load_size=(48, 64), crop="random", flip="horizontal"),
-        Image(size=(24, 24), crop="random_resized"),
-        Image(size=(100, 90)),
+        Image(size=(24, 24), crop="random_resized"), Image(size=(100, 90)),
     ],
-)
+)  # fmt: skip
 def test_each_format_makes_nearly_the_pixels_of_the_files(photographs, tmp_path, kind, image):
     packed(photographs.drop(columns=["boxes", "kinds"]), tmp_path / "pack", **MAKERS[kind])
     expected = by_id(batches(photographs, x=image, options=NO_Y))
