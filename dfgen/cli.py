@@ -257,11 +257,10 @@ def bench_command(
     height, width = height_and_width("--image-size", image_size)
     with silence():
         from dfgen.bench import report
-        from dfgen.bench.run import bench
 
     if json_file:
         report.check_output(json_file)
-    result = bench(
+    result = report.bench(
         manifest,
         rows=rows,
         image_size=(height, width),

@@ -1,22 +1,41 @@
-"""The measurements as a table and as JSON."""
+"""Runs `dfgen bench`: its measurements as a table and as JSON."""
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import IO, Any
 
+from tqdm import tqdm
+
 from dfgen import __version__
-from dfgen.bench.advice import shown
-from dfgen.bench.job import ChosenRows, Job
-from dfgen.bench.model_wait import ModelWait
-from dfgen.bench.stages import DECODE, HAND_OVER, NUMPY, READ, RESIZE, Rates
+from dfgen.bench.advice import advise, shown
+from dfgen.bench.job import ChosenRows, Job, choose
+from dfgen.bench.model_wait import ModelWait, application, model_wait
+from dfgen.bench.stages import (
+    DECODE,
+    HAND_OVER,
+    NUMPY,
+    PASSES,
+    READ,
+    RESIZE,
+    Rates,
+    alternate,
+    sequence,
+    stages,
+    together,
+)
 from dfgen.errors import WriteError
-from dfgen.system import refuse_others, write_whole
+from dfgen.explain.remedies import remedies, stored_remedies
+from dfgen.samples.features.image import Image
+from dfgen.system import refuse_others, usable_cpus, whole, write_whole
 from dfgen.training import keras
+from dfgen.training.data_adapter import view_of
 
 _PACKAGES = ("numpy", "opencv-python-headless", "pillow", "keras")
 _SHOWN = 5  # of the rows that were left out
@@ -34,6 +53,54 @@ class Report:
     rates: Rates
     model: ModelWait | None
     advice: tuple[str, ...]
+
+
+def bench(
+    manifest: str,
+    *,
+    rows: int | None = None,
+    image_size: tuple[int, int] = (256, 256),
+    batch_size: int = 32,
+    workers: int | None = None,
+    antialias: bool = True,
+    model: str | None = None,
+) -> Report:
+    """Measure how fast batches come from the images of a manifest, and what limits them.
+
+    The arguments are the command's. None: rows that take a second to decode; the CPUs that this
+    process may use.
+    """
+    image = Image("path", size=image_size, antialias=antialias)
+    cpus = usable_cpus()
+    workers = cpus if workers is None else whole("workers", workers)
+    rows = None if rows is None else whole("rows", rows, least=1)
+    whole("batch_size", batch_size, least=1)
+    trained = application(model, image.spec.shape) if model else None
+    sample = choose(manifest, rows, image, batch_size, workers)
+    job = Job(sample.paths, image, batch_size, workers)
+    ours = stages(job, sample.data) | together(job)
+    measurements = len(ours) * (PASSES + 1) + (PASSES if trained else 0)
+    with tqdm(total=measurements, desc="Measuring", disable=None) as bar:
+        rates = alternate(ours, bar.update)
+        fed = None
+        if model and trained:
+            fed = model_wait(model, trained, lambda: sequence(job), PASSES, bar.update)
+    with sequence(job) as made:
+        reader = view_of(made).loader.reader
+        ways = remedies(reader)
+        ways += stored_remedies(reader, rows=sample.usable, pack=partial(pack_line, manifest))
+    advice = advise(
+        rates, sample.first_read, fed, rows=sample.usable, workers=workers, cpus=cpus,
+        remedies=ways,
+    )  # fmt: skip
+    return Report(manifest, job, sample, cpus, rates, fed, tuple(advice))
+
+
+def pack_line(manifest: str, image: Image) -> str:
+    """Return the command that packs the pixels that an Image makes of the files of a manifest."""
+    height, width, _ = image.spec.shape
+    options = "" if image.antialias else " --no-antialias"
+    return f"dfgen pack {shlex.quote(manifest)} --out packed --image-size {height},{width}{options}"
 
 
 def table(report: Report) -> str:
@@ -93,26 +160,12 @@ def _model(report: Report) -> Iterator[str]:
 
 def as_json(report: Report) -> dict[str, Any]:
     """Return the report as JSON; every name says its unit, where it has one."""
-    job, sample = report.job, report.sample
-    rates = {
-        name: _summary(rounds) | {"images_per_second_of_rounds": list(rounds)}
-        for name, rounds in report.rates.rounds.items()
-    }
-    model = report.model and {
-        "name": report.model.model,
-        "steps": report.model.steps,
-        "fed": _summary(report.model.rates),
-        "input_wait_share": report.model.input_wait,
-        "epoch_seconds": sample.usable / median(report.model.rates),
-    }
+    job, sample, model = report.job, report.sample, report.model
     return {
         "manifest": report.manifest,
         "setting": {
-            "image_size": list(job.size),
-            "batch_size": job.batch_size,
-            "workers": job.workers,
-            "cpus": report.cpus,
-            "antialias": job.image.antialias,
+            "image_size": list(job.size), "batch_size": job.batch_size, "workers": job.workers,
+            "cpus": report.cpus, "antialias": job.image.antialias,
             "backend": keras.backend.backend(),
         },
         "versions": {"dfgen": __version__} | {name: version(name) for name in _PACKAGES},
@@ -123,18 +176,22 @@ def as_json(report: Report) -> dict[str, Any]:
         "mean_file_bytes": sample.mean_bytes,
         "images_per_pass": len(job.paths),
         "first_read_files_per_second": sample.first_read,
-        "rates": rates,
-        "model": model,
+        "rates": {
+            name: _summary(rounds) | {"images_per_second_of_rounds": list(rounds)}
+            for name, rounds in report.rates.rounds.items()
+        },
+        "model": model and {
+            "name": model.model, "steps": model.steps, "fed": _summary(model.rates),
+            "input_wait_share": model.input_wait,
+            "epoch_seconds": sample.usable / median(model.rates),
+        },
         "advice": list(report.advice),
-    }
+    }  # fmt: skip
 
 
 def _summary(rounds: tuple[float, ...]) -> dict[str, float]:
-    return {
-        "images_per_second": median(rounds),
-        "images_per_second_lowest": min(rounds),
-        "images_per_second_highest": max(rounds),
-    }
+    name = "images_per_second"
+    return {name: median(rounds), f"{name}_lowest": min(rounds), f"{name}_highest": max(rounds)}
 
 
 def check_output(path: str) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import dfgen
 from dfgen.bench.advice import advise
 from dfgen.bench.model_wait import ModelWait
-from dfgen.bench.run import pack_line
+from dfgen.bench.report import pack_line
 from dfgen.bench.stages import BACKEND, DECODE, HAND_OVER, NUMPY, READ, RESIZE, Rates
 from dfgen.cli import app
 from dfgen.explain.remedies import Remedy, stored_remedies

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import dfgen
-from dfgen.bench import job, model_wait, run, stages
+from dfgen.bench import job, model_wait, report, stages
 from dfgen.bench.advice import advise, limit, shown
 from dfgen.bench.model_wait import ModelWait
 from dfgen.bench.stages import (
@@ -37,7 +37,7 @@ RATE = st.floats(1, 1e7)
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Measure no longer than it takes to go through the motions."""
-    for module in (stages, run):
+    for module in (stages, report):
         monkeypatch.setattr(module, "PASSES", 2)
     monkeypatch.setattr(job, "SECONDS", 0.001)
     monkeypatch.setattr(model_wait, "_SECONDS", 0.001)
@@ -121,7 +121,7 @@ def test_a_model_is_fed_and_its_wait_found(photos):
     model.compile("sgd", "sparse_categorical_crossentropy")
     steps = []
     found = model_wait.model_wait(
-        "Small", model, lambda: run.sequence(whole), 2, lambda: steps.append(1)
+        "Small", model, lambda: stages.sequence(whole), 2, lambda: steps.append(1)
     )
     assert (found.model, len(found.rates), len(steps)) == ("Small", 2, 2)
     assert min(found.rates) > 0
@@ -163,7 +163,7 @@ def test_manifests_without_an_image_are_refused(photos, tmp_path):
     frame = dfgen.read_manifest(photos)
     dfgen.write_manifest(frame[frame["problem"].notna()], tmp_path / "bad.parquet")
     with pytest.raises(ManifestError) as caught:
-        run.bench(str(tmp_path / "bad.parquet"))
+        report.bench(str(tmp_path / "bad.parquet"))
     assert str(caught.value) == (
         "all 2 rows have a problem, by the facts of the manifest. The first: row id=103, "
         f"path='{photos.parent}/3.jpg': the file does not exist"
@@ -172,7 +172,7 @@ def test_manifests_without_an_image_are_refused(photos, tmp_path):
     gone = pd.DataFrame({"id": [1], "path": [f"{tmp_path}/gone.jpg"]})
     dfgen.write_manifest(gone, tmp_path / "gone.parquet")
     with pytest.raises(ManifestError) as caught:
-        run.bench(str(tmp_path / "gone.parquet"))
+        report.bench(str(tmp_path / "gone.parquet"))
     assert str(caught.value) == (
         f"{tmp_path}/gone.parquet: none of 1 rows chosen at random is an image that can be "
         f"decoded. The first: row id=1, path='{tmp_path}/gone.jpg': the file is empty (0 bytes)"
