@@ -57,7 +57,8 @@ def _surplus(bound: BoundFeature, reader: SampleReader) -> float:
     """Return how many times as many pixels the files have as are used, of some the least."""
     found = []
     decoded = isinstance(reader.source(bound), PackedSource | StoredRows)
-    for row in () if decoded else _some(reader, _MEASURED):
+    rows = np.unique(np.linspace(0, len(reader) - 1, _MEASURED).astype(int)).tolist()
+    for row in () if decoded else rows:
         if bound.has(row):
             try:
                 value = bound.feature.at(bound.values, row)
@@ -65,10 +66,6 @@ def _surplus(bound: BoundFeature, reader: SampleReader) -> float:
             except DfgenError:
                 continue
     return min(found, default=1.0)
-
-
-def _some(reader: SampleReader, number: int) -> list[int]:
-    return np.unique(np.linspace(0, len(reader) - 1, number).astype(int)).tolist()  # type: ignore[no-any-return]
 
 
 def stored_remedies(

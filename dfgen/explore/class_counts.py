@@ -66,7 +66,8 @@ def classes(manifest: Path | Table, label: str | None = None) -> pd.DataFrame:
 
 def counts_by_label(frame: pd.DataFrame, label: str | None = None) -> dict[str, pd.DataFrame]:
     """Return what `classes` does, a table a column; none where no column holds classes."""
-    names = [label] if label is not None else _candidates(frame)
+    labels = [name for name in own_labels(frame) if isinstance(name, str)]
+    names = labels if label is None else [label]
     counted = {name: _counted(frame, name, label is not None) for name in names}
     return {name: table for name, table in counted.items() if table is not None}
 
@@ -132,10 +133,6 @@ def _spread(name: str, part: pd.DataFrame) -> str:
             f", {known.idxmax()} {known.max() / known.min():.3g} times as often as {known.idxmin()}"
         )
     return said + (f", {known.idxmin()} without any row" if len(known) and not known.min() else "")
-
-
-def _candidates(frame: pd.DataFrame) -> list[str]:
-    return [name for name in own_labels(frame) if isinstance(name, str)]
 
 
 def _counted(frame: pd.DataFrame, name: str, is_asked: bool) -> pd.DataFrame | None:

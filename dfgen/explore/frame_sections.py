@@ -202,9 +202,10 @@ def summary_section(
     frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame], others: Sequence[Section]
 ) -> Section:
     """Return the figures that are read first, and what each column holds."""
-    facts = [("Rows", f"{len(frame):,}", _splits(frame), False)]
+    facts = [("Rows", f"{len(frame):,}", _counts(frame, part_column(frame)), False)]
     if "bytes" in frame and frame["bytes"].notna().any():
-        facts.append(("Files", nbytes(float(frame["bytes"].sum())), _formats(frame), False))
+        total = nbytes(float(frame["bytes"].sum()))
+        facts.append(("Files", total, _counts(frame, "format"), False))
     facts += [
         (short(name), f"{int((table['rows'] > 0).sum()):,}", "classes", False)
         for name, table in [*counts.items()][:3]
@@ -224,17 +225,8 @@ def summary_section(
     )
 
 
-def _splits(frame: pd.DataFrame) -> str:
-    part = part_column(frame)
-    return "" if part is None else _counts(frame[part])
-
-
-def _formats(frame: pd.DataFrame) -> str:
-    return _counts(frame["format"]) if "format" in frame else ""
-
-
-def _counts(column: pd.Series) -> str:
-    found = [*column.value_counts().items()]
+def _counts(frame: pd.DataFrame, name: str | None) -> str:
+    found = [*frame[name].value_counts().items()] if name in frame else []
     told = ", ".join(f"{short(value)} {rows:,}" for value, rows in found[:5] if rows)
     return told + (f" and {len(found) - 5} more" if len(found) > 5 else "")
 

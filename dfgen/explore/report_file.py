@@ -145,7 +145,8 @@ def report(
     of_frame = None if is_path or root is None else os.fspath(root)
     small = thumbnails(
         frame.iloc[[*data["rows"]]], side=_SIDE, root=of_frame, limits=limits,
-        storage_options=storage_options, workers=workers, boxes=_boxes_of(frame),
+        storage_options=storage_options, workers=workers,
+        boxes="boxes" if {"boxes", "labels"} <= {*frame.columns} else None,
     )  # fmt: skip
     said = _said_of_sample(len(drawn), len(frame), len(shown), seed)
     made = _with_pictures(data, small, lambda: _page(title, said, sections, data))
@@ -184,10 +185,6 @@ def _predicted(predictions: Path | Table) -> pd.DataFrame:
         return data_frame(read_foreign_parquet(path))
     except (pa.ArrowException, OSError) as error:
         raise ManifestError(f"{path} is no Parquet file of predictions: {error}") from error
-
-
-def _boxes_of(frame: pd.DataFrame) -> str | None:
-    return "boxes" if {"boxes", "labels"} <= {*frame.columns} else None
 
 
 def _sections(frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame]) -> list[Section]:

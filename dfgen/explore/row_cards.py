@@ -67,7 +67,7 @@ def cards(
     root = frame.attrs.get("dfgen", {}).get("root")
     if "path" in few:
         few = few.assign(path=[relative(path, root) for path in few["path"]])
-    columns = [_values(few[name]) for name in names]
+    columns = [[_plain(value) for value in few[name].astype(object)] for name in names]
     rows = {position: _card([*values]) for position, *values in zip(wanted, *columns, strict=True)}
     for word, said_of in marks.items():
         for position in set(said_of) & rows.keys():
@@ -121,10 +121,6 @@ def _card(values: list[Any]) -> dict[str, Any]:
             card["more"] = f"{len(values) - place} more columns, for which there is no room here"
             break
     return card
-
-
-def _values(column: pd.Series) -> list[Any]:
-    return [_plain(value) for value in column.astype(object)]
 
 
 def _plain(value: Any) -> Any:

@@ -30,7 +30,11 @@ def histogram(values: _Numbers, log: bool = False) -> Html:
     """Return how many of the finite `values` lie where; `log`: in steps of equal ratio."""
     values = np.asarray(values, np.float64)
     values = values[np.isfinite(values) & ((values > 0) | (not log))]
-    counts, edges = _log_counts(values) if log else np.histogram(values, _bins(values))
+    if log:
+        counts, edges = np.histogram(np.log10(values), _BINS)
+        edges = 10**edges
+    else:
+        counts, edges = np.histogram(values, _bins(values))
     most = int(counts.max())
     step = (_WIDE - _LEFT - _RIGHT) / len(counts)
     columns = [
@@ -89,11 +93,6 @@ def nbytes(value: float) -> str:
             return f"{number(round(value, 1))} {unit}"
         value /= 1000
     return f"{number(round(value, 1))} TB"
-
-
-def _log_counts(values: _Numbers) -> tuple[_Numbers, _Numbers]:
-    counts, edges = np.histogram(np.log10(values), _BINS)
-    return counts, 10**edges
 
 
 def _bins(values: _Numbers) -> Any:

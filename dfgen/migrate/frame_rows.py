@@ -62,7 +62,9 @@ def checked_labels(column: pd.Series, y_col: str, class_mode: str) -> list[RowLa
             f'{refusal} Lists of classes are for class_mode="categorical", or '
             f"dfgen.Sequence(df, y=dfgen.MultiLabel({y_col!r}))"
         )
-    missing = [row for row, label in enumerate(labels) if _is_missing(label)]
+    missing = [
+        row for row, label in enumerate(labels) if not isinstance(label, _LISTS) and pd.isna(label)
+    ]
     if missing:
         first = column.index[missing[0]]
         raise WrongTypeError(
@@ -87,10 +89,6 @@ def _as_list(label: Any) -> RowLabel:
     if isinstance(label, set | frozenset):
         return sorted(label, key=repr)
     return label.tolist() if isinstance(label, np.ndarray) else label
-
-
-def _is_missing(label: RowLabel) -> bool:
-    return not isinstance(label, _LISTS) and bool(pd.isna(label))
 
 
 def _have_lists(labels: Iterable[RowLabel]) -> bool:

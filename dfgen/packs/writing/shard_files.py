@@ -172,7 +172,8 @@ def pack_shard(
 
     whole = task.packer.stand_in(count)
     if whole is None:
-        file = _write(task, list(chain.from_iterable(blocks())), problems)
+        rows = _table(task, list(chain.from_iterable(blocks())), problems)
+        file = write_arrow(task.path, rows, task.options, forget=True)
     else:
         file = _write_along(task, whole, blocks(), problems)
     return PackedShard(file, _as_column(problems, count))
@@ -224,11 +225,6 @@ def _table(task: ShardTask, into: Any, problems: dict[int, Any]) -> pa.Table:
     name = os.path.basename(task.path)
     rows = rows.replace_schema_metadata({KEY: key.encode(), SHARD_NAME: name.encode()})
     return rows.combine_chunks()
-
-
-def _write(task: ShardTask, into: list[Any], problems: dict[int, Any]) -> PackFile:
-    rows = _table(task, into, problems)
-    return write_arrow(task.path, rows, task.options, forget=True)
 
 
 def _write_along(
