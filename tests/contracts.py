@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 from dfgen.errors import DecodeError, DfgenError
 from dfgen.manifest.sources.source import RowGroup
@@ -137,6 +138,13 @@ class StoreContract:
             store.close()  # they are opened again
         with pytest.raises(DecodeError, match=r"^the array has 4 rows, there is no row 4$"):
             store.row(paths["x.npy"], 4)
+
+
+def png(value, size=(6, 8)):
+    """Return a gray PNG file of one value."""
+    file = io.BytesIO()
+    Image.new("L", size[::-1], value).save(file, "PNG")
+    return file.getvalue()
 
 
 def npy(values) -> bytes:

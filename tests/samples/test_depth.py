@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tifffile
 from messages import message_of
+from odd_images import exif
 from PIL import Image as Pillow
 
 from dfgen.errors import ArgumentError, DecodeError
@@ -229,10 +230,10 @@ def test_a_jpeg_is_decoded_smaller_in_any_dtype(tmp_path):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_deep_pixels_are_turned(tmp_path, orientation):
-    exif = Pillow.Exif()
-    exif[0x0112] = orientation
-    Pillow.fromarray(DEEP[..., 0]).save(tmp_path / "a.png", exif=exif)
-    Pillow.fromarray((DEEP[..., 0] // 257).astype(np.uint8)).save(tmp_path / "b.png", exif=exif)
+    Pillow.fromarray(DEEP[..., 0]).save(tmp_path / "a.png", exif=exif(orientation))
+    Pillow.fromarray((DEEP[..., 0] // 257).astype(np.uint8)).save(
+        tmp_path / "b.png", exif=exif(orientation)
+    )
     options = {"size": (9, 9), "resize": "crop_or_pad", "color_mode": "grayscale"}
     deep = Image(dtype="uint16", **options)({"path": tmp_path / "a.png"})
     np.testing.assert_array_equal(deep // 257, Image(**options)({"path": tmp_path / "b.png"}))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from odd_images import exif
 from PIL import Image as Pillow
 
 from dfgen.samples.bound_feature import BoundFeature
@@ -38,9 +39,7 @@ def save(pixels, path, orientation=1, **options):
     stored = Pillow.fromarray(pixels)
     if TURNS[orientation] is not None:
         stored = stored.transpose(Pillow.Transpose(TURNS[orientation]))
-    exif = Pillow.Exif()
-    exif[0x0112] = orientation
-    stored.save(path, exif=exif, **options)
+    stored.save(path, exif=exif(orientation), **options)
 
 
 def made(

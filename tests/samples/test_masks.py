@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from messages import message_of
+from odd_images import exif
 from PIL import Image as Pillow
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
@@ -160,9 +161,7 @@ def test_a_palette_of_gray_levels(row, dtype):
 )
 def test_a_mask_is_turned_by_the_orientation_of_its_own_file(row, image, palette, format):
     lying = image(CLASSES).transpose(Pillow.Transpose.ROTATE_90)
-    exif = Pillow.Exif()
-    exif[0x0112] = 6  # to be turned clockwise
-    found = read(row, lying, Mask("mask", IMAGE, palette=palette), format=format, exif=exif)
+    found = read(row, lying, Mask("mask", IMAGE, palette=palette), format=format, exif=exif(6))
     np.testing.assert_array_equal(found[..., 0], CLASSES)
 
 

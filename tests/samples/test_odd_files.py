@@ -12,6 +12,7 @@ import pytest
 import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from odd_images import exif
 from PIL import Image
 
 import dfgen
@@ -297,12 +298,6 @@ def test_a_mistake_in_a_feature_is_still_no_bad_row(whole):
 # -- files that no tool would write --------------------------------------------------------------
 
 
-def exif_with_orientation(number):
-    exif = Image.Exif()
-    exif[0x0112] = number
-    return exif.tobytes()
-
-
 @pytest.mark.parametrize("orientation", [0, 9, 255, 65535])
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
 def test_an_orientation_that_does_not_exist_leaves_the_image_as_it_is(
@@ -311,7 +306,7 @@ def test_an_orientation_that_does_not_exist_leaves_the_image_as_it_is(
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
     plain, turned = tmp_path / "plain", tmp_path / "turned"
     Image.fromarray(pixels).save(plain, format)
-    Image.fromarray(pixels).save(turned, format, exif=exif_with_orientation(orientation))
+    Image.fromarray(pixels).save(turned, format, exif=exif(orientation))
     header = read_header(str(turned))
     assert (header.width, header.height, header.orientation) == (7, 5, 1)
     np.testing.assert_array_equal(decode(turned.read_bytes()), decode(plain.read_bytes()))
@@ -323,7 +318,7 @@ def encoded(format, mode="RGB", **options):
     return file.getvalue()
 
 
-EXIF = exif_with_orientation(6)
+EXIF = exif(6)
 REAL = {
     "jpeg": encoded("JPEG", exif=EXIF),
     "png": encoded("PNG", exif=EXIF),

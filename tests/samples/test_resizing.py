@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from odd_images import exif
 from PIL import Image, ImageOps
 
 from dfgen.samples.pixels.geometry import place
@@ -156,10 +157,8 @@ def test_nearest_is_never_decoded_smaller(antialias):
 @pytest.mark.parametrize("how", ["stretch", "crop", "pad"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_a_turned_jpeg_is_decoded_smaller_too(orientation, how):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
     file = io.BytesIO()
-    Image.fromarray(photograph(403, 611)).save(file, "JPEG", quality=92, exif=exif.tobytes())
+    Image.fromarray(photograph(403, 611)).save(file, "JPEG", quality=92, exif=exif(orientation))
     out, decoded = read(file, (60, 40), how, antialias=True)
     assert max(decoded.shape) < 310
     upright = np.asarray(ImageOps.exif_transpose(Image.open(file)))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import message_of
+from odd_images import chunk, exif
 from PIL import Image, ImageOps
 
 from dfgen.errors import DecodeError, MissingFileError
@@ -38,10 +39,6 @@ def from_opencv(pixels, suffix):
     """Encode RGB(A) or gray pixels of 16 bits."""
     swapped = pixels if pixels.ndim == 2 else pixels[..., [2, 1, 0, 3][: pixels.shape[2]]]
     return cv2.imencode(suffix, swapped)[1].tobytes()
-
-
-def chunk(kind, body):
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def png_claiming(width, height):
@@ -155,10 +152,8 @@ def test_16_bits_are_divided_by_257_and_rounded(name):
 def test_exif_orientation_is_applied(tmp_path, format, options, mode, orientation):
     if (format, mode) == ("JPEG", "RGBA"):
         mode = "L"
-    exif = Image.Exif()
-    exif[0x0112] = orientation
     pixels = np.dstack([SMOOTH, 255 - SMOOTH[..., 0]])
-    data = encoded(Image.fromarray(pixels).convert(mode), format, exif=exif.tobytes(), **options)
+    data = encoded(Image.fromarray(pixels).convert(mode), format, exif=exif(orientation), **options)
     np.testing.assert_array_equal(decode(data), reference(data))
     path = tmp_path / "image"
     path.write_bytes(data)
@@ -174,9 +169,7 @@ def test_a_broken_exif_block_leaves_the_pixels_and_gives_no_warning():
 
 @pytest.mark.parametrize("first", [True, False])
 def test_exif_is_found_beside_another_block_of_its_kind(tmp_path, first):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    data = encoded(SMOOTH, "JPEG", exif=exif)
+    data = encoded(SMOOTH, "JPEG", exif=exif(6))
     begin = data.index(b"\xff\xe1")
     end = begin + 2 + int.from_bytes(data[begin + 2 : begin + 4], "big")
     block = b"http://ns.adobe.com/xap/1.0/\0<x:xmpmeta/>"
@@ -214,9 +207,7 @@ def test_a_jpeg_decoded_smaller(name, color_mode, reduced):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_a_jpeg_decoded_smaller_is_turned(orientation):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    data = encoded(SMOOTH, "JPEG", exif=exif.tobytes())
+    data = encoded(SMOOTH, "JPEG", exif=exif(orientation))
     sizes = []
     pixels, size, fewer = decode_reduced(data, "rgb", lambda size: sizes.append(size) or 2)
     height, width, _ = decode(data).shape

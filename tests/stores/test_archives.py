@@ -11,7 +11,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from contracts import StoreContract
+from contracts import StoreContract, png
 from messages import message_of
 from PIL import Image
 
@@ -77,12 +77,6 @@ class TestTar(ArchiveContract):
 
 PATTERN = "{kind}/{id:int}.png"
 ROWS = 12
-
-
-def png(value, size=(6, 8)):
-    file = io.BytesIO()
-    Image.new("L", size[::-1], value).save(file, "PNG")
-    return file.getvalue()
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import traceback
 import numpy as np
 import pandas as pd
 import pytest
+from contracts import png
 from messages import message_of
-from PIL import Image
 from servers import KEY, SECRET, http_server, s3_server
 
 pytest.importorskip("obstore")
@@ -20,12 +20,6 @@ from dfgen.errors import AccessError, ArgumentError, ManifestError, MissingFileE
 
 ROWS = 12
 X = dfgen.Image("path", size=(6, 8), color_mode="grayscale")
-
-
-def png(value, size=(6, 8)):
-    file = io.BytesIO()
-    Image.new("L", size[::-1], value).save(file, "PNG")
-    return file.getvalue()
 
 
 def contents():

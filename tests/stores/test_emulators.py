@@ -14,12 +14,10 @@ import subprocess
 from contextlib import closing, contextmanager
 from email.utils import formatdate
 from http.client import HTTPConnection
-from io import BytesIO
 from urllib.parse import quote
 
-import numpy as np
 import pytest
-from PIL import Image
+from contracts import png
 
 pytest.importorskip("obstore")
 
@@ -33,12 +31,6 @@ from dfgen.samples.stores.remote.store_options import StorageOptions
 ACCOUNT = "devstoreaccount1"  # Azurite's own, with the key that it documents
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 ROWS = 6
-
-
-def png(row):
-    file = BytesIO()
-    Image.fromarray(np.full((6, 8), row, np.uint8)).save(file, "PNG")
-    return file.getvalue()
 
 
 CONTENTS = {f"p/cat/{row}.png": png(row) for row in range(ROWS)} | {"p/dog/a b%+ü.png": png(ROWS)}

@@ -1,6 +1,5 @@
 """Every store keeps the contract, and one from outside is one class and one line."""
 
-import io
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from contracts import StoreContract, npy
+from contracts import StoreContract, npy, png
 from messages import message_of
-from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError, MissingFileError
@@ -94,12 +92,6 @@ class TestFiles(StoreContract):
         store, paths = self.make(tmp_path, {"a": b"1"})
         with pytest.raises(DfgenError, match=r"^the file does not exist$"):
             store.read(paths["a"] + "/b")
-
-
-def png(value, size=(6, 8)):
-    file = io.BytesIO()
-    Image.new("L", size[::-1], value).save(file, "PNG")
-    return file.getvalue()
 
 
 @pytest.fixture

@@ -51,7 +51,9 @@ def checked_corners(
             f"box {place} of row {row} in column {column!r} is ({box}) as "
             f"{source_format} ({wrong.sum():,} such boxes): {why}"
         )
-    if source_format != "rel_xyxy" and _are_relative(boxes):
+    # fractions of one pixel, as no box of pixels is
+    relative = len(boxes) and boxes.max() <= 1 and (boxes % 1).any()
+    if source_format != "rel_xyxy" and relative:
         corners = "make corners of them, x + width and y + height, and "
         raise ManifestError(
             f"all {len(boxes):,} boxes in column {column!r} lie within 0 to 1 as {source_format}, "
@@ -61,11 +63,6 @@ def checked_corners(
     if source_format == "xywh":
         boxes[:, 2:] += boxes[:, :2]
     return boxes
-
-
-def _are_relative(boxes: npt.NDArray[np.float32]) -> bool:
-    """Whether boxes are fractions of one pixel, which no box of pixels is."""
-    return bool(len(boxes)) and boxes.max() <= 1 and bool((boxes % 1).any())
 
 
 def _quadruples(column: str, values: pa.Array, where: IntArray) -> npt.NDArray[np.float32]:

@@ -69,8 +69,9 @@ class Items(Feature):
         told = []
         for place, path in enumerate(value):
             one = given[place] if self.follows else given
+            part = _Part(out, place) if isinstance(out, OwnDtype) else out[place]
             try:
-                told.append(self.item.read(path, _part(out, place), store, watch, one))
+                told.append(self.item.read(path, part, store, watch, one))
             except (DecodeError, MissingFileError, ReadError) as error:
                 what = f"{content_shown(path)}, item {place} of its list"
                 raise type(error)(f"{what}: {error}") from error
@@ -99,10 +100,6 @@ class _Part(OwnDtype):
         """Return the item's part of the array, made when it is first asked for."""
         part: Values = self._whole.of(dtype)[self._place]
         return part
-
-
-def _part(out: Any, place: int) -> Any:
-    return _Part(out, place) if isinstance(out, OwnDtype) else out[place]
 
 
 def in_lists(feature: Any, values: Any, followed: Any = None) -> Feature:

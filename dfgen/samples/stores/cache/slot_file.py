@@ -253,7 +253,11 @@ class SlotFile:
             end = begin + count
             if os.fstat(self._pixels).st_size < end * self._size:
                 os.ftruncate(self._pixels, end * self._size)
-            _lengthen(file, _HEADER_BYTES + begin * _SLOT.itemsize, count * _SLOT.itemsize)
+            start, nbytes = _HEADER_BYTES + begin * _SLOT.itemsize, count * _SLOT.itemsize
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file, start, nbytes)
+            else:
+                os.ftruncate(file, start + nbytes)
             return list(range(begin, end))
         finally:
             os.close(file)
@@ -358,14 +362,6 @@ def _write_at(file: int, data: memoryview, place: int) -> None:
     while data:
         written = os.pwrite(file, data, place)
         data, place = data[written:], place + written
-
-
-def _lengthen(file: int, start: int, nbytes: int) -> None:
-    """Have a file end so many bytes after `start`, with room on the disk for them."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file, start, nbytes)
-    else:
-        os.ftruncate(file, start + nbytes)
 
 
 def _mapped_array(file: int, count: int, dtype: np.dtype[Any], offset: int) -> Values:
