@@ -10,7 +10,7 @@ import pandas as pd
 from corpus import PHOTOGRAPHS, large_photographs, photographs, small_images
 from measure import THREADS, Findings, Verdict, alternate, finish
 
-from dfgen.manifest.building.scan import read_facts
+from dfgen.manifest.building.scan import Access, read_facts
 from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.near_hashes import bits_between
 from dfgen.samples.pixels.upright import prepare_worker
@@ -39,7 +39,7 @@ def whole_files(kind: str, files: list[Path]) -> Verdict:
     rates = alternate(
         {
             "bare decode": lambda: bare_decode(paths),
-            "dfgen full facts": lambda: len(read_facts(paths, THREADS, decode=True)),
+            "dfgen full facts": lambda: len(read_facts(paths, Access(THREADS), decode=True)),
         }
     )
     print(f"\nwhole files, {len(paths):,} {kind}, {THREADS} threads", end="")

@@ -8,7 +8,7 @@ import PIL.Image
 from corpus import large_photographs, photographs, small_images, tree
 from measure import THREADS, Findings, Verdict, alternate, finish
 
-from dfgen.manifest.building.scan import read_facts
+from dfgen.manifest.building.scan import Access, read_facts
 from dfgen.manifest.sources.file_tree import read_files
 
 
@@ -45,7 +45,7 @@ def headers(kind: str, files: list[Path]) -> Verdict:
     rates = alternate(
         {
             "bare Pillow open": lambda: bare_headers(paths),
-            "dfgen header facts": lambda: len(read_facts(paths, THREADS)),
+            "dfgen header facts": lambda: len(read_facts(paths, Access(THREADS))),
         }
     )
     print(f"\nheaders of {len(paths):,} {kind}, {THREADS} threads", end="")

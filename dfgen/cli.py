@@ -15,11 +15,15 @@ import typer
 import typer.core
 
 from dfgen import __version__
-from dfgen.commands.build_manifest import BuildCommand, build_command
+from dfgen.commands.build_manifest import (
+    BuildCommand,
+    SplitCommand,
+    build_command,
+    split_command,
+)
 from dfgen.commands.manifests import (
     diff_command,
     recipe_command,
-    split_command,
     update_labels_command,
     verify_command,
 )
@@ -206,7 +210,7 @@ _command("build-manifest", cls=BuildCommand)(build_command)
 _command("verify")(verify_command)
 _command("update-labels")(update_labels_command)
 _command("diff")(diff_command)
-_command("split")(split_command)
+_command("split", cls=SplitCommand)(split_command)
 _command("recipe")(recipe_command)
 _command("report", _TRAINING)(report_command)
 _command("pack", _TRAINING)(pack_command)

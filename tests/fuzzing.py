@@ -25,7 +25,7 @@ from damage import KINDS, case, seeds
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.limits import Limits
-from dfgen.manifest.building.scan import read_facts
+from dfgen.manifest.building.scan import Access, read_facts
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.image import Image
@@ -59,7 +59,7 @@ OPTIONS = (
 
 
 def read_image(path, number):
-    [facts] = read_facts([path], 1).to_pylist()
+    [facts] = read_facts([path], Access(1)).to_pylist()
     assert facts["problem"] is None or facts["problem"].strip(), facts
     feature = OPTIONS[number % len(OPTIONS)]
     if feature.follows:
@@ -69,14 +69,14 @@ def read_image(path, number):
 
 
 def read_npy(path, number):
-    read_facts([path], 1)
+    read_facts([path], Access(1))
     if number % 2:
         return sample(Array("path", (6, 5)), pa.array([path]), path)
     rows(Array("path", (5,), index="index"), path)
 
 
 def read_hdf5(path, number):
-    read_facts([path], 1, decode=number % 2 == 0)
+    read_facts([path], Access(1), decode=number % 2 == 0)
     rows(Array("path", (5,), index="index", dataset="x"), path)
     frame(dfgen.build_manifest(arrays=path), path)
 

@@ -15,7 +15,7 @@ from dfgen.errors import ArgumentError, warn
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
-from dfgen.manifest.building.scan import read_facts
+from dfgen.manifest.building.scan import Access, read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.pixels.depth import too_deep
 from dfgen.samples.reader import BoundRows
@@ -108,7 +108,8 @@ def _following(
     known = followed.all(axis=1)
     rows = np.flatnonzero(known if bound.present is None else known & bound.present)[:_FIRST]
     files: Any = bound.files
-    facts = read_facts(files.take(pa.array(rows)), limits=limits, options=options)
+    access = Access(limits=limits, options=options)
+    facts = read_facts(files.take(pa.array(rows)), access)
     own = _upright(facts, limits)
     times = np.maximum(1, own // followed[rows])
     whole = (own == times * followed[rows]).all(axis=1) & (times[:, 0] == times[:, 1])
@@ -172,7 +173,7 @@ def _sizes(
     if not missing.size:
         return sizes, {}
     unknown = files if len(missing) == len(files) else files.take(pa.array(missing))
-    facts = read_facts(unknown, limits=limits, options=options)
+    facts = read_facts(unknown, Access(limits=limits, options=options))
     sizes[missing] = _upright(facts, limits)
     broken = pc.indices_nonzero(pc.is_valid(facts["problem"])).to_pylist()
     return sizes, {int(missing[place]): facts["problem"][place].as_py() for place in broken}

@@ -1,7 +1,7 @@
-"""The command `build-manifest`: its options are the arguments of the sources and of recipes."""
+"""The commands `build-manifest` and `split`: their options are the arguments of recipes."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +10,7 @@ import typer.core
 from dfgen.commands.options import (
     Force,
     Json,
+    Manifest,
     beside,
     by_split,
     counted,
@@ -37,58 +38,77 @@ _ANNOTATIONS = "Annotations and lists, instead of a folder"
 _WRITING = "What is written, and how"
 
 
-def build_command() -> None:
-    """Build a manifest from a folder of files, a table of labels, or annotations."""
-
-
 class BuildCommand(typer.core.TyperCommand):
     """Makes its options when they are asked for: the help of `dfgen` needs no source."""
 
     def get_params(self, ctx: Any) -> Any:
         """Return the options, those of every source among them."""
         if not self.params:
-            made = _made()
+            made = self.made()
             self.params, self.callback = made.params, made.callback
         return super().get_params(ctx)
 
+    def made(self) -> Any:
+        """Return a command with all options."""
+        from dfgen.manifest.building.recipe import all_arguments
+        from dfgen.manifest.sources import SOURCES
 
-def _made() -> Any:
-    from dfgen.manifest.building.recipe import all_arguments
-    from dfgen.manifest.sources import SOURCES
+        arguments = all_arguments()
+        owners = {
+            name: [f"--{source}" for source in SOURCES if name in SOURCES[source].arguments]
+            for name in arguments
+        }
+        names = [*_FIRST, *(name for name in arguments if name not in _FIRST)]
+        panels = {name: panel for panel, names in _PANELS.items() for name in names}
+        options = [
+            _parameter(name, arguments[name], owners[name], panels.get(name, _ANNOTATIONS))
+            for name in names
+        ]
+        return _command(_build, arguments, options)
 
-    arguments = all_arguments()
-    owners = {
-        name: [f"--{source}" for source in SOURCES if name in SOURCES[source].arguments]
-        for name in arguments
-    }
 
-    def run(**values: Any) -> None:
+class SplitCommand(BuildCommand):
+    """Its options are the arguments of a recipe that say how rows are divided."""
+
+    def made(self) -> Any:
+        """Return a command with all options."""
+        from dfgen.manifest.sources.source import arguments_of
+        from dfgen.manifest.splitting.split_rules import Splitting
+
+        arguments = arguments_of(Splitting)
+        return _command(_split, arguments, [_parameter(*each) for each in arguments.items()])
+
+
+def _command(
+    run: Callable[..., None], arguments: Mapping[str, Any], options: list[inspect.Parameter]
+) -> Any:
+    """Return the command that runs a function with the arguments, read, as the first of its own."""
+
+    def read(**values: Any) -> None:
         given = {name: _read(name, arguments[name], values.pop(name)) for name in arguments}
-        _build(given, **values)
+        run(given, **values)
 
-    ours = list(inspect.signature(_build).parameters.values())[1:]
-    names = [*_FIRST, *(name for name in arguments if name not in _FIRST)]
-    theirs = [_parameter(name, arguments[name], owners[name]) for name in names]
-    signature = inspect.Signature([p.replace(kind=p.KEYWORD_ONLY) for p in (*theirs, *ours)])
-    run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {}
+    parameters = [*options, *list(inspect.signature(run).parameters.values())[1:]]
+    signature = inspect.Signature([p.replace(kind=p.KEYWORD_ONLY) for p in parameters])
+    read.__signature__ = signature  # type: ignore[attr-defined]
+    read.__annotations__ = {}
     app = typer.Typer(add_completion=False)
-    app.command()(run)
+    app.command()(read)
     return typer.main.get_command(app)
 
 
-def _parameter(name: str, argument: Any, sources: list[str]) -> inspect.Parameter:
+def _parameter(
+    name: str, argument: Any, sources: list[str] | None = None, panel: str | None = None
+) -> inspect.Parameter:
     kind = next((kind for kind in (bool, int) if kind in argument.accepts), str)
     several = argument.accepts in READERS and not argument.from_file
     text = argument.help
     if sources:
         text += f" With {' or '.join(filter(None, (', '.join(sources[:-1]), sources[-1])))}."
-    make = typer.Argument if name == "source" else typer.Option
-    panels = (panel for panel, names in _PANELS.items() if name in names)
-    shown = make(
+    shown = (typer.Argument if name == "source" else typer.Option)(
         help=text,
         metavar=argument.metavar or "|".join(argument.choices) or None,
-        rich_help_panel=None if name in _FIRST else next(panels, _ANNOTATIONS),
+        rich_help_panel=None if name in _FIRST else panel,
     )
     hint = Annotated[(list[str] if several else kind) | None, shown]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
@@ -100,6 +120,10 @@ def _read(name: str, argument: Any, value: Any) -> Any:
         return lines_of(option, value)
     read = READERS.get(argument.accepts)
     return read(option, value) if read else value
+
+
+def build_command() -> None:
+    """Build a manifest from a folder of files, a table of labels, or annotations."""
 
 
 def _build(
@@ -128,25 +152,19 @@ def _build(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    from dfgen.manifest.building.pipeline import run_recipe
-    from dfgen.manifest.building.recipe_file import resolve
-    from dfgen.manifest.building.summary import figures, summarize
+    from dfgen.manifest.building.pipeline import Build
+    from dfgen.manifest.building.scan import Access
     from dfgen.manifest.diff import since, tally
-    from dfgen.manifest.row_matching import read_old
 
     out = out or update or _beside(given["source"])
-    old = read_old(update) if update else None
-    recipe = resolve(given, old.recipe if old else None, update or "")
-    frame, report = run_recipe(recipe, out, workers, old)
-    changes = {"changes": tally(since(old, frame))} if old else {}
-    file = beside(out)
-    if as_json:
-        print_json({"out": out, **figures(frame, report), **changes}, file)
-        return
-    print(summarize(frame, report), file=file)
-    if changes:
-        print(f"Since {update}: {counted(changes['changes'])}", file=file)
-    print(f"Wrote {out}", file=file)
+    build = Build.of(given, update, out, Access(workers))
+    frame, report = build.run()
+    changes = tally(since(build.old, frame)) if build.old else None
+    _show(frame, report, out, as_json, {"changes": changes} if changes else {})
+    if changes and not as_json:
+        print(f"Since {update}: {counted(changes)}", file=beside(out))
+    if not as_json:
+        print(f"Wrote {out}", file=beside(out))
 
 
 def _beside(recipe: str | None) -> str:
@@ -154,3 +172,38 @@ def _beside(recipe: str | None) -> str:
     if not (recipe or "").endswith(".toml"):
         raise ArgumentError("say with --out where to write the manifest, as in --out pets.parquet")
     return f"{str(recipe).removesuffix('.toml')}.parquet"
+
+
+def split_command() -> None:
+    """Give all rows of a manifest a new split, or folds."""
+
+
+def _split(
+    given: Mapping[str, Any],
+    manifest: Manifest,
+    out: Annotated[
+        str | None, typer.Option(help="The file to write. Default: the manifest itself.")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    from dfgen.manifest.building.build import make_split
+    from dfgen.manifest.building.summary import BuildReport
+    from dfgen.manifest.splitting.split_rules import Splitting
+
+    out = out or manifest
+    how = Splitting(**{name: value for name, value in given.items() if value is not None})
+    frame, warnings = make_split(manifest, how, out)
+    _show(frame, BuildReport(warnings=warnings), out, as_json)
+    if not as_json:
+        print(f"Wrote {out}", file=beside(out))
+
+
+def _show(frame: Any, report: Any, out: str, as_json: bool, more: Mapping[str, Any] = {}) -> None:
+    """Print what was made, in words or as JSON."""
+    from dfgen.manifest.building.summary import figures, summarize
+
+    if as_json:
+        print_json({"out": out, **figures(frame, report), **more}, beside(out))
+    else:
+        print(summarize(frame, report), file=beside(out))

@@ -1,4 +1,4 @@
-"""The commands for manifests that exist: verify, update-labels, diff, split, recipe."""
+"""The commands for manifests that exist: verify, update-labels, diff, recipe."""
 
 import json
 import os
@@ -10,18 +10,16 @@ import typer
 from dfgen.commands.options import (
     Force,
     Json,
+    Manifest,
     Root,
     Workers,
     beside,
     counted,
     print_json,
-    shares_of,
 )
 
 SHOWN = 20
 WIDE = 60
-
-Manifest = Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")]
 
 
 def verify_command(
@@ -48,9 +46,10 @@ def verify_command(
 
     Exit code: 0 if they agree and every file can be used, 1 if not, 2 if they cannot be compared.
     """
-    from dfgen.manifest.verify import check
+    from dfgen.manifest.building.scan import Access
+    from dfgen.manifest.verify import Verification
 
-    found, notes = check(manifest, root=root, decode=decode, write=write, add=add, workers=workers)
+    found, notes = Verification(manifest, root, decode, write, add, Access(workers)).run()
     _show(found, as_json, notes)
     if not as_json and (found["change"] == "new").any():
         print(f"Add what is new: dfgen build-manifest --update {manifest}")
@@ -105,54 +104,6 @@ def update_labels_command(
     _show(diff(before, after), as_json, notes)
     if not as_json:
         print(f"Wrote {out or manifest}")
-
-
-def split_command(
-    manifest: Manifest,
-    shares: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--split", help="A split and its share, as train=0.8. Repeatable.", metavar="NAME=SHARE"
-        ),
-    ] = None,
-    folds: Annotated[
-        int | None,
-        typer.Option(help="Make a column fold, 0 to N - 1, instead of splits.", metavar="N"),
-    ] = None,
-    stratify: Annotated[
-        str | None, typer.Option(help="Column whose classes get exactly these shares.")
-    ] = None,
-    group: Annotated[str | None, typer.Option(help="Column whose groups stay whole.")] = None,
-    order: Annotated[
-        str | None, typer.Option(help="Column of times: the earliest rows are the first split.")
-    ] = None,
-    group_duplicates: Annotated[
-        bool,
-        typer.Option("--group-duplicates", help="Keep copies in one split; needs --facts full."),
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Another seed gives another split.")] = 0,
-    out: Annotated[
-        str | None, typer.Option(help="The file to write. Default: the manifest itself.")
-    ] = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Give all rows of a manifest a new split, or folds."""
-    from dfgen.manifest.building.summary import BuildReport, figures, summarize
-    from dfgen.manifest.split_manifest import make_split
-    from dfgen.manifest.splitting.split_rules import Splitting
-
-    out = out or manifest
-    given = shares_of("--split", shares)
-    how = Splitting(given, folds, stratify, group, order, group_duplicates, seed)
-    frame, warnings = make_split(manifest, how, out)
-    report = BuildReport(warnings=warnings)
-    file = beside(out)
-    if as_json:
-        print_json({"out": out, **figures(frame, report)}, file)
-        return
-    print(summarize(frame, report), file=file)
-    print(f"Wrote {out}", file=file)
 
 
 def recipe_command(

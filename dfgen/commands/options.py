@@ -13,6 +13,7 @@ from dfgen.errors import ArgumentError
 from dfgen.system import overwriting
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Manifest = Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")]
 Root = Annotated[
     str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
 ]

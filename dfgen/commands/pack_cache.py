@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from dfgen.commands.manifests import SHOWN
-from dfgen.commands.options import Json, Root, Workers, height_and_width, print_json
+from dfgen.commands.options import Json, Manifest, Root, Workers, height_and_width, print_json
 
 _PIXELS, _JPEG = "Of --format pixels", "Of --format jpeg"
 
@@ -41,7 +41,7 @@ cache.command("clear", epilog="Example: dfgen cache clear cache")(clear_command)
 
 
 def pack_command(
-    manifest: Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")],
+    manifest: Manifest,
     out: Annotated[
         str,
         typer.Option(

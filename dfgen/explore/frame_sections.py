@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from dfgen.errors import ManifestError
+from dfgen.errors import ManifestError, count
 from dfgen.explore.chosen_rows import problems
 from dfgen.explore.class_counts import MISSING
 from dfgen.explore.file_sizes import SizeFacts, far_out, size_facts
@@ -25,7 +25,7 @@ from dfgen.explore.row_cards import relative, shown_columns
 from dfgen.explore.svg_charts import bar, cloud, histogram, nbytes, number
 from dfgen.manifest.duplicates import copies_across, copies_in_groups
 from dfgen.manifest.file_copies import file_copies
-from dfgen.manifest.schema import PARTS, count, part_column
+from dfgen.manifest.schema import PARTS, part_column
 
 _HASHES = {"digest", "phash"}
 _NOT_LOOKED_FOR = (

@@ -23,13 +23,7 @@ _BLOCK = 1 << 20
 
 
 def write_parquet(table: pa.Table, file: Any, row_group_size: int | None = None) -> None:
-    """Write a table as Parquet with the checksum of the file, and those of pages.
-
-    Args:
-        table: what to write.
-        file: where to, a file opened for writing binary.
-        row_group_size: rows of a row group; None: the default of Arrow, 2^20.
-    """
+    """Write a table into an open file as Parquet with the checksum of it, and those of pages."""
     sink = Summed(file)
     with pq.ParquetWriter(sink, table.schema, write_page_checksum=True) as writer:
         writer.write_table(table, row_group_size)
@@ -76,15 +70,7 @@ class Summed(io.RawIOBase):
 
 
 def has_checksum(file: pa.NativeFile, path: str) -> bool:
-    """Check the checksum of an open file; False where it has none.
-
-    Raises:
-        ManifestError: the file is not as it was written; `path` is what messages call it.
-
-    Example:
-        >>> has_checksum(pa.BufferReader(b"no Parquet"), "m.parquet")
-        False
-    """
+    """Check the checksum of an open file, which messages call `path`; False where it has none."""
     size = file.size()
     end = _read(file, max(0, size - _END), _END)
     seal = size - _END - _length_of_footer(end) - _SEAL

@@ -14,15 +14,24 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError, brief, column_list, did_you_mean, legible
+from dfgen.errors import (
+    ArgumentError,
+    ManifestError,
+    brief,
+    column_list,
+    count,
+    did_you_mean,
+    first,
+    legible,
+    quote,
+)
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.manifest.building.categories import class_names, numbered_after
+from dfgen.manifest.building.label_keys import rows_by_id
 from dfgen.manifest.diff import differ, plain
-from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
-from dfgen.manifest.rows_by_id import rows_by_id
-from dfgen.manifest.schema import count, describe_labels, first, label_columns, quote, validate
-from dfgen.samples.stores.schemes import has_store, scheme_of
-from dfgen.system import flag, only_writer
+from dfgen.manifest.io import Path, frame_of_manifest, only_writer_of, write_manifest
+from dfgen.manifest.schema import describe_labels, label_columns, validate
+from dfgen.system import flag
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import is_list, is_text
 
@@ -196,9 +205,7 @@ def correct(
     """Do what `update_labels` says; return the manifest before, after, and what is to be said."""
     of_file = isinstance(manifest, str | os.PathLike)
     target = os.fspath(manifest if out is None and of_file else out or "")
-    near = target and not has_store(scheme_of(target))
-    # from reading it to writing it
-    with only_writer(os.path.abspath(target)) if near else nullcontext():
+    with only_writer_of(target) if target else nullcontext():
         before = frame_of_manifest(manifest)
         wanted = (label,) if isinstance(label, str) else tuple(label)
         frame, notes = _corrected(before, corrections, wanted, new_classes)

@@ -68,13 +68,7 @@ def since(old: Old, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def tally(found: pd.DataFrame) -> dict[str, int]:
-    """Return how many rows changed in each way: change -> rows.
-
-    Example:
-        >>> old = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"]})
-        >>> {change: rows for change, rows in tally(diff(old, old[:1])).items() if rows}
-        {'removed': 1}
-    """
+    """Return how many rows changed in each way: change -> rows."""
     once = found[found["id"].isna() | ~found.duplicated(["change", "id"])]
     return {str(change): int(n) for change, n in once["change"].value_counts(sort=False).items()}
 

@@ -30,11 +30,7 @@ _MOST_PAIRS = 20_000_000
 class FileCopies:
     """The file of each row, as far as it is known: numbers of its path and digest, and its hash.
 
-    Args:
-        paths: the same for the same path.
-        digests: the same for the same bytes, -1 where unknown.
-        hashes: the place of its hash in `distinct`, -1 where it has none.
-        distinct: the hashes, each once.
+    `digests` are -1 where unknown; `hashes` are places in `distinct`, the hashes, each once.
     """
 
     paths: IntArray
@@ -43,11 +39,7 @@ class FileCopies:
     distinct: Hashes
 
     def pairs(self, within: int | None) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the places of hashes that are near each other, and the bits between them.
-
-        Raises:
-            ArgumentError: `within` is not of 0 to 16.
-        """
+        """Return the places of hashes that are near each other, and the bits between them."""
         if within is None:
             return self._usual_pairs
         return near_pairs(self.distinct, whole("within", within, least=0, most=_MOST_WITHIN))
@@ -81,9 +73,6 @@ def usual_within(hashes: Hashes) -> int:
     By a sample of pairs. Those that differ in few bits may be copies and are left out; the others
     are about normal, and the bound is where hardly a row would have a pair by chance. It is lower,
     too, where so many are near each other that they cannot be listed.
-
-    Args:
-        hashes: each once.
     """
     count = len(hashes)
     if count < 2:
@@ -101,12 +90,7 @@ def usual_within(hashes: Hashes) -> int:
 
 
 def joined_rows(count: int, one: IntArray, other: IntArray) -> IntArray:
-    """Return for each of `count` rows the lowest that it is joined with, through others too.
-
-    Example:
-        >>> joined_rows(4, np.array([0, 2]), np.array([2, 3])).tolist()
-        [0, 1, 0, 0]
-    """
+    """Return for each of `count` rows the lowest that it is joined with, through others too."""
     lowest = np.arange(count)
     while True:
         left, right = lowest[one], lowest[other]
@@ -120,11 +104,7 @@ def joined_rows(count: int, one: IntArray, other: IntArray) -> IntArray:
 
 
 def file_copies(frame: pd.DataFrame) -> FileCopies:
-    """Return what is known of the files of a frame.
-
-    Raises:
-        ManifestError: it has no digests and hashes.
-    """
+    """Return what is known of the files of a frame."""
     missing = [name for name in ("digest", "phash") if name not in frame]
     if missing:
         raise ManifestError(
@@ -171,15 +151,8 @@ def leaking_rows(
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return rows that have a copy in an earlier split, the nearest there, its kind and distance.
 
-    Args:
-        frame: with `digest` and `phash`.
-        part: the column of splits, of which "train" is the first, or of folds.
-        within: bits, as of `FileCopies.pairs`.
-        files: what `file_copies` returns, where it is known.
-
-    Returns:
-        In the order of the rows, and of the splits for each. Kinds: 0 for the same path, 1 for the
-        same bytes, 2 for a near hash; the distance is in bits.
+    They are in the order of the rows, and of the splits for each, of which "train" is the first.
+    Kinds: 0 for the same path, 1 for the same bytes, 2 for a near hash; the distance is in bits.
     """
     files, (parts, names) = files or file_copies(frame), codes_of(frame[part])
     ranks = np.argsort(np.argsort([name != "train" for name in names], kind="stable"))

@@ -1,9 +1,13 @@
 """Errors of readers become errors that name the file."""
 
 import contextlib
+import mmap
 import os
 import stat
 from collections.abc import Iterator
+from typing import TypeVar
+
+import msgspec
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, ReadError, is_outside
 from dfgen.limits import DEFAULT, Limits
@@ -30,26 +34,8 @@ def reading(
 ) -> Iterator[int]:
     """Read one file in it: what is raised there names the file, and what can wait is no file.
 
-    Args:
-        path: of the file, as the message calls it.
-        form: what it was read as, such as `" as YAML"`.
-        missing: what to say where there is none.
-        advice: what to do where it cannot be read, such as `". Fetch it again"`.
-        limits: what it may ask for.
-        bound: the field of the limits that holds for its bytes; None: none does.
-
-    Yields:
-        The bytes of the file.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ReadError: it cannot be read, which is no fault of the file.
-        ManifestError: it is a folder, pipe, socket or device, has more bytes than the limits allow,
-            or its reader raised something.
-
-    Example:
-        >>> with reading("data.yaml", " as YAML"):  # doctest: +SKIP
-        ...     yaml.safe_load(Path("data.yaml").read_bytes())
+    `form` says what it is read as (" as YAML"), `missing` what to say where there is none, `advice`
+    what to do where it cannot be read, `bound` which limit holds for its bytes; these are yielded.
     """
     try:
         nbytes = check_file(path)
@@ -65,12 +51,7 @@ def reading(
 def fault_of(
     error: Exception, path: str, form: str = "", missing: str = "", advice: str = ""
 ) -> ManifestError | MissingFileError | ReadError:
-    """Return what to raise for what a reader of one file has raised; see `reading`.
-
-    Example:
-        >>> fault_of(KeyError("a"), "data.yaml", " as YAML")
-        ManifestError("data.yaml cannot be read as YAML: KeyError: 'a'")
-    """
+    """Return what to raise for what a reader of one file has raised; see `reading`."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError(missing or f"there is no file {path}. Looked in {os.getcwd()}")
     if is_outside(error):
@@ -88,14 +69,29 @@ def read_bytes(path: str, nbytes: int) -> bytes:
         os.close(descriptor)
 
 
-def check_file(path: str) -> int:
-    """Return the bytes of a file; opening a pipe waits for ever, and reading a device never ends.
+_Decoded = TypeVar("_Decoded")
 
-    Example:
-        >>> check_file(os.devnull)
-        Traceback (most recent call last):
-        dfgen.errors.ManifestError: /dev/null is a device, expected a file
-    """
+
+def read_json(
+    path: str, kind: type[_Decoded], expected: str, limits: Limits, bound: str
+) -> _Decoded:
+    """Return the JSON of a file in a type of msgspec; `expected` says what that is."""
+    with reading(path, limits=limits, bound=bound) as nbytes, open(path, "rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if nbytes else b""
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.ValidationError as error:
+            raise ManifestError(
+                f"{path} is JSON, but not as {expected}: {str(error)[:1].lower()}{str(error)[1:]}"
+            ) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ManifestError(
+                f"{path} is broken JSON, {error}. Mend the file, or fetch it again"
+            ) from None
+
+
+def check_file(path: str) -> int:
+    """Return the bytes of a file; a pipe is waited for, and a device never ends."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         kind = next((kind for is_kind, kind in _KINDS if is_kind(status.st_mode)), "something else")
@@ -104,12 +100,7 @@ def check_file(path: str) -> int:
 
 
 def said(error: Exception) -> str:
-    """Return what an exception of a reader says, with its type where that says more.
-
-    Example:
-        >>> said(KeyError("a")), said(ValueError("no number"))
-        ("KeyError: 'a'", 'no number')
-    """
+    """Return what an exception of a reader says, with its type where that says more."""
     if isinstance(error, RecursionError):
         return "it is nested too deep"
     plain = isinstance(error, OSError | EOFError | ValueError) and str(error)

@@ -35,11 +35,7 @@ def fingerprint(table: pa.Table) -> str:
 
 
 def columns_digest(table: pa.Table, names: list[str]) -> str:
-    """Return the BLAKE2b-128 of some columns, in this order: 32 hexadecimal digits.
-
-    Raises:
-        ManifestError: a column has a type that no manifest has.
-    """
+    """Return the BLAKE2b-128 of some columns, in this order: 32 hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=16)
     for name, values in _plain_columns(table, names):
         kind, column = _normalise(name, values)

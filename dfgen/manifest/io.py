@@ -3,6 +3,7 @@
 import io
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Never
 
 import pandas as pd
@@ -36,7 +37,7 @@ from dfgen.manifest.written_table import as_written, rows_of_group
 from dfgen.packs.pack_index import INDEX, folder_of, in_pack, looks_like_pack, read_pack
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
-from dfgen.system import write_whole
+from dfgen.system import only_writer, write_whole
 from dfgen.table.any_table import Table, arrow_table, data_frame
 from dfgen.table.from_pandas import to_frame
 from dfgen.table.parquet import read_parquet
@@ -110,9 +111,8 @@ def read_table(
 ) -> tuple[pa.Table, Metadata]:
     """Read a manifest as an Arrow table with absolute paths, and its metadata.
 
-    For what needs no pandas objects. The arguments and errors are those of `read_manifest`. The
-    `root` of the metadata is absolute, or None where the paths were stored absolute; so are the
-    paths of the recipe. `reads_files=False`: the rows alone are of interest, wherever files lie.
+    `root` and recipe of the metadata are absolute; the root is None where the paths were stored
+    absolute. `reads_files=False`: the rows alone are of interest, wherever files lie.
     """
     given = str(path)
     path = path_of_manifest(path)
@@ -241,6 +241,12 @@ def write_manifest(
     whole = io.BytesIO()
     write_parquet(table, whole, rows)
     store_at(path, options=options).write(path, whole.getvalue())
+
+
+def only_writer_of(path: Path) -> AbstractContextManager[object]:
+    """Refuse other writers of a manifest, from reading it to writing it; far away it cannot."""
+    far = has_store(scheme_of(os.fspath(path)))
+    return nullcontext() if far else only_writer(os.path.abspath(path))
 
 
 def _compare_fingerprint(table: pa.Table, expected: str, path: str) -> None:

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.errors import ArgumentError, ManifestError, brief, quote
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.building.recipe_file import check_recipe
-from dfgen.manifest.schema import KEY, MANIFEST_FORMAT, Metadata, quote
+from dfgen.manifest.schema import KEY, MANIFEST_FORMAT, Metadata
 from dfgen.packs.pack_index import INDEX, in_pack
 
 KINDS = ("category", "text", "boolean", "number", "list", "other")
@@ -65,11 +65,7 @@ _OF_LABEL: _Rules = {
 
 
 def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Metadata:
-    """Return the parsed `dfgen` key of the Parquet file `path`.
-
-    Raises:
-        ManifestError: there is none, of an unknown version, or an entry is not what it should be.
-    """
+    """Return the parsed `dfgen` key of the Parquet file `path`, checked."""
     text = (schema_metadata or {}).get(KEY)
     if text is None:
         raise ManifestError(

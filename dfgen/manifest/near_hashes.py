@@ -25,18 +25,11 @@ _BLOCK = 1 << 22  # pairs that are compared at once
 
 
 def near_pairs(hashes: Hashes, within: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the pairs of different hashes that differ in at most `within` bits.
+    """Return pairs of different hashes, the places of both, that differ in at most `within` bits.
 
     Time grows with the number of hashes, not with its square. Where very many agree in a band, as
     those of a camera that stands still do, each is compared with some of them, not with all: enough
-    to find that they belong together.
-
-    Args:
-        hashes: each once.
-        within: bits, 0 to 16.
-
-    Returns:
-        The places of the one and of the other, and in how many bits they differ.
+    to find that they belong together. Beside the pairs stand the bits between them.
 
     Example:
         >>> [part.tolist() for part in near_pairs(np.array([0, 7, 2**63 - 1], np.uint64), 3)]
@@ -60,12 +53,7 @@ def near_pairs(hashes: Hashes, within: int) -> tuple[IntArray, IntArray, IntArra
 
 
 def bits_between(one: Hashes, other: Hashes) -> IntArray:
-    """Return in how many bits each hash differs from that beside it.
-
-    Example:
-        >>> bits_between(np.array([5], np.uint64), np.array([6], np.uint64))
-        array([2])
-    """
+    """Return in how many bits each hash differs from that beside it."""
     bits = one ^ other
     for shift, mask in ((1, 0x55), (2, 0x33), (4, 0x0F)):  # NumPy 1 cannot count them
         every = np.uint64(mask * 0x0101010101010101)

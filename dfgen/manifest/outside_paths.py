@@ -16,10 +16,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import warn
+from dfgen.errors import quote, warn
 from dfgen.manifest.path_roots import file_of, files_of
 from dfgen.manifest.paths import common_folder, is_absolute, is_upward, is_url
-from dfgen.manifest.schema import quote
 
 
 def reach_of(place: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError
+from dfgen.errors import ManifestError, first, quote
 from dfgen.manifest.path_roots import (
     URL,
     absolute_place,
@@ -22,7 +22,7 @@ from dfgen.manifest.path_roots import (
     posix,
     with_absolute_archives,
 )
-from dfgen.manifest.schema import first, quote, rows_where, with_column
+from dfgen.manifest.schema import rows_where, with_column
 from dfgen.samples.stores.archives.archive_paths import member_of
 from dfgen.samples.stores.schemes import refuse_passwords
 

@@ -9,12 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError
+from dfgen.errors import ManifestError, quote
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import Recipe, absolute_recipe
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.path_roots import below_place, joined
-from dfgen.manifest.schema import Metadata, quote, with_column
+from dfgen.manifest.schema import Metadata, with_column
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.spec import IntArray
 
@@ -51,7 +51,7 @@ def changed_recipe(old: Old, recipe: Recipe) -> tuple[str, ...]:
     new = absolute_recipe(recipe.arguments(), os.getcwd()) or {}
     names = [name for name in {**old.recipe, **new} if old.recipe.get(name) != new.get(name)]
     how = recipe.splitting
-    asked = recipe.divides and (not old.recipe or any(each.name in names for each in fields(how)))
+    asked = how.divides and (not old.recipe or any(each.name in names for each in fields(how)))
     kept: tuple[str, ...] = ()
     if asked and how.column in old.table.column_names:
         kept = (

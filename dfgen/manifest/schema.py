@@ -26,11 +26,7 @@ from typing import Any, NotRequired, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import EXAMPLES as EXAMPLES
-from dfgen.errors import ManifestError, column_list, did_you_mean
-from dfgen.errors import count as count
-from dfgen.errors import first as first
-from dfgen.errors import quote as quote
+from dfgen.errors import ManifestError, column_list, did_you_mean, first, quote
 from dfgen.packs.pack_index import PLACES
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.stores.store import Head
@@ -178,27 +174,14 @@ def _describe(name: str, column: pa.ChunkedArray) -> Label:
 
 
 def files_column(schema: pa.Schema) -> str | None:
-    """Return the column of the files whose facts a manifest has.
-
-    It is `path`; without one, the first column that holds the files themselves.
-
-    Example:
-        >>> files_column(pa.schema({"id": pa.int64(), "image": pa.binary()}))
-        'image'
-    """
+    """Return the column of files: `path`, or the first column that holds files themselves."""
     if "path" in schema.names:
         return "path"
     return next((field.name for field in schema if are_files(field.type)), None)
 
 
 def validate(table: pa.Table, where: str = "the manifest") -> None:
-    """Check that a table has unique ids and paths of the right types and without nulls.
-
-    Rows are counted from 0; `where` is how messages call the table.
-
-    Example:
-        >>> validate(pa.table({"id": [1, 2], "path": ["a.png", "b.png"]}))
-    """
+    """Check that a table has unique ids and paths of the right types and without nulls."""
     names = table.column_names
     check_names(names, where)
     held = files_column(table.schema)
@@ -219,7 +202,8 @@ def _check_types(table: pa.Table, where: str) -> None:
     kind = table["id"].type
     if len(table) and not (pa.types.is_integer(kind) or is_text(kind)):
         cast = "str"
-        if pa.types.is_floating(kind) and _are_whole(table["id"]):
+        ids = table["id"]
+        if pa.types.is_floating(kind) and pc.all(pc.equal(pc.floor(ids), ids)).as_py():
             cast = '"int64"'
         raise ManifestError(
             f'column "id" of {where} has type {kind}. An id is a whole number or text: '
@@ -237,10 +221,6 @@ def _check_types(table: pa.Table, where: str) -> None:
             f'column "{facts[0]}" of {where} holds files, but in a manifest that is a fact of a '
             f'file. Rename it: df = df.rename(columns={{"{facts[0]}": "image"}})'
         )
-
-
-def _are_whole(ids: pa.ChunkedArray) -> bool:
-    return all(one is None or float(one).is_integer() for one in ids.to_pylist())
 
 
 def _check_filled(table: pa.Table, name: str, where: str) -> None:
@@ -264,8 +244,10 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
 
 
 def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
-    if not len(ids) or _are_increasing(ids):
-        return
+    if pa.types.is_integer(ids.type):  # rows that were numbered are soon seen
+        numbers = ids.to_numpy()
+        if (numbers[1:] > numbers[:-1]).all():
+            return
     if len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
         return
     twice = repeated(ids).field("values")
@@ -277,14 +259,6 @@ def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
         f"{where} has ids that stand on several rows ({len(twice)}): {'; '.join(examples)}. "
         'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]'
     )
-
-
-def _are_increasing(ids: pa.ChunkedArray) -> bool:
-    """Whether each is a number above the one before, as of rows that were numbered: soon seen."""
-    if not pa.types.is_integer(ids.type):
-        return False
-    numbers = ids.to_numpy()
-    return bool((numbers[1:] > numbers[:-1]).all())
 
 
 def rows_where(mask: pa.ChunkedArray) -> pa.Array:

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Never
 
 import numpy as np
@@ -16,24 +16,26 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, column_list, legible, listed
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
-from dfgen.manifest.building.gather import gather_rows
-from dfgen.manifest.building.recipe import A_FRAME, Recipe
+from dfgen.manifest.building.gather import Gathering
+from dfgen.manifest.building.label_keys import rows_by_id
+from dfgen.manifest.building.recipe import A_FRAME
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.scan import (
     NOT_THERE,
     PANDAS_TYPES,
     UNDECODABLE,
+    USUAL,
+    Access,
     is_undecodable,
     problems_now,
     read_facts,
     refresh_facts,
 )
 from dfgen.manifest.diff import as_text, differ, in_order, plain
-from dfgen.manifest.io import Path, read_manifest, write_manifest
+from dfgen.manifest.io import Path, only_writer_of, read_manifest, write_manifest
 from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.row_matching import match
-from dfgen.manifest.rows_by_id import rows_by_id
 from dfgen.manifest.schema import (
     FACTS,
     OF_WHOLE_FILES,
@@ -49,7 +51,7 @@ from dfgen.packs.pack_check import PackFinding, check_pack
 from dfgen.packs.pack_index import is_pack
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import without_store
-from dfgen.system import only_writer, whole
+from dfgen.system import whole
 from dfgen.table.any_table import Table, arrow_table, data_frame
 from dfgen.table.arrow_types import text_where
 from dfgen.table.file_columns import paths_of
@@ -59,95 +61,6 @@ NO_PREDICTION = "the model gave NaN"
 
 _OF_DISK = "read"
 """The stage of a problem that a look at the file finds."""
-
-
-def with_found_problems(
-    facts: pa.Table, given: Path | Table, table: pa.Table, limits: Limits
-) -> tuple[pa.Table, tuple[str, ...]]:
-    """Return the facts of files with the problems that were found, and what was not taken.
-
-    As those that `verify(decode=True)` finds, they begin with `UNDECODABLE`: they stay in the
-    manifest until the file is another.
-
-    Args:
-        facts: what a look at the files has found.
-        given: a table with `id` and `reason`, as `seq.problems`, or `problem`, as predictions; or
-            a file of one. Rows without a reason have no problem, nor such as the model alone had.
-        table: the rows of the manifest.
-        limits: what a file may ask for.
-
-    Raises:
-        ManifestError: it has no such columns, or ids that the manifest lacks.
-        MissingFileError: there is no such file.
-    """
-    name = os.fspath(given) if isinstance(given, str | os.PathLike) else "the table of problems"
-    rows, places = rows_by_id(given, name, table["id"], ["reason", "problem", "stage"], limits)
-    column = next((each for each in ("reason", "problem") if each in rows.column_names), None)
-    if column is None:
-        raise ManifestError(
-            f'{name} has neither a column "reason" nor "problem", which say what is wrong with a '
-            f"row. Columns: {column_list(rows.column_names)}. seq.problems has one"
-        )
-    reasons = rows[column].cast(pa.string()).combine_chunks()
-    reasons = text_where(pc.fill_null(pc.not_equal(reasons, NO_PREDICTION), False), reasons)
-    known = pa.nulls(len(table), pa.string())
-    if "problem" in table.column_names:
-        known = table["problem"].cast(pa.string()).combine_chunks()
-    of_disk = pc.or_(pc.equal(reasons, NOT_THERE), pc.equal(reasons, known.take(pa.array(places))))
-    if "stage" in rows.column_names:
-        of_disk = pc.or_(pc.fill_null(of_disk, False), pc.equal(rows["stage"], _OF_DISK))
-    of_disk = pc.fill_null(of_disk, False)
-    seen = pc.is_valid(facts["problem"].take(pa.array(places)))
-    mended = rows["id"].filter(pc.and_not(of_disk, seen))
-    note = f"Not taken from {name}, as the file can be read now: id {listed(mended.to_pylist())}"
-    reasons = text_where(pc.invert(of_disk), reasons)
-    told = pc.binary_join_element_wise(f"{UNDECODABLE}: ", reasons, "")
-    reasons = pc.if_else(is_undecodable(reasons), reasons, told)
-    problems = np.full(len(table), None, object)
-    problems[places] = np.array(reasons.to_pylist(), object)
-    added = pc.coalesce(facts["problem"], pa.array(problems, pa.string()))
-    return with_column(facts, "problem", added), (note,) * bool(len(mended))
-
-
-def new_files(
-    table: pa.Table, recipe: Recipe, name: str, limits: Limits, options: StorageOptions | None
-) -> pa.Table:
-    """Return `id` and `path` of what the source has and the manifest, called `name`, lacks."""
-    gathered = gather_rows(recipe, limits, options)
-    fresh = gathered.rows
-    if "problem" in fresh.column_names:  # labels without a file
-        fresh = fresh.filter(pc.is_null(fresh["problem"]))
-    paths = tidy(fresh["path"].cast(pa.string()), gathered.folder)
-    table = with_column(table, "path", table["path"].cast(pa.string()))
-    keys, places = match(table, pa.table({"id": fresh["id"], "path": paths}), name)
-    new = keys.filter(pa.array(places < 0))
-    return new.select(["id", "path"])
-
-
-def looks_for_files(recipe: dict[str, Any]) -> bool:
-    """Whether there is a source to ask for new files; a frame that named them is gone."""
-    return recipe.get("labels") != A_FRAME or any(name in recipe for name in SOURCES)
-
-
-def source_of(recipe: dict[str, Any], root: Path | None, where: str) -> Recipe:
-    """Return the recipe that finds the files of a manifest, and opens none.
-
-    `where` is the file of the manifest, "" for a frame in hand.
-    """
-    left_out = [field.name for field in fields(Splitting)]
-    if recipe.get("labels") == A_FRAME:
-        left_out += ["labels", "on", "id", "category", "label", "path_column"]
-    recipe = {name: value for name, value in recipe.items() if name not in left_out}
-    recipe["facts"] = "none"
-    if recipe.get("unmatched", "error") == "error":
-        recipe["unmatched"] = "keep"
-    given = {}
-    if root is not None and "root" not in recipe:
-        for name, source in SOURCES.items():
-            if name in recipe and source.folder in recipe:
-                given[source.folder] = absolute_place(os.fspath(root))
-    return resolve(given, recipe, where)
-
 
 IN_HAND = "the frame"
 FINDINGS = ("missing", "broken", "changed", "new")
@@ -210,127 +123,165 @@ def verify(
     refuse_unknown(verify, unknown)
     if workers is not None:
         whole("workers", workers)
-    found, notes = check(
-        manifest,
-        root=root,
-        decode=decode,
-        write=write,
-        add=add,
-        workers=workers,
-        limits=limits,
-        options=StorageOptions(storage_options),
-    )
+    access = Access(workers, limits_given(limits), StorageOptions(storage_options))
+    found, notes = Verification(manifest, root, decode, write, add, access).run()
     for note in notes:
         warnings.warn(legible(note, 1_000), stacklevel=2)
     return found
 
 
-def check(
-    manifest: Path | Table,
-    *,
-    root: Path | None,
-    decode: bool,
-    write: bool,
-    workers: int | None,
-    add: Path | Table | None = None,
-    limits: Limits | None = None,
-    options: StorageOptions | None = None,
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Do what `verify` says, and return with the findings what could not be looked for."""
-    if is_pack(manifest, options):
-        given = {"root": root is not None, "decode": decode, "write": write, "add": add is not None}
-        return _check_pack(manifest, [*filter(given.get, given)], workers, options), ()
-    write = write or add is not None
-    held = write and isinstance(manifest, str | os.PathLike) and os.path.isfile(manifest)
-    # from reading it to writing it
-    with only_writer(os.path.abspath(manifest)) if held else nullcontext():
-        how = {"workers": workers, "limits": limits_given(limits), "options": options}
-        return _check(manifest, root, decode, write, add, how)
+@dataclass(frozen=True)
+class Verification:
+    """A manifest to compare with the disk, as `verify` is asked to."""
+
+    manifest: Path | Table
+    root: Path | None = None
+    decode: bool = False
+    write: bool = False
+    add: Path | Table | None = None
+    access: Access = USUAL
+
+    def run(self) -> tuple[pd.DataFrame, tuple[str, ...]]:
+        """Do what `verify` says, and return with the findings what could not be looked for."""
+        if is_pack(self.manifest, self.access.options):
+            return self._of_pack(), ()
+        writes, path = self.write or self.add is not None, self.manifest
+        of_file = isinstance(path, str | os.PathLike)
+        if writes and not of_file:
+            what = "write=True" if self.add is None else "add="
+            raise ArgumentError(f"{what} needs the path of a manifest; a frame was given")
+        with only_writer_of(path) if writes and os.path.isfile(path) else nullcontext():
+            return self._compared(os.fspath(path) if of_file else "", writes)
+
+    def _of_pack(self) -> pd.DataFrame:
+        for name in ("root", "decode", "write", "add"):
+            if getattr(self, name) not in (None, False):
+                raise ArgumentError(
+                    f"{name}= (--{name}) is for loose files, and {os.fspath(self.manifest)} is a "
+                    "pack, whose bytes are compared with their checksums: leave it out"
+                )
+        findings = check_pack(self.manifest, self.access.workers, self.access.options)
+        return pd.DataFrame(findings, columns=PackFinding._fields, dtype=object)
+
+    def _compared(self, path: str, writes: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
+        """Compare the manifest at a path, "" for a frame in hand, and write what is found."""
+        options = self.access.options.values() if self.access.options else None
+        if path:
+            frame = read_manifest(path, self.root, self.access.limits, options)
+        else:
+            frame = data_frame(self.manifest)
+        name, known = path or IN_HAND, frame.attrs.get("dfgen", {})
+        table = arrow_table(frame, name)
+        validate(table, name)
+        held = files_column(table.schema) or "path"
+        table, facts = self._facts_now(table, held, known.get("labels", {}), name)
+        notes = tuple[str, ...]()
+        if self.add is not None:
+            facts, notes = with_found_problems(facts, self.add, table, self.access.limits)
+        found, differs = _findings(table, facts)
+        if writes:
+            rows = pc.indices_nonzero(differs).to_numpy()
+            facts = with_column(facts, "problem", problems_now(table, facts))
+            write_manifest(_corrected(frame, facts, rows), path, self.root, options)
+        found, recipe = found.filter(pc.is_valid(found["change"])), known.get("recipe")
+        try:
+            if recipe is not None and held == "path":
+                found = pa.concat_tables([found, *self._new_files(table, recipe, path)])
+        except DfgenError as error:
+            notes += (f"New files were not looked for: {error}",)
+        return in_order(found, FINDINGS), notes
+
+    def _facts_now(
+        self, table: pa.Table, held: str, labels: Mapping[str, Any], name: str
+    ) -> tuple[pa.Table, pa.Table]:
+        """Return a manifest with paths and no labels that are called as facts, and facts of now.
+
+        `held` is its column of files.
+        """
+        foreign = {*(FACTS & labels.keys())}  # of an older dfgen
+        foreign |= set() if has_whole_facts(table.schema) else {*OF_WHOLE_FILES}
+        table, files = without(table, foreign), table[held]
+        if held == "path":
+            addresses = without_store(files.filter(is_url(files)))
+            if len(addresses):
+                raise ManifestError(
+                    f"{name} has files that are not on a disk, which dfgen does not look for: "
+                    f"{addresses[0]}. Mount them, and build the manifest with that folder as "
+                    "root= (--root)"
+                )
+            facts = refresh_facts(files.cast(pa.string()), table, self.access, self.decode)
+        else:
+            facts, paths = read_facts(files, self.access, self.decode), paths_of(files)
+            facts = facts if self.decode else _with_known_faults(facts, table)
+            table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
+        return table, without(facts, foreign)
+
+    def _new_files(
+        self, table: pa.Table, recipe: Mapping[str, Any], path: str
+    ) -> tuple[pa.Table, ...]:
+        """Return findings on what the source has and the manifest lacks; no file is opened."""
+        left_out = [field.name for field in fields(Splitting)]
+        if recipe.get("labels") == A_FRAME:
+            if not any(name in recipe for name in SOURCES):
+                return ()  # the frame that named the files is gone
+            left_out += ["labels", "on", "id", "category", "label", "path_column"]
+        known = {name: value for name, value in recipe.items() if name not in left_out}
+        known["facts"] = "none"
+        if known.get("unmatched", "error") == "error":
+            known["unmatched"] = "keep"
+        given = {}
+        if self.root is not None and "root" not in known:
+            for name, source in SOURCES.items():
+                if name in known and source.folder in known:
+                    given[source.folder] = absolute_place(os.fspath(self.root))
+        gathered = Gathering(resolve(given, known, path), self.access).rows()
+        fresh = gathered.rows
+        if "problem" in fresh.column_names:  # labels without a file
+            fresh = fresh.filter(pc.is_null(fresh["problem"]))
+        paths = tidy(fresh["path"].cast(pa.string()), gathered.folder)
+        table = with_column(table, "path", table["path"].cast(pa.string()))
+        keys, places = match(table, pa.table({"id": fresh["id"], "path": paths}), path or IN_HAND)
+        new = keys.filter(pa.array(places < 0))
+        nothing = pa.nulls(len(new), pa.string())
+        return (_rows(pa.repeat("new", len(new)), new["id"], new["path"], nothing),)
 
 
-def _check_pack(
-    folder: Any, given: list[str], workers: int | None, options: StorageOptions | None
-) -> pd.DataFrame:
-    if given:
-        raise ArgumentError(
-            f"{given[0]}= (--{given[0]}) is for loose files, and {os.fspath(folder)} is a pack, "
-            "whose bytes are compared with their checksums: leave it out"
-        )
-    findings = check_pack(folder, workers, options)
-    return pd.DataFrame(findings, columns=PackFinding._fields, dtype=object)
+def with_found_problems(
+    facts: pa.Table, given: Path | Table, table: pa.Table, limits: Limits
+) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return the facts of files with the problems that were found, and what was not taken.
 
-
-def _check(
-    manifest: Path | Table,
-    root: Path | None,
-    decode: bool,
-    write: bool,
-    add: Path | Table | None,
-    how: dict[str, Any],
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    given = how["options"].values() if how["options"] else None
-    if isinstance(manifest, str | os.PathLike):
-        frame, name = read_manifest(manifest, root, how["limits"], given), os.fspath(manifest)
-    elif write:
-        what = "write=True" if add is None else "add="
-        raise ArgumentError(f"{what} needs the path of a manifest; a frame was given")
-    else:
-        frame, name = data_frame(manifest), IN_HAND
-    table = arrow_table(frame, name)
-    validate(table, name)
-    held, known = files_column(table.schema) or "path", frame.attrs.get("dfgen", {})
-    if held == "path":
-        _refuse_addresses(table["path"], name)
-    table, facts = _facts_now(table, held, known.get("labels", {}), decode, how)
-    notes = tuple[str, ...]()
-    if add is not None:
-        facts, notes = with_found_problems(facts, add, table, how["limits"])
-    found, differs = _findings(table, facts)
-    if write:
-        rows = pc.indices_nonzero(differs).to_numpy()
-        facts = with_column(facts, "problem", problems_now(table, facts))
-        write_manifest(_corrected(frame, facts, rows), manifest, root, given)
-    found = found.filter(pc.is_valid(found["change"]))
-    try:
-        recipe = known.get("recipe")
-        if recipe is not None and held == "path" and looks_for_files(recipe):
-            source = source_of(recipe, root, "" if name == IN_HAND else name)
-            new = new_files(table, source, name, how["limits"], how["options"])
-            nothing = pa.nulls(len(new), pa.string())
-            new = _rows(pa.repeat("new", len(new)), new["id"], new["path"], nothing)
-            found = pa.concat_tables([found, new])
-    except DfgenError as error:
-        notes += (f"New files were not looked for: {error}",)
-    return in_order(found, FINDINGS), notes
-
-
-def _facts_now(
-    table: pa.Table, held: str, labels: Mapping[str, Any], decode: bool, how: dict[str, Any]
-) -> tuple[pa.Table, pa.Table]:
-    """Return a manifest with paths and no labels that are called as facts, and the facts of now.
-
-    `held` is its column of files.
+    As those that `verify(decode=True)` finds, they begin with `UNDECODABLE`: they stay in the
+    manifest until the file is another. Rows without a reason have no problem, nor such as the
+    model alone had.
     """
-    foreign = {*(FACTS & labels.keys())}  # of an older dfgen
-    foreign |= set() if has_whole_facts(table.schema) else {*OF_WHOLE_FILES}
-    table = without(table, foreign)
-    if held == "path":
-        facts = refresh_facts(table["path"].cast(pa.string()), table, decode=decode, **how)
-    else:
-        facts, paths = read_facts(table[held], decode=decode, **how), paths_of(table[held])
-        facts = facts if decode else _with_known_faults(facts, table)
-        table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
-    return table, without(facts, foreign)
-
-
-def _refuse_addresses(paths: pa.ChunkedArray, name: str) -> None:
-    addresses = without_store(paths.filter(is_url(paths)))
-    if len(addresses):
+    name = os.fspath(given) if isinstance(given, str | os.PathLike) else "the table of problems"
+    rows, places = rows_by_id(given, name, table["id"], ["reason", "problem", "stage"], limits)
+    column = next((each for each in ("reason", "problem") if each in rows.column_names), None)
+    if column is None:
         raise ManifestError(
-            f"{name} has files that are not on a disk, which dfgen does not look for: "
-            f"{addresses[0]}. Mount them, and build the manifest with that folder as root= "
-            "(--root)"
+            f'{name} has neither a column "reason" nor "problem", which say what is wrong with a '
+            f"row. Columns: {column_list(rows.column_names)}. seq.problems has one"
         )
+    reasons = rows[column].cast(pa.string()).combine_chunks()
+    reasons = text_where(pc.fill_null(pc.not_equal(reasons, NO_PREDICTION), False), reasons)
+    known = pa.nulls(len(table), pa.string())
+    if "problem" in table.column_names:
+        known = table["problem"].cast(pa.string()).combine_chunks()
+    of_disk = pc.or_(pc.equal(reasons, NOT_THERE), pc.equal(reasons, known.take(pa.array(places))))
+    if "stage" in rows.column_names:
+        of_disk = pc.or_(pc.fill_null(of_disk, False), pc.equal(rows["stage"], _OF_DISK))
+    of_disk = pc.fill_null(of_disk, False)
+    seen = pc.is_valid(facts["problem"].take(pa.array(places)))
+    mended = rows["id"].filter(pc.and_not(of_disk, seen))
+    note = f"Not taken from {name}, as the file can be read now: id {listed(mended.to_pylist())}"
+    reasons = text_where(pc.invert(of_disk), reasons)
+    told = pc.binary_join_element_wise(f"{UNDECODABLE}: ", reasons, "")
+    reasons = pc.if_else(is_undecodable(reasons), reasons, told)
+    problems = np.full(len(table), None, object)
+    problems[places] = np.array(reasons.to_pylist(), object)
+    added = pc.coalesce(facts["problem"], pa.array(problems, pa.string()))
+    return with_column(facts, "problem", added), (note,) * bool(len(mended))
 
 
 def _with_known_faults(facts: pa.Table, table: pa.Table) -> pa.Table:

@@ -27,14 +27,8 @@ def as_written(
 ) -> tuple[pa.Table, Metadata]:
     """Return a table as it stands in a manifest file of a folder, with its metadata in the schema.
 
-    Args:
-        table: one row a file.
-        known: its `df.attrs["dfgen"]`, or what a manifest file says of itself.
-        folder: where the file will be.
-        root: as of `write_manifest`.
-
-    Raises:
-        ManifestError: the table is not a manifest; the message names the rows.
+    `known` is its `df.attrs["dfgen"]`, or what a manifest file says of itself; `root` is as of
+    `write_manifest`.
     """
     validate(table, "the frame")
     _refuse_odd_categories(table)
@@ -70,10 +64,7 @@ def _refuse_odd_categories(table: pa.Table) -> None:
 
 
 def rows_of_group(table: pa.Table) -> int | None:
-    """Return the rows of a row group where a table holds files, so that readers need not hold all.
-
-    None: the default of Arrow, 2^20.
-    """
+    """Return the rows of a row group where a table holds files, else None: Arrow's default."""
     if not any(map(are_files, table.schema.types)) or not len(table):
         return None
     return max(1, _GROUP * len(table) // max(1, int(table.nbytes)))

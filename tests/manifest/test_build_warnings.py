@@ -8,7 +8,7 @@ from annotated import image
 from command import run
 
 import dfgen
-from dfgen.errors import ManifestError, MissingFileError
+from dfgen.errors import MissingFileError
 
 KEEP = 'They keep their rows: df[df["problem"].notna()].'
 
@@ -47,21 +47,6 @@ def test_rows_with_a_problem_are_counted_in_a_warning_at_the_callers_line(folder
     assert str(warning.message).removesuffix(f"\n{KEEP}") in done.stdout
 
 
-def test_what_was_dropped_is_counted_in_warnings_at_the_callers_line(folder):
-    labels = pd.DataFrame({"id": [0, 1, 7, 8, 9], "age": range(5)})
-    with pytest.warns(UserWarning) as caught:
-        frame = dfgen.build_manifest(
-            "imgs", pattern="{kind}/{id}.png", labels=labels, on="id", unmatched="drop"
-        )
-    assert len(frame) == 2
-    assert [str(warning.message) for warning in caught] == [
-        "Left out 2 files without a row in the label table.",
-        "Left out 3 rows of the label table without a file, most of 5: check that both belong "
-        "together.",
-    ]
-    assert {warning.filename for warning in caught} == {__file__}
-
-
 @pytest.mark.parametrize("unmatched", ["keep", "drop"])
 def test_a_row_that_labels_a_whole_folder_by_accident_is_told(folder, unmatched):
     for row in range(10):
@@ -75,20 +60,6 @@ def test_a_row_that_labels_a_whole_folder_by_accident_is_told(folder, unmatched)
     options = [text for name, value in how.items() for text in (f"--{name}", value)]
     done = run("build-manifest", "imgs", *options, "--unmatched", unmatched, "--out", "m.parquet")
     assert f"Warning: {said}" in done.stdout
-
-
-def test_what_was_kept_because_it_was_asked_for_is_no_warning(folder):
-    labels = pd.DataFrame({"id": [0, 1], "age": range(2)})
-    frame = dfgen.build_manifest(
-        "imgs", pattern="{kind}/{id}.png", labels=labels, on="id", unmatched="keep"
-    )
-    assert frame["age"].isna().sum() == 2
-
-
-def test_a_few_missing_files_keep_their_rows(folder):
-    with pytest.warns(UserWarning, match="^1 problem:\n  1  the file does not exist"):
-        frame = built(["imgs/cat/0.png", "imgs/cat/9.png"])
-    assert frame["problem"].isna().tolist() == [True, False]
 
 
 def test_files_that_are_all_missing_are_an_error_that_says_from_where_on(folder):
@@ -127,10 +98,6 @@ def test_files_that_are_all_missing_are_an_error_that_says_from_where_on(folder)
         )
 
 
-def test_a_manifest_of_files_elsewhere_is_built_without_facts(folder):
-    assert len(built(["far/0.png", "far/1.png"], facts="none")) == 2
-
-
 def test_missing_images_of_annotations_are_an_error(folder):
     coco = {
         "images": [{"id": 1, "file_name": "of_coco.png", "width": 4, "height": 3}],
@@ -144,18 +111,3 @@ def test_missing_images_of_annotations_are_an_error(folder):
         assert done.returncode == 1
         assert said in done.stderr
         assert "Give images= (--images), the folder where the paths begin" in done.stderr
-
-
-def test_a_folder_that_is_gone_or_has_no_images_is_an_error(folder):
-    shutil.rmtree("imgs/dog")
-    (folder / "texts").mkdir()
-    (folder / "texts/a.txt").write_text("a")
-    (folder / "texts/b.csv").write_text("b")
-    for source, error, said in (
-        ("imgs/dog", MissingFileError, 'there is no folder "imgs/dog". Looked in '),
-        ("texts", ManifestError, "Left out: 1 .csv, 1 .txt. "),
-        ("imgs/cat/0.png", ManifestError, '"imgs/cat/0.png" is '),
-    ):
-        with pytest.raises(error) as caught:
-            dfgen.build_manifest(source)
-        assert said in str(caught.value)

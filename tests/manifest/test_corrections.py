@@ -2,9 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -309,23 +306,6 @@ def test_a_manifest_that_is_being_written_is_not_corrected(data):
     with only_writer("m.parquet"):
         message = said(dfgen.update_labels, "m.parquet", fixes, error=dfgen.errors.WriteError)
     assert "m.parquet is being written by process " in message
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_killed_correction_leaves_the_manifest_as_it_was_and_can_be_repeated(data, call):
-    before = (data / "m.parquet").read_bytes()
-    code = f"""if True:
-        import os, signal, pandas as pd, dfgen
-        fixes = pd.DataFrame({{"id": ["002"], "kind": ["dog"]}})
-        os.{call} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-        dfgen.update_labels("m.parquet", fixes)"""
-    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
-    assert (data / "m.parquet").read_bytes() == before
-    fixes = pd.DataFrame({"id": ["002"], "kind": ["dog"]})
-    dfgen.update_labels("m.parquet", fixes)
-    assert len(dfgen.diff("m.parquet", dfgen.update_labels("m.parquet", fixes))) == 0
-    assert sorted(os.listdir()) == ["imgs", "m.parquet"]
 
 
 @pytest.fixture

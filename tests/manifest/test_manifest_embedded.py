@@ -11,11 +11,10 @@ from PIL import Image as Pillow
 
 from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.building.build import build_manifest
+from dfgen.manifest.building.build import build_manifest, split
 from dfgen.manifest.diff import diff
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.io import read_manifest, read_table, write_manifest
-from dfgen.manifest.split_manifest import split
 from dfgen.manifest.verify import verify
 from dfgen.samples.features.image import Image
 from dfgen.table.any_table import arrow_table
@@ -187,17 +186,6 @@ def test_a_path_without_bytes_is_absolute_in_a_built_manifest(tmp_path):
     assert [one["path"] for one in df["image"]] == ["0.png", str(tmp_path / "one.png")]
     assert df["width"].tolist() == [6, 6]
     assert levels(df, 2) == [0, 1]
-
-
-def test_the_command_builds_of_a_parquet_file_and_tells_of_problems(tmp_path, capsys):
-    from dfgen.cli import app
-
-    rows = pa.Table.from_pandas(frame([*of_bytes(2), b"no image"]))
-    pq.write_table(rows, tmp_path / "rows.parquet")
-    arguments = ["build-manifest", "--labels", str(tmp_path / "rows.parquet"), "--path-column"]
-    app([*arguments, "image", "--out", str(tmp_path / "m.parquet")], standalone_mode=False)
-    assert "3 rows" in capsys.readouterr().out
-    assert levels(read_manifest(tmp_path / "m.parquet")[:2], 2) == [0, 1]
 
 
 def built(tmp_path, **arguments):

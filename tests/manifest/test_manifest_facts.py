@@ -7,7 +7,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.manifest.building import scan as reading
-from dfgen.manifest.building.scan import UNDECODABLE, problems_now, read_facts
+from dfgen.manifest.building.scan import UNDECODABLE, Access, problems_now, read_facts
 from dfgen.manifest.schema import SCHEMA, Fact
 
 PROBLEMS = {
@@ -38,7 +38,7 @@ def folder(tmp_path):
 
 
 def facts_of(folder, *names, workers=None):
-    return read_facts([f"{folder}/{name}" for name in names], workers).to_pylist()
+    return read_facts([f"{folder}/{name}" for name in names], Access(workers)).to_pylist()
 
 
 def test_headers_are_read(folder):
@@ -80,10 +80,6 @@ def test_problems_of_labels_stay_with_their_rows_in_columns_of_several_chunks(fi
     facts = pa.table({"problem": pa.nulls(len(column), pa.string())})
     expected = [*problems[first:], None, "no label", None]
     assert problems_now(rows, facts).to_pylist() == expected
-
-
-def test_no_paths_no_facts():
-    assert read_facts([]).num_rows == 0
 
 
 def test_an_impossible_name_is_a_problem():

@@ -236,17 +236,13 @@ HELP = " Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces i
         ("{path}.jpg", 'has the field "path", a column that dfgen fills: choose another name.'),
         ("{id:float}.jpg", 'has the type "float" in {id}: the only type is int.'),
         ("a.jpg", "has no field in braces for a column."),
+        ("{id.jpg", "expected '}' before end of string."),
         ("{_}/{_}.jpg", "has no field in braces for a column."),
     ],
 )  # fmt: skip
 def test_patterns_that_make_no_sense_are_refused(pattern, message):
-    assert refused(ArgumentError, parse_pattern, pattern) == f'pattern="{pattern}" {message}{HELP}'
-
-
-def test_braces_that_do_not_pair_are_refused():
-    assert refused(ArgumentError, parse_pattern, "{id.jpg") == (
-        f"pattern=\"{{id.jpg\": expected '}}' before end of string.{HELP}"
-    )
+    said = refused(ArgumentError, parse_pattern, pattern).replace(f'"{pattern}": ', f'"{pattern}" ')
+    assert said == f'pattern="{pattern}" {message}{HELP}'
 
 
 def test_only_named_columns_are_read_as_text(tmp_path):
@@ -264,27 +260,24 @@ def test_text_that_looks_like_nothing_stays_text(tmp_path):
     assert chunk.rows["kind"].to_pylist() == ["2020-01-01", "NA"]
 
 
-def test_tables_that_cannot_be_read_are_refused(tmp_path):
-    (tmp_path / "l.csv").write_text("a,b\n1,2,3\n")
-    message = refused(ManifestError, read_rows, f"{tmp_path}/l.csv")
-    assert message.startswith(f"{tmp_path}/l.csv cannot be read as .csv: CSV parse error: ")
-    assert message.endswith(
-        " Check that it is UTF-8 text separated as its extension says; in Python, give a DataFrame "
-        "that you read yourself"
-    )
-    (tmp_path / "l.jsonl").write_text("[1]\n")
-    assert refused(ManifestError, read_rows, f"{tmp_path}/l.jsonl").startswith(
-        f"{tmp_path}/l.jsonl cannot be read as .jsonl: line 1 is not a JSON object, and every "
-        "line must hold one. "
-    )
-    (tmp_path / "l.csv").write_text("a,a\n1,2\n")
-    assert refused(ManifestError, read_rows, f"{tmp_path}/l.csv") == (
-        f"{tmp_path}/l.csv has a column named 'a' several times: rename it"
-    )
-    assert refused(ManifestError, read_rows, "labels.xlsx") == (
-        'labels.xlsx has the extension ".xlsx". Label tables are .csv, .tsv, .jsonl, .ndjson, '
-        '.parquet; in Python, any DataFrame: labels=pandas.read_excel("labels.xlsx")'
-    )
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("l.csv", "a,b\n1,2\n1,2,3\n",
+         " cannot be read as .csv: CSV parse error: Row #3: Expected 2 columns, got 3"),
+        ("l.jsonl", '{"a": 1}\n\n{"a" 2}\n',
+         " cannot be read as .jsonl: line 3, column 6: Expecting ':' delimiter"),
+        ("l.jsonl", '{"a": 1}\n7\n',
+         " cannot be read as .jsonl: line 2 is not a JSON object, and every line must hold one"),
+        ("l.csv", "a,a\n1,2\n", " has a column named 'a' several times: rename it"),
+        ("l.xlsx", "", ' has the extension ".xlsx". Label tables are .csv, .tsv, .jsonl, .ndjson, '
+         ".parquet; in Python, any DataFrame: labels=pandas.read_excel("),
+    ],
+)  # fmt: skip
+def test_tables_that_cannot_be_read_are_refused_with_the_line(tmp_path, name, content, fault):
+    (tmp_path / name).write_text(content)
+    message = refused(ManifestError, read_rows, f"{tmp_path}/{name}")
+    assert message.startswith(f"{tmp_path}/{name}{fault}")
 
 
 @pytest.mark.parametrize(
@@ -313,20 +306,6 @@ def test_the_index_of_a_frame_becomes_columns_unless_they_are_there_already():
         'the label table has "id" as a column and as its index. Drop one: '
         "labels.reset_index(drop=True) keeps the column"
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "place"),
-    [
-        ("l.csv", "a,b\n1,2\n1,2,3\n", "CSV parse error: Row #3: Expected 2 columns, got 3"),
-        ("l.jsonl", '{"a": 1}\n\n{"a" 2}\n', "line 3, column 6: Expecting ':' delimiter"),
-        ("l.jsonl", '{"a": 1}\n7\n', "line 2 is not a JSON object, and every line must hold one"),
-    ],
-)
-def test_the_line_that_is_broken_is_named(tmp_path, name, content, place):
-    (tmp_path / name).write_text(content)
-    message = refused(ManifestError, read_rows, f"{tmp_path}/{name}")
-    assert message.startswith(f"{tmp_path}/{name} cannot be read as {name[1:]}: {place}")
 
 
 def test_names_that_are_not_utf8_and_left_out_can_be_printed(tmp_path):

@@ -10,9 +10,6 @@ from PIL import Image
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building import scan
-from dfgen.manifest.building.pipeline import run_recipe
-from dfgen.manifest.building.recipe import make_recipe
-from dfgen.manifest.row_matching import read_old
 from dfgen.manifest.sources import file_tree
 
 SPLIT = {"train": 0.5, "val": 0.5}
@@ -52,18 +49,6 @@ def update(data, *arguments, **options):
     return dfgen.build_manifest(*arguments, update=data / "m.parquet", workers=1, **options)
 
 
-def grown(data, **options):
-    """Return the frame and what is said of it, with no other arguments than those given."""
-    old = read_old(data / "m.parquet")
-    return run_recipe(make_recipe({**old.recipe, **options}), None, 1, old)
-
-
-def test_nothing_new_gives_the_same_bytes_and_opens_nothing(data, opened):
-    update(data, out=data / "again.parquet")
-    assert opened == []
-    assert (data / "again.parquet").read_bytes() == (data / "m.parquet").read_bytes()
-
-
 def test_only_new_and_changed_files_are_opened(data, opened):
     draw(data / "imgs/cat/100.png")
     draw(data / "imgs/cat/002.png", width=5)
@@ -72,17 +57,6 @@ def test_only_new_and_changed_files_are_opened(data, opened):
     assert sorted(opened) == ["002.png", "003.png", "100.png"]
     assert frame["width"].to_dict() == {**dict.fromkeys(frame.index, 4), "002": 5}
     assert frame.loc["003", "mtime_ns"] == 1
-
-
-@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
-def test_a_file_of_the_same_size_with_other_bytes_is_opened_by_its_time(data, opened):
-    path = data / "imgs/cat/002.png"
-    size = path.stat().st_size
-    path.write_bytes(b"x" * size)
-    os.utime(path, ns=(1, 1))
-    frame = update(data).set_index("id")
-    assert opened == ["002.png"]
-    assert frame.loc["002", "problem"].startswith("not an image, array or sound")
 
 
 @pytest.mark.filterwarnings("ignore:[0-9]+ problem")
@@ -333,16 +307,9 @@ def test_files_are_compared_in_order_however_quick_the_disk_is(data, monkeypatch
         os.utime(path, ns=(row, row))
     monkeypatch.setattr(scan, "SLOW", slow)
     monkeypatch.setattr(scan, "STATS", 2)
-    sizes, times = scan.stat_files([*paths, "gone"], workers=3)
+    sizes, times = scan.stat_files([*paths, "gone"], scan.Access(3))
     assert times.to_pylist() == [*range(len(paths)), -1]
     assert sizes.to_pylist() == [*map(os.path.getsize, paths), -1]
-
-
-def test_a_name_that_is_not_utf8_is_named(data):
-    with open(os.fsencode(data / "imgs") + b"/cat/\xff.png", "wb"):
-        pass
-    with pytest.warns(UserWarning, match=r"Left out: 1 path, name not UTF-8: cat/\\xff\.png"):
-        update(data)
 
 
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))

@@ -146,30 +146,20 @@ def test_the_command_has_its_options(data):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--cvat", "x.xml", "--subset", "tset"],
-            'subset="tset" is unknown. Did you mean "test"? Expected: "all", "train", "test"',
-        ),
-        (
-            ["--cvat", "x.xml", "--yolo", "y.yaml"],
-            "yolo= and cvat= both say where the rows come from: give one of them. Build the others "
-            "on their own, and pandas.concat the frames",
-        ),
-        (
-            ["--cvat", "x.xml", "--pattern", "{id}.png"],
-            "pattern= (--pattern) goes with source= or listing=: give that, or leave pattern= out",
-        ),
-        (
-            ["imgs", "--tags", "cat"],
-            "tags= (--tags) goes with cvat=: give that, or leave tags= out",
-        ),
-        (
-            ["--cvat", "x.xml", "--subset", "test", "--tags", "cat"],
-            "tags= or subset=: give one of them",
-        ),
+        (["--cvat", "x.xml", "--subset", "tset"],
+         'subset="tset" is unknown. Did you mean "test"? Expected: "all", "train", "test"'),
+        (["--cvat", "x.xml", "--yolo", "y.yaml"],
+         "yolo= and cvat= both say where the rows come from: give one of them. Build the others "
+         "on their own, and pandas.concat the frames"),
+        (["--cvat", "x.xml", "--pattern", "{id}.png"],
+         "pattern= (--pattern) goes with source= or listing=: give that, or leave pattern= out"),
+        (["imgs", "--tags", "cat"],
+         "tags= (--tags) goes with cvat=: give that, or leave tags= out"),
+        (["--cvat", "x.xml", "--subset", "test", "--tags", "cat"],
+         "tags= or subset=: give one of them"),
         (["--cvat", "x.xml"], "there is no file x.xml"),
     ],
-)
+)  # fmt: skip
 def test_what_clashes_with_it_is_refused(data, arguments, message):
     assert command(*arguments, "--out", "m.parquet") == (1, f"dfgen: {message}\n")
 

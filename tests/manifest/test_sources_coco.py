@@ -7,7 +7,7 @@ from annotated import box
 from contracts import SourceContract
 
 import dfgen
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.sources import SOURCES
 
 
@@ -108,13 +108,6 @@ def test_a_split_without_annotations_has_no_boxes_known(data):
     assert list(frame["split"].cat.categories) == ["train", "test"]
 
 
-@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
-def test_an_image_that_is_not_there_stays_with_its_problem(data):
-    (data / "images/a.png").unlink()
-    frame = dfgen.build_manifest(coco="c.json", images="images")
-    assert frame["problem"].fillna("").tolist() == ["the file does not exist", ""]
-
-
 def test_ids_may_be_text(data):
     annotated.coco("c.json", {"x1": "a.png"}, [box("x1", "c", 1, 1, 2, 2)], {"c": "cat"})
     frame = dfgen.build_manifest(coco="c.json", images="images")
@@ -136,7 +129,7 @@ CATS = {18: "cat"}
         ({1: "a.png"}, [box("1", 18, 1, 1, 2, 2)], CATS,
          'c.json: annotations[0] is of image_id "1", which no image has. 1 of 1 annotations have '
          "no image: mend the file"),
-        ({1: "a.png", 2: "a.png"}, [], CATS,
+        ({1: "a.png", 2: "./a.png"}, [], CATS,
          'c.json has two images of the file_name "a.png": which of them do annotations belong to? '
          "Mend the file"),
         ({1: "a.png"}, [], {1: "cat", 2: "cat"},
@@ -161,53 +154,12 @@ def test_what_is_wrong_in_a_file_is_named(data, images, annotations, categories,
     assert refused(ManifestError) == message
 
 
-def test_json_that_is_not_of_coco_is_refused_with_its_place(data):
-    annotated.coco("c.json", {1: "a.png"}, [box(1, 18, 1, 1, 2)], CATS)
-    message = refused(ManifestError)
-    assert message.startswith(
-        "c.json is JSON, but not as COCO has it: Expected `array` of length 4 - at `$.annotations["
-    )
-    assert message.endswith(
-        '. Expected {"images": [...], "annotations": [...], "categories": [...]}'
-    )
-
-
 @pytest.mark.parametrize(("key", "what"), [("images", "images"), ("categories", "categories")])
 def test_an_id_that_stands_twice_is_refused(data, key, what):
     document = json.loads((data / "c.json").read_text())
     document[key] += [{**document[key][0], "name": "x", "file_name": "x.png"}]
     (data / "c.json").write_text(json.dumps(document))
     assert refused(ManifestError).startswith(f"c.json has two {what} of the id ")
-
-
-def test_broken_json_is_refused_with_its_line(data):
-    text = (data / "c.json").read_text()
-    lines = text.splitlines()
-    lines[20] = lines[20] + "]"
-    (data / "c.json").write_text("\n".join(lines))
-    message = refused(ManifestError)
-    assert message.startswith("c.json, line 21: broken JSON, JSON is malformed: ")
-    (data / "c.json").write_text(text[:400])
-    line = text[:400].count("\n") + 1
-    assert refused(ManifestError) == (
-        f"c.json, line {line}: broken JSON, Input data was truncated (byte 400). Mend the file, or "
-        "fetch it again"
-    )
-    (data / "c.json").write_text("")
-    assert refused(ManifestError) == (
-        "c.json, line 1: broken JSON, Input data was truncated (byte 0). Mend the file, or fetch "
-        "it again"
-    )
-
-
-@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
-def test_boxes_that_cannot_be_are_problems_of_their_rows(data):
-    boxes = [box(1, 18, 1, 1, -2, 2), box(2, 18, 30, 1, 11.5, 2)]
-    annotated.coco("c.json", {1: "a.png", 2: "b.png"}, boxes, CATS)
-    assert dfgen.build_manifest(coco="c.json", images="images")["problem"].tolist() == [
-        "a box is inverted: cat (1, 1, -1, 3), the image is 40 x 30 pixels",
-        "a box is outside the image: cat (30, 1, 41.5, 3), the image is 40 x 30 pixels",
-    ]
 
 
 def test_files_of_different_images_are_no_columns_of_one(data):
@@ -222,12 +174,6 @@ def test_files_of_different_images_are_no_columns_of_one(data):
 def test_splits_of_images_and_files_must_agree(data):
     assert refused(ArgumentError, coco={"train": "c.json"}, images={"val": "images"}) == (
         "images= (--images) has the splits val, coco= (--coco) has train: name the same"
-    )
-
-
-def test_a_missing_file_is_named(data):
-    assert refused(MissingFileError, coco="x.json") == (
-        f"there is no file x.json. Looked in {data}"
     )
 
 
@@ -247,11 +193,6 @@ def test_several_folders_of_the_same_images_are_refused(data, images):
     )
 
 
-def test_one_image_in_two_spellings_is_refused(data):
-    annotated.coco("c.json", {1: "a.png", 2: "./a.png"})
-    assert refused(ManifestError).startswith('c.json has two images of the file_name "a.png": ')
-
-
 def test_captions_alone_leave_no_size_behind(data):
     annotated.coco("c.json", {1: "a.png"}, [{"image_id": 1, "caption": "a dog"}])
     frame = dfgen.build_manifest(coco="c.json", facts="none")
@@ -269,10 +210,15 @@ def test_crowd_flags_may_be_booleans(data):
     ("content", "message"),
     [
         (b'{"images": [\n{"id": 1,\n"file_name": "\\u00e9\xff.png"}\n]}',
-         "c.json, line 3: broken JSON, not UTF-8 (byte 43). Mend the file, or fetch it again"),
+         "c.json is broken JSON, 'utf-8' codec can't decode byte 0xff in position "),
         (b'{"x": ' + b"[" * 100_000, "c.json cannot be read: it is nested too deep"),
+        (b"", "c.json is broken JSON, Input data was truncated. Mend the file, or fetch it again"),
+        (b'{"images" [1]}', "c.json is broken JSON, JSON is malformed: "),
+        (b'{"images": [{"id": 1}]}',
+         'c.json is JSON, but not as COCO has it, {"images": [...], "annotations": [...], '
+         '"categories": [...]}: object missing required field `file_name` - at `$.images['),
     ],
 )  # fmt: skip
-def test_text_that_is_not_utf8_and_nesting_without_end_are_refused(data, content, message):
+def test_what_is_no_json_of_coco_is_refused_with_its_place(data, content, message):
     (data / "c.json").write_bytes(content)
-    assert refused(ManifestError) == message
+    assert refused(ManifestError).startswith(message)

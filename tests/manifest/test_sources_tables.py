@@ -221,13 +221,12 @@ def test_listings_that_cannot_be_used_are_refused(data):
         f"{path} names pets/all/data/1.csv.gz, which is neither beside it nor in data/ beside it "
         "or one folder up"
     )
-    (data / "x.json").write_text('{"files": [],\n}')
-    assert refused(ManifestError, listing="x.json").startswith("x.json, line 2: broken JSON, ")
-    (data / "x.json").write_text('{"files": []}')
-    assert refused(ManifestError, listing="x.json") == (
-        "x.json is not the manifest.json of an S3 Inventory: it has no sourceBucket, fileFormat, "
-        "fileSchema. A listing in JSON has one object a line, and is called .jsonl"
-    )
+    for text, fault in (
+        ('{"sourceBucket": "b"', "is broken JSON, "),
+        ('{"sourceBucket": "b", "files": []}', "is JSON, but not as S3 writes the manifest.json "),
+    ):
+        (data / "x.json").write_text(text)
+        assert refused(ManifestError, listing="x.json").startswith(f"x.json {fault}")
     pd.DataFrame({"pth": ["a.png"]}).to_csv("l.csv", index=False)
     assert refused(ManifestError, listing="l.csv") == (
         'l.csv has no column of paths. Columns: pth. Did you mean "pth"? Name it with path_column= '
@@ -307,16 +306,3 @@ def test_an_empty_table_of_an_inventory_has_no_rows(tmp_path):
     path = inventory(tmp_path)
     (tmp_path / "data/1.csv.gz").write_bytes(gzip.compress(b""))
     assert [len(chunk.rows) for chunk in SOURCES["listing"].read(path)] == [0]
-
-
-@pytest.mark.parametrize("files", [[], [{}]])
-def test_an_inventory_without_tables_is_refused(tmp_path, files):
-    path = inventory(tmp_path)
-    with open(path) as file:
-        content = json.load(file)
-    with open(path, "w") as file:
-        json.dump({**content, "files": files}, file)
-    with pytest.raises(ManifestError) as caught:
-        dfgen.build_manifest(listing=path, facts="none")
-    message = f"{path} names no tables of keys: files is empty, or has no key"
-    assert str(caught.value) == message

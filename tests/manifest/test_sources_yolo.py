@@ -8,7 +8,7 @@ from contracts import SourceContract
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
-from dfgen.manifest.sources import SOURCES, yolo
+from dfgen.manifest.sources import SOURCES
 
 
 def write(path, text):
@@ -103,15 +103,6 @@ def test_polygons_become_pixels_and_boxes_around_them(data):
     assert frame["polygons"][0] is None
 
 
-@pytest.mark.filterwarnings("ignore:Split")
-def test_a_set_to_classify_has_labels(data):
-    for path in ("train/cat/a.png", "val/dog/b.png"):
-        annotated.image(f"sorted/{path}")
-    frame = dfgen.build_manifest(yolo="sorted")
-    assert frame["label"].tolist() == ["cat", "dog"]
-    assert frame["split"].tolist() == ["train", "val"]
-
-
 def test_lists_of_images_and_folders_elsewhere(data):
     write("lists/train.txt", "./../x\n")
     write("data.yaml", "train: lists/train.txt\nnames: [cat, dog]\n")
@@ -191,38 +182,12 @@ def test_labels_without_an_image_are_refused_kept_or_dropped(data):
         assert len(dfgen.build_manifest(yolo="data.yaml", unmatched="drop")) == 3
 
 
-def test_other_files_among_the_images_are_left_out_and_named(data):
-    write("images/train/notes.md", "x")
-    with pytest.warns(UserWarning) as caught:
-        dfgen.build_manifest(yolo="data.yaml")
-    assert [str(warning.message) for warning in caught] == [
-        "Left out: 1 path, .md: images/train/notes.md\nMove elsewhere what is not a sample."
-    ]
-
-
-@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
-def test_boxes_that_cannot_be_are_problems_of_their_rows(data):
-    write("labels/train/a.txt", "1 0.5 0.5 -0.5 0.5\n")
-    write("labels/val/c.txt", "1 0.9 0.5 0.5 0.5\n")
-    assert dfgen.build_manifest(yolo="data.yaml")["problem"].fillna("").tolist() == [
-        "a box is inverted: dog (30, 7.5, 10, 22.5), the image is 40 x 30 pixels",
-        "",
-        "a box is outside the image: dog (26, 7.5, 46, 22.5), the image is 40 x 30 pixels",
-    ]
-
-
-@pytest.mark.filterwarnings("ignore:[0-9]+ problem")
-def test_boxes_of_a_broken_image_are_not_known(data):
-    write("images/train/a.png", "text")
-    frame = dfgen.build_manifest(yolo="data.yaml")
-    assert frame["problem"].notna().tolist() == [True, False, False]
-    assert frame["boxes"][0] is None
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("train: images/train\n",
+         "data.yaml has no names: the classes in the order of their numbers"),
+        ("names: []\ntrain: images/train\n",
          "data.yaml has no names: the classes in the order of their numbers"),
         ("names: [a, a]\ntrain: images/train\n",
          "data.yaml: two classes have one name: ['a', 'a']"),
@@ -266,30 +231,6 @@ def test_missing_places_are_named(data):
     assert frame["boxes"].isna().all() and frame["labels"].isna().all()  # nobody has looked
 
 
-@pytest.mark.filterwarnings("ignore:1 problem")
-def test_labels_that_vanish_are_the_problem_of_their_row(data, monkeypatch):
-    listed = yolo.list_pairs
-
-    def vanishing(images, annotations, suffix):
-        found = listed(images, annotations, suffix)
-        if annotations.endswith("train"):
-            os.remove(f"{annotations}/{found[1][-1]}")
-        return found
-
-    monkeypatch.setattr(yolo, "list_pairs", vanishing)
-    assert dfgen.build_manifest(yolo="data.yaml")["problem"][0] == (
-        f"{data}/labels/train/a.txt vanished while the folder was read. Build again when nothing "
-        "changes it"
-    )
-
-
-def test_two_images_of_one_name_are_refused(data):
-    annotated.image("images/train/a.jpg")
-    assert refused(ManifestError).startswith(
-        f'two images in "{data}/images/train" have one name, "a.jpg" and "a.png", '
-    )
-
-
 def test_boxes_need_the_size_of_their_images(data):
     assert refused(ArgumentError, facts="none") == (
         "the source's boxes are shares of the image: its size is needed to make pixels of them. "
@@ -318,13 +259,6 @@ def test_text_files_in_the_wrong_place_are_left_out_by_name(data):
         "Left out: 1 path, .txt: images/train/b.txt\n"
         "Move elsewhere what is not a sample."
     )
-
-
-@pytest.mark.parametrize("names", ["", "[]"])
-def test_no_names_are_refused(data, names):
-    write("data.yaml", f"train: images/train\nnames: {names}\n")
-    message = "data.yaml has no names: the classes in the order of their numbers"
-    assert refused(ManifestError) == message
 
 
 def test_the_folder_of_a_set_to_detect_is_no_classification_set(data):

@@ -9,9 +9,9 @@ import pytest
 
 from dfgen.binding.bind import bind
 from dfgen.errors import ManifestError
+from dfgen.manifest.building.build import split
 from dfgen.manifest.diff import diff
 from dfgen.manifest.io import read_manifest, write_manifest
-from dfgen.manifest.split_manifest import split
 from dfgen.manifest.verify import verify
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.multilabel import MultiLabel

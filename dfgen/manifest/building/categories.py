@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError
-from dfgen.manifest.schema import EXAMPLES, Label, label_columns, quote, with_column
+from dfgen.errors import EXAMPLES, ManifestError, quote
+from dfgen.manifest.schema import Label, label_columns, with_column
 from dfgen.table.arrow_types import is_text
 
 
@@ -16,13 +16,7 @@ def to_categories(
     """Make categories of the text and boolean label columns, and of the integers that are `named`.
 
     Class names are text: those that are `known`, else sorted for text, `False` and `True`, in
-    numeric order for integers. Columns that are categories already keep their names and order;
-    others stay as they are.
-
-    Example:
-        >>> table = to_categories(pa.table({"kind": ["dog", "cat"]}))
-        >>> table["kind"].chunk(0).dictionary.to_pylist()
-        ['cat', 'dog']
+    numeric order for integers. Columns that are categories already stay as they are.
     """
     for name in [*label_columns(table.column_names), "split"]:
         if name in table.column_names:
@@ -62,12 +56,7 @@ def to_category(
 
 
 def class_names(column: pa.ChunkedArray) -> pa.Array:
-    """Return the class names of a category in their order, or the sorted values of another column.
-
-    Example:
-        >>> class_names(pa.chunked_array([["dog", "cat"]])).to_pylist()
-        ['cat', 'dog']
-    """
+    """Return the class names of a category in their order, of others the sorted values."""
     if pa.types.is_dictionary(column.type):
         if column.num_chunks:
             return column.chunk(0).dictionary

@@ -2,18 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from dfgen.errors import ArgumentError, ManifestError, did_you_mean
-from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.building.join import join, split_on
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean, quote
+from dfgen.manifest.building.join import join
 from dfgen.manifest.building.label_keys import key_text
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
+from dfgen.manifest.building.scan import Access
 from dfgen.manifest.file_errors import TOLD, fault_of
 from dfgen.manifest.path_roots import is_address
 from dfgen.manifest.paths import tidied
@@ -23,199 +24,176 @@ from dfgen.manifest.schema import (
     PARTS,
     Label,
     files_column,
-    quote,
     repeated,
     with_column,
 )
 from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.sources.label_table import read_rows, table_name
+from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.source import ANNOTATED, RowGroup
-from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.table.file_columns import are_files, paths_of
-
-Groups = Iterator[RowGroup]
 
 _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
 
-def gather_rows(
-    recipe: Recipe, limits: Limits = DEFAULT, options: StorageOptions | None = None
-) -> RowGroup:
-    """Return the rows that a recipe describes, with paths as the source gives them."""
-    pattern = parse_pattern(recipe.pattern) if recipe.pattern is not None else None
-    labels = pa.table({}) if recipe.labels is None else _read_labels(recipe, limits)
-    wanted = _wanted(labels, recipe)
-    if recipe.labels is not None:
-        _refuse_facts(wanted, recipe, _name(recipe))
-    if recipe.kind == LABEL_TABLE:
-        _check_names(recipe, labels.column_names)
-        gathered = RowGroup(_with_paths_of_table(wanted, recipe), folder=recipe.folder)
-    else:
-        given = {"pattern": pattern, "limits": limits, "options": options}
-        gathered = _read_source(recipe, labels.column_names, given)
-    if recipe.on is not None:
-        joined = join(
-            gathered.rows,
-            wanted,
-            recipe.on,
-            pattern=pattern,
-            unmatched=recipe.unmatched,
-            keep_key=_key(recipe) in _named(recipe),
-            table=_name(recipe),
-            skipped=gathered.skipped,
-        )
-        notes = gathered.notes + joined.notes
-        gathered = replace(gathered, rows=joined.rows, notes=notes, warnings=joined.warnings)
-    table = gathered.rows
-    if "path" in table.column_names and not is_address(gathered.folder):
-        table = with_column(table, "path", tidied(table["path"]))
-    for name in ("problem", "polygons"):  # which a source does not know beforehand
-        if name in table.column_names and table[name].null_count == len(table):
-            table = table.drop_columns([name])
-    if pattern is not None:
-        for name in pattern.integers:
-            table = with_column(table, name, pattern.convert(name, table[name]))
-    return replace(gathered, rows=_with_id(table, recipe, pattern))
+@dataclass(frozen=True)
+class Gathering:
+    """A recipe on its way to rows."""
 
+    recipe: Recipe
+    access: Access
 
-def _name(recipe: Recipe) -> str:
-    return table_name(recipe.labels)
+    def rows(self) -> RowGroup:
+        """Return the rows that the recipe describes, with paths as the source gives them."""
+        recipe, pattern, labels = self.recipe, self.pattern, self.labels
+        if recipe.label:
+            wanted = {*recipe.columns, recipe.key, *PARTS}
+            labels = labels.select([name for name in labels.column_names if name in wanted])
+        if recipe.labels is not None:
+            self._refuse_facts(labels, recipe.table)
+        gathered = self._named_files(labels) if recipe.kind == LABEL_TABLE else self._source()
+        if recipe.on is not None:
+            joined = join(
+                gathered.rows,
+                labels,
+                recipe.on,
+                pattern=pattern,
+                unmatched=recipe.unmatched,
+                keep_key=recipe.key in recipe.columns,
+                table=recipe.table,
+                skipped=gathered.skipped,
+            )
+            notes = gathered.notes + joined.notes
+            gathered = replace(gathered, rows=joined.rows, notes=notes, warnings=joined.warnings)
+        table = gathered.rows
+        if "path" in table.column_names and not is_address(gathered.folder):
+            table = with_column(table, "path", tidied(table["path"]))
+        for name in ("problem", "polygons"):  # which a source does not know beforehand
+            if name in table.column_names and table[name].null_count == len(table):
+                table = table.drop_columns([name])
+        if pattern is not None:
+            for name in pattern.integers:
+                table = with_column(table, name, pattern.convert(name, table[name]))
+        return replace(gathered, rows=self._with_id(table))
 
+    @cached_property
+    def pattern(self) -> Pattern | None:
+        """The pattern of paths, parsed."""
+        return None if self.recipe.pattern is None else parse_pattern(self.recipe.pattern)
 
-def _key(recipe: Recipe) -> str:
-    """Return the column of the label table that names files."""
-    return split_on(recipe.on)[1] if recipe.on is not None else recipe.path_column or ""
+    @cached_property
+    def labels(self) -> pa.Table:
+        """The label table; without columns where there is none."""
+        recipe = self.recipe
+        if recipe.labels is None:
+            return pa.table({})
+        text = [recipe.key, recipe.id or "id"]
+        [group] = self._read(LABEL_TABLE, read_rows, recipe.labels, text, self.access.limits)
+        return group.rows
 
+    def _read(self, kind: str, read: Any, *given: Any, **own: Any) -> Iterator[RowGroup]:
+        """Yield the groups of a source; whatever it raises is told as a fault of what it reads."""
+        try:
+            yield from read(*given, **own)
+        except TOLD:
+            raise
+        except Exception as error:  # of a reader, which may be anybody's
+            place = self.recipe.table if kind == LABEL_TABLE else self.recipe.own[kind]
+            raise fault_of(error, f"{kind}={place}") from error
 
-def _read_labels(recipe: Recipe, limits: Limits) -> pa.Table:
-    text = [_key(recipe), recipe.id or "id"]
-    [group] = _named_faults(recipe, LABEL_TABLE, read_rows, recipe.labels, text, limits)
-    return group.rows
+    def _check_names(self, known: list[str]) -> None:
+        """Check that every column that the recipe names exists."""
+        recipe = self.recipe
+        asked: list[tuple[str, str | None]] = [("label", name) for name in recipe.label]
+        asked += [("category", name) for name in recipe.category]
+        asked += [("id", recipe.id)]
+        asked += [("path_column", recipe.path_column)] * (recipe.kind == LABEL_TABLE)
+        asked += recipe.splitting.named.items()
+        for argument, name in asked:
+            if name is not None and name not in known:
+                raise ArgumentError(
+                    f"{argument}={quote(name)} is not a column.{did_you_mean(name, known)} "
+                    f"Columns: {', '.join(known) or 'none; a pattern or a label table makes some'}"
+                )
 
-
-def _named_faults(recipe: Recipe, kind: str, read: Any, *given: Any, **own: Any) -> Groups:
-    """Yield the groups of a source; whatever it raises is told as a fault of what it reads."""
-    try:
-        yield from read(*given, **own)
-    except TOLD:
-        raise
-    except Exception as error:  # of a reader, which may be anybody's
-        place = _name(recipe) if kind == LABEL_TABLE else recipe.own[kind]
-        raise fault_of(error, f"{kind}={place}") from error
-
-
-def _check_names(recipe: Recipe, known: list[str]) -> None:
-    """Check that every column that the recipe names exists."""
-    asked: list[tuple[str, str | None]] = [("label", name) for name in recipe.label]
-    asked += [("category", name) for name in recipe.category]
-    asked += [("id", recipe.id)]
-    asked += [("path_column", recipe.path_column)] * (recipe.kind == LABEL_TABLE)
-    asked += recipe.splitting.named.items()
-    for argument, name in asked:
-        if name is not None and name not in known:
-            raise ArgumentError(
-                f"{argument}={quote(name)} is not a column.{did_you_mean(name, known)} Columns: "
-                f"{', '.join(known) or 'none; a pattern or a label table makes some'}"
+    def _refuse_facts(self, table: pa.Table, where: str) -> None:
+        """Raise if a column is one that the files fill."""
+        facts = self.recipe.facts
+        filled = [name for name in table.column_names if name in FACTS and name != "problem"]
+        if facts != "full":
+            filled = [name for name in filled if name not in OF_WHOLE_FILES]
+        if filled and facts != "none":
+            raise ManifestError(
+                f'the column "{filled[0]}" of {where} is one that dfgen fills from the files. '
+                "Rename it, name the columns that you want with label= (--label), or let dfgen "
+                'fill none with facts="none" (--facts none)'
             )
 
+    def _named_files(self, labels: pa.Table) -> RowGroup:
+        """Return the rows of a label table that names its files, or holds them."""
+        recipe, name = self.recipe, self.recipe.key
+        self._check_names(self.labels.column_names)
+        if not are_files(labels[name].type):
+            paths = key_text(labels[name], name, recipe.table)
+            labels = labels.drop_columns([name])
+            if "path" in labels.column_names:
+                raise ManifestError(
+                    f"path_column={quote(name)} (--path-column), but {recipe.table} also has a "
+                    'column "path". Rename that one, or leave it out with label= (--label)'
+                )
+            labels = labels.append_column("path", paths)
+        return RowGroup(labels, folder=recipe.folder)
 
-def _wanted(labels: pa.Table, recipe: Recipe) -> pa.Table:
-    """Return the columns of the table that the recipe names, or all if it names no labels."""
-    if recipe.label:
-        wanted = {*_named(recipe), _key(recipe), *PARTS}
-        labels = labels.select([name for name in labels.column_names if name in wanted])
-    return labels
+    def _source(self) -> RowGroup:
+        """Gather the row groups of the source, telling how far it is."""
+        recipe, source = self.recipe, SOURCES[self.recipe.kind]
+        parts, notes = list[pa.Table](), tuple[str, ...]()
+        skipped, known, folder = defaultdict[str, list[str]](list), dict[str, Label](), ""
+        given = {**vars(recipe), **vars(self.access), "pattern": self.pattern}
+        more = {name: given[name] for name in source.shared}
+        more |= {name: recipe.own[name] for name in source.arguments}
+        with tqdm(desc="Reading rows", unit=" rows", disable=None) as bar:
+            for group in self._read(recipe.kind, source.read, recipe.own[recipe.kind], **more):
+                if not parts:  # all have the same columns: wrong names are refused before the work
+                    self._check_columns(group)
+                parts.append(group.rows)
+                for reason, paths in group.skipped.items():
+                    skipped[reason] += paths
+                notes += group.notes
+                known |= group.labels
+                folder = group.folder or folder
+                bar.total = group.total
+                bar.update(len(group.rows))
+        folder, rows = folder or recipe.folder, pa.concat_tables(parts)
+        return RowGroup(rows, dict(skipped), notes, known, folder, facts=group.facts)
 
+    def _check_columns(self, group: RowGroup) -> None:
+        """Raise if the source lacks a column that the recipe names, or gives one of the files."""
+        rows = group.rows.drop_columns([*group.facts])
+        known = [*rows.column_names, *self.labels.column_names]
+        self._check_names([name for name in known if name not in ("path", *ANNOTATED)])
+        if not SOURCES[self.recipe.kind].gives_facts:
+            self._refuse_facts(rows, str(self.recipe.own[self.recipe.kind]))
 
-def _refuse_facts(table: pa.Table, recipe: Recipe, where: str) -> None:
-    """Raise if a column is one that the files fill."""
-    filled = [name for name in table.column_names if name in FACTS and name != "problem"]
-    if recipe.facts != "full":
-        filled = [name for name in filled if name not in OF_WHOLE_FILES]
-    if filled and recipe.facts != "none":
-        raise ManifestError(
-            f'the column "{filled[0]}" of {where} is one that dfgen fills from the files. '
-            "Rename it, name the columns that you want with label= (--label), or let dfgen fill "
-            'none with facts="none" (--facts none)'
-        )
-
-
-def _named(recipe: Recipe) -> set[str | None]:
-    """Return the columns that the recipe names for more than a join."""
-    named = recipe.splitting.named.values()
-    return {recipe.id or "id", *named, *recipe.label, *recipe.category}
-
-
-def _with_paths_of_table(labels: pa.Table, recipe: Recipe) -> pa.Table:
-    """Return a label table that names its files with these in the column `path`.
-
-    One that holds them stays as it is.
-    """
-    name = recipe.path_column or ""
-    if are_files(labels[name].type):
-        return labels
-    paths = key_text(labels[name], name, _name(recipe))
-    labels = labels.drop_columns([name])
-    if "path" in labels.column_names:
-        raise ManifestError(
-            f"path_column={quote(name)} (--path-column), but {_name(recipe)} also has a column "
-            '"path". Rename that one, or leave it out with label= (--label)'
-        )
-    return labels.append_column("path", paths)
-
-
-def _read_source(recipe: Recipe, labels: list[str], more: dict[str, Any]) -> RowGroup:
-    """Gather the row groups of the source, telling how far it is."""
-    parts, skipped, notes = list[pa.Table](), defaultdict[str, list[str]](list), tuple[str, ...]()
-    known, folder = dict[str, Label](), recipe.folder
-    source = SOURCES[recipe.kind]
-    given = vars(recipe) | more
-    shared = {name: given[name] for name in source.shared}
-    own = {name: recipe.own[name] for name in source.arguments}
-    with tqdm(desc="Reading rows", unit=" rows", disable=None) as bar:
-        place = recipe.own[recipe.kind]
-        for group in _named_faults(recipe, recipe.kind, source.read, place, **own, **shared):
-            if not parts:  # all have the same columns: wrong names are refused before the work
-                _check_columns(group, recipe, labels)
-            parts.append(group.rows)
-            for reason, paths in group.skipped.items():
-                skipped[reason] += paths
-            notes += group.notes
-            known |= group.labels
-            folder = group.folder or folder
-            bar.total = group.total
-            bar.update(len(group.rows))
-    return RowGroup(pa.concat_tables(parts), dict(skipped), notes, known, folder, facts=group.facts)
-
-
-def _check_columns(group: RowGroup, recipe: Recipe, labels: list[str]) -> None:
-    """Raise if the source lacks a column that the recipe names, or gives one that files fill."""
-    rows = group.rows.drop_columns([*group.facts])
-    known = [*rows.column_names, *labels]
-    _check_names(recipe, [name for name in known if name not in ("path", *ANNOTATED)])
-    if not SOURCES[recipe.kind].gives_facts:
-        _refuse_facts(rows, recipe, str(recipe.own[recipe.kind]))
-
-
-def _with_id(table: pa.Table, recipe: Recipe, pattern: Pattern | None) -> pa.Table:
-    """Put the id first: the column asked for, else `id`, else the path."""
-    name = recipe.id or ("id" if "id" in table.column_names else "path")
-    ids = _paths_as_ids(table) if name not in table.column_names else table[name]
-    if name != "path" and name in table.column_names:
-        table = table.drop_columns([name])
-    if "id" in table.column_names:
-        raise ManifestError(
-            f'id={quote(name)} (--id), but there is a column "id" as well. Rename that one, or '
-            "leave id out"
-        )
-    if pa.types.is_dictionary(ids.type):
-        ids = ids.cast(ids.type.value_type)
-    if pattern is not None and name in pattern.fields:
-        _check_own(ids, name, pattern)
-    if name not in (*(pattern.fields if pattern else ()), "path", _key(recipe)):
-        ids = _whole_if_plain(ids)
-    return table.add_column(0, "id", ids)
+    def _with_id(self, table: pa.Table) -> pa.Table:
+        """Put the id first: the column asked for, else `id`, else the path."""
+        fields = self.pattern.fields if self.pattern else ()
+        name = self.recipe.id or ("id" if "id" in table.column_names else "path")
+        ids = _paths_as_ids(table) if name not in table.column_names else table[name]
+        if name != "path" and name in table.column_names:
+            table = table.drop_columns([name])
+        if "id" in table.column_names:
+            raise ManifestError(
+                f'id={quote(name)} (--id), but there is a column "id" as well. Rename that one, '
+                "or leave id out"
+            )
+        if pa.types.is_dictionary(ids.type):
+            ids = ids.cast(ids.type.value_type)
+        if self.pattern is not None and name in fields:
+            _check_own(ids, name, self.pattern)
+        if name not in (*fields, "path", self.recipe.key):
+            ids = _whole_if_plain(ids)
+        return table.add_column(0, "id", ids)
 
 
 def _check_own(ids: pa.ChunkedArray, name: str, pattern: Pattern) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, count, did_you_mean, first, quote
 from dfgen.explain.joins import (
     FEW_FILES,
     FileKeys,
@@ -22,25 +22,10 @@ from dfgen.explain.joins import (
 )
 from dfgen.explain.key_causes import JoinKeys
 from dfgen.manifest.building.label_keys import key_text, label_keys, whole_numbers
-from dfgen.manifest.schema import count, first, quote
+from dfgen.manifest.building.recipe import split_on
 from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_pattern
 from dfgen.manifest.sources.source import RowGroup
-
-
-def split_on(on: str) -> tuple[str, str]:
-    """Return field and column of `FIELD[=COLUMN]`.
-
-    Example:
-        >>> split_on("id=object_id"), split_on("stem")
-        (('id', 'object_id'), ('stem', 'stem'))
-    """
-    field, _, column = on.partition("=") if isinstance(on, str) else ("", "", "")
-    if not field:
-        raise ArgumentError(
-            f'on={quote(on)}: expected text, FIELD or FIELD=COLUMN, as in on="id=object_id"'
-        )
-    return field, column or field
 
 
 def join(
@@ -57,19 +42,9 @@ def join(
     """Give each file the row of the label table that has the same key.
 
     Keys are compared as text; `{id:int}` fields as whole numbers, so 7 is 007. Several files may
-    share a row of labels; a key stands in one row of the table only.
-
-    Args:
-        files: rows with `path` relative to the folder, and the pattern's fields as text.
-        labels: the label table.
-        on: `FIELD[=COLUMN]`: a field of the pattern, `name` (a.jpg), `stem` (a) or `relpath`
-            (cats/a.jpg) of the file, and the column of the table; by default of the same name.
-        pattern: the pattern that made the fields.
-        unmatched: `"error"`; `"keep"`: files without labels get missing values, labels without a
-            file become rows at the end whose `problem` says so; `"drop"`: both are left out.
-        keep_key: keep the key as the column that it was in the table.
-        table: how messages call the label table.
-        skipped: files that were left out, by reason, which messages name.
+    share a row of labels; a key stands in one row of the table only. The arguments are those of
+    `build_manifest`, with the `table` as messages call it, and whether to `keep_key` as a column;
+    files that were `skipped` are named by messages.
     """
     field, column = split_on(on)
     whole_fields = pattern.integers if pattern else ()

@@ -1,26 +1,61 @@
 """The keys of a label table: which column has them, as text, each of them once."""
 
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, did_you_mean
-from dfgen.manifest.schema import count, first, quote, repeated, rows_where
+from dfgen.errors import ManifestError, count, did_you_mean, first, quote
+from dfgen.explain.joins import lines_of_nearest
+from dfgen.explain.key_causes import JoinKeys, likely_cause
+from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.schema import repeated, rows_where
+from dfgen.manifest.sources.label_table import read_rows
+from dfgen.table.any_table import Table, arrow_table
 
 SEPARATORS = (";", "\t", "|", ",")
 _READ = "in Python, labels=pandas.read_csv(PATH"
 
 
-@dataclass(frozen=True)
-class KeyAdvice:
-    """Advice for a table without such a column of keys, and for a key that stands in it twice."""
+def rows_by_id(
+    given: Table | os.PathLike[str],
+    name: str,
+    ids: pa.ChunkedArray,
+    text: Sequence[str] = (),
+    limits: Limits = DEFAULT,
+) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """Return the rows of a table, or of a file of one, and the row of the manifest of each `id`.
 
-    missing: str = "Write on=FIELD=COLUMN (--on FIELD=COLUMN)"
-    several: str = (
-        "A file can have the labels of one row only: keep one row a key, or join on a column that "
-        "tells them apart"
-    )
+    Ids are compared as text; where those of the manifest are whole numbers, 007 is 7. Columns of
+    `text` are read as such, too.
+    """
+    if isinstance(given, os.PathLike):
+        given = os.fspath(given)
+    elif not isinstance(given, str | pd.DataFrame):
+        given = arrow_table(given, name)
+    [group] = read_rows(given, ["id", *text], limits)
+    whole = pa.types.is_integer(ids.type)
+    known = key_text(ids, "id", "the manifest")
+    one_row = "One row tells of one id: keep one of them"
+    missing = 'Call the column of ids "id"'
+    keys = label_keys(group.rows, "id", name, whole, known, missing=missing, several=one_row)
+    places = pc.index_in(keys, value_set=known)
+    if places.null_count:
+        lonely = JoinKeys(keys, pc.is_null(places))
+        others = JoinKeys(known, pc.invert(pc.is_in(known, value_set=keys)))
+        cure = likely_cause(lonely, others)
+        lines = [
+            f"{len(lonely.unmatched):,} of {len(keys):,} ids of {name} are not in the manifest:",
+            *lines_of_nearest(lonely.unmatched, known, cure),
+            *([f"Likely cause: {cure.cause.name}."] if cure else []),
+            "Mend these ids, or leave their rows out",
+        ]
+        raise ManifestError("\n".join(lines))
+    return group.rows, places.to_numpy().astype(np.int64)
 
 
 def label_keys(
@@ -29,20 +64,17 @@ def label_keys(
     table: str,
     whole: bool,
     files: pa.ChunkedArray,
-    advice: KeyAdvice = KeyAdvice(),
+    missing: str = "Write on=FIELD=COLUMN (--on FIELD=COLUMN)",
+    several: str = "A file can have the labels of one row only: keep one row a key, or join on a "
+    "column that tells them apart",
 ) -> pa.ChunkedArray:
-    """Return the key column as text; `files` are the keys that it is compared with.
+    """Return the key column of a label table as text; `files` are the keys of the other side.
 
-    Args:
-        labels: the label table.
-        column: its column of keys.
-        table: how messages call it.
-        whole: compare whole numbers: 007 as 7.
-        files: keys of the files.
-        advice: what to do about it.
+    `whole` compares whole numbers: 007 as 7. What is `missing` or stands in `several` rows is
+    refused with this advice.
     """
     if column not in labels.column_names:
-        raise ManifestError(_no_column(labels, column, table, files, advice.missing))
+        raise ManifestError(_no_column(labels, column, table, files, missing))
     keys = key_text(labels[column], column, table)
     empty = rows_where(pc.or_(pc.is_null(keys), pc.fill_null(pc.equal(keys, ""), False)))
     if len(empty):
@@ -53,7 +85,7 @@ def label_keys(
         )
     keys = whole_numbers(keys) if whole else keys
     if pc.count_distinct(keys).as_py() < len(keys):
-        raise ManifestError(_several_rows(labels, keys, column, table, advice.several))
+        raise ManifestError(_several_rows(labels, keys, column, table, several))
     return keys
 
 

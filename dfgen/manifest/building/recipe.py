@@ -3,15 +3,15 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
-from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.errors import ArgumentError, did_you_mean, quote
 from dfgen.manifest.path_roots import URL, absolute_place, in_folder
 from dfgen.manifest.paths import is_utf8, portable_root
-from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.sources.source import NAMES, TEXT, Argument
+from dfgen.manifest.sources.label_table import table_name
+from dfgen.manifest.sources.source import NAMES, TEXT, Argument, argument_field, arguments_of
 from dfgen.manifest.splitting.split_rules import Splitting
 from dfgen.samples.stores.archives.archive_paths import ARCHIVES, member_of
 from dfgen.samples.stores.schemes import has_store, scheme_of
@@ -20,11 +20,6 @@ A_FRAME = "a DataFrame"
 """The entry of a recipe for a table of labels that was never a file."""
 LABEL_TABLE = "labels"
 """The kind of a recipe whose rows are those of its table of labels."""
-
-
-def _shared(accepts: tuple[type, ...], help: str, metavar: str | None = None, **more: Any) -> Any:
-    argument = Argument(accepts, help, metavar, **more)
-    return field(default=argument.default, metadata={"argument": argument})
 
 
 @dataclass(frozen=True)
@@ -36,59 +31,56 @@ class Recipe:
 
     kind: str  # the name of the source, or `LABEL_TABLE`
     own: Mapping[str, Any]  # the arguments that are of such sources alone, defaults included
-    pattern: str | None = _shared(
+    splitting: Splitting
+    pattern: str | None = argument_field(
         TEXT, "Path below the folder, as in '{kind}/{id:int}.jpg': fields are columns."
     )
-    labels: Any = _shared(  # noqa: RUF009 - a table may be anything
+    labels: Any = argument_field(  # noqa: RUF009 - a table may be anything
         TEXT, "Label table: .csv, .tsv, .jsonl or .parquet.", is_path=True
     )
-    on: str | None = _shared(
+    on: str | None = argument_field(
         TEXT,
         "Key of file and label: a pattern field, name, stem or relpath = the column.",
         "FIELD[=COLUMN]",
     )
-    path_column: str | None = _shared(TEXT, "Column of the label table that names the files.")
-    root: str | None = _shared(TEXT, "Folder where relative paths start.", is_path=True)
-    id: str | None = _shared(TEXT, "Column of unique ids. Default: {id}, id, or the path.")
-    category: tuple[str, ...] = _shared(
+    path_column: str | None = argument_field(
+        TEXT, "Column of the label table that names the files."
+    )
+    root: str | None = argument_field(TEXT, "Folder where relative paths start.", is_path=True)
+    id: str | None = argument_field(TEXT, "Column of unique ids. Default: {id}, id, or the path.")
+    category: tuple[str, ...] = argument_field(
         NAMES, "Column of whole numbers that are classes. Repeatable.", default=()
     )
-    label: tuple[str, ...] = _shared(
+    label: tuple[str, ...] = argument_field(
         NAMES, "Column to keep as label. Repeatable. Default: all.", default=()
     )
-    unmatched: str = _shared(
+    unmatched: str = argument_field(
         TEXT,
         "Files without labels, labels without file: error, keep or drop. Default: error.",
         default="error",
         choices=("error", "keep", "drop"),
     )
-    facts: str = _shared(
+    facts: str = argument_field(
         TEXT,
         "What to read of each file: none, header, or full: decodes it. Default: header.",
         default="header",
         choices=("none", "header", "full"),
     )
-    split: Mapping[str, float] | None = _shared(
-        (dict,), "A split and its share, as train=0.8. Repeatable.", "NAME=SHARE"
-    )
-    folds: int | None = _shared((int,), "Make a column fold, 0 to N - 1, instead of splits.", "N")
-    stratify: str | None = _shared(TEXT, "Column whose classes get exactly these shares.")
-    group: str | None = _shared(TEXT, "Column whose groups stay whole.")
-    order: str | None = _shared(TEXT, "Column of times: the earliest rows are the first split.")
-    group_duplicates: bool = _shared(
-        (bool,), "Keep copies of a picture in one split; needs facts full.", default=False
-    )
-    seed: int = _shared((int,), "Another seed gives another split. Default: 0.", default=0)
 
     @property
-    def divides(self) -> bool:
-        """Whether it makes splits or folds."""
-        return self.split is not None or self.folds is not None
+    def table(self) -> str:
+        """How messages call its label table."""
+        return table_name(self.labels)
 
     @property
-    def splitting(self) -> Splitting:
-        """How the rows are divided."""
-        return Splitting(**{each.name: getattr(self, each.name) for each in fields(Splitting)})
+    def key(self) -> str:
+        """The column of the label table that names files."""
+        return split_on(self.on)[1] if self.on is not None else self.path_column or ""
+
+    @property
+    def columns(self) -> set[str | None]:
+        """The columns that it names for more than a join."""
+        return {self.id or "id", *self.splitting.named.values(), *self.label, *self.category}
 
     @property
     def folder(self) -> str:
@@ -101,18 +93,27 @@ class Recipe:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments as plain JSON types, without those left at None or empty."""
-        shared = {name: getattr(self, name) for name in shared_arguments()}
+        values = {**self.own, **vars(self), **vars(self.splitting)}
         if self.labels is not None and not isinstance(self.labels, str):
-            shared["labels"] = A_FRAME
-        if self.split is not None:
-            shared["split"] = dict(self.split)
-        values = {**self.own, **shared}
+            values["labels"] = A_FRAME
+        if self.splitting.split is not None:
+            values["split"] = dict(self.splitting.split)
         plain = {
             name: list(values[name]) if isinstance(values[name], tuple) else values[name]
             for name in all_arguments()
             if name in values
         }
         return {name: value for name, value in plain.items() if not is_left_out(value)}
+
+
+def split_on(on: str) -> tuple[str, str]:
+    """Return field and column of `FIELD[=COLUMN]`."""
+    field, _, column = on.partition("=") if isinstance(on, str) else ("", "", "")
+    if not field:
+        raise ArgumentError(
+            f'on={quote(on)}: expected text, FIELD or FIELD=COLUMN, as in on="id=object_id"'
+        )
+    return field, column or field
 
 
 def is_left_out(value: Any) -> bool:
@@ -122,28 +123,18 @@ def is_left_out(value: Any) -> bool:
 
 def shared_arguments() -> dict[str, Argument]:
     """Return the arguments of any build by name."""
-    return {item.name: item.metadata["argument"] for item in fields(Recipe) if item.metadata}
+    return {**arguments_of(Recipe), **arguments_of(Splitting)}
 
 
 def all_arguments() -> dict[str, Argument]:
-    """Return every argument that a recipe may have: the sources, their arguments, the shared ones.
-
-    Example:
-        >>> list(all_arguments())[:3]
-        ['source', 'voc', 'coco']
-    """
+    """Return every argument of a recipe: the sources, their arguments, the shared ones."""
     places = {name: source.place for name, source in SOURCES.items()}
     own = {name: item for source in SOURCES.values() for name, item in source.arguments.items()}
     return {**places, **own, **shared_arguments()}
 
 
 def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of arguments; None, or (), stands for one that is left out.
-
-    Example:
-        >>> make_recipe({"voc": "xml", "images": "jpg"}).own["box_label"]
-        'largest'
-    """
+    """Return the recipe of arguments; None, or (), stands for one that is left out."""
     known, shared = all_arguments(), shared_arguments()
     given = {name: value for name, value in arguments.items() if value is not None}
     for name, value in given.items():
@@ -160,7 +151,11 @@ def make_recipe(arguments: Mapping[str, Any]) -> Recipe:
     source = SOURCES.get(kind)
     names = [kind, *source.arguments] if source else []
     own = {name: given.get(name, known[name].default) for name in names}
-    recipe = Recipe(kind, own, **{name: given[name] for name in shared.keys() & given.keys()})
+    how, more = (
+        {name: given[name] for name in arguments_of(part).keys() & given.keys()}
+        for part in (Splitting, Recipe)
+    )
+    recipe = Recipe(kind, own, Splitting(**how), **more)
     for name in given:
         if name not in (*own, *shared) and given[name] != known[name].default:
             raise ArgumentError(_stray(name))
@@ -237,7 +232,7 @@ def _check_shared(recipe: Recipe) -> None:
         if wrong:
             raise ArgumentError(advice)
     recipe.splitting.check()
-    if recipe.group_duplicates and recipe.facts != "full":
+    if recipe.splitting.group_duplicates and recipe.facts != "full":
         raise ArgumentError(
             "group_duplicates= (--group-duplicates) finds copies by what all of a file tells: give "
             'facts="full" (--facts full), which decodes every file once'
@@ -245,12 +240,7 @@ def _check_shared(recipe: Recipe) -> None:
 
 
 def unit_of(recipe: Mapping[str, Any]) -> str | None:
-    """Return the column whose rows stay together by a recipe: its group, or the path of an image.
-
-    Example:
-        >>> unit_of({"voc": "xml", "box_label": "each"})
-        'path'
-    """
+    """Return the column whose rows stay together: the group, or the path of an image."""
     sources = [source for name, source in SOURCES.items() if name in recipe]
     shared = any(source.rows_share_images(recipe) for source in sources)
     return recipe.get("group") or ("path" if shared else None)
@@ -275,12 +265,7 @@ def portable_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any
 
 
 def paths_named(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the files and folders that arguments name, absolute; no addresses.
-
-    Example:
-        >>> paths_named({"source": "/data/imgs", "labels": "/data/labels.csv", "seed": 3})
-        ['/data/imgs', '/data/labels.csv']
-    """
+    """Return the files and folders that arguments name, absolute; no addresses."""
     found: list[str] = []
 
     def note(path: str) -> str:

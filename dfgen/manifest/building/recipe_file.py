@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, ManifestError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean, quote
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import (
     A_FRAME,
@@ -25,7 +25,6 @@ from dfgen.manifest.building.recipe import (
 )
 from dfgen.manifest.file_errors import reading
 from dfgen.manifest.outside_paths import reach_of, say_outside
-from dfgen.manifest.schema import quote
 from dfgen.manifest.sources import SOURCES
 from dfgen.system import check_writable, refuse_others, write_whole
 
@@ -47,14 +46,9 @@ def resolve(
 ) -> Recipe:
     """Return the recipe of the arguments given, completed by a recipe file or an older recipe.
 
-    Args:
-        given: the arguments of `build_manifest`; None or () where left out. A source that ends in
-            .toml is the recipe file that completes them.
-        known: the recipe of the manifest that is updated; used where no recipe file is given. A
-            source of another kind than its own replaces it as a whole.
-        where: the file of that manifest, if there is one: what its recipe reads far from there is
-            told in a warning.
-        limits: what a recipe file may ask for.
+    A source that ends in .toml is the recipe file; else `known` is the recipe of the manifest that
+    is updated, at `where`. A source of another kind than its own replaces it as a whole. Files far
+    from the recipe that names them are told in a warning.
     """
     given = {
         name: value
@@ -101,11 +95,7 @@ def read_recipe(path: str, limits: Limits = DEFAULT) -> dict[str, Any]:
 
 
 def check_recipe(arguments: Mapping[str, Any], where: str) -> None:
-    """Raise if arguments have a name or a type that a recipe does not know.
-
-    Example:
-        >>> check_recipe({"source": "imgs", "seed": 3}, "pets.toml")
-    """
+    """Raise if arguments have a name or a type that a recipe does not know."""
     known = all_arguments()
     for name, value in arguments.items():
         if name not in known:
@@ -137,13 +127,7 @@ def _is_recipe(file: IO[bytes]) -> bool:
 
 
 def to_toml(arguments: Mapping[str, Any] | None, folder: str) -> str:
-    """Return the recipe of a manifest as TOML, with paths relative to the folder of the file.
-
-    Example:
-        >>> print(to_toml({"source": "/data/imgs", "split": {"train": 0.8}}, "/data"), end="")
-        source = "imgs"
-        split = {train = 0.8}
-    """
+    """Return the recipe of a manifest as TOML, with paths relative to the folder of the file."""
     if arguments is None:
         raise ArgumentError(
             "the manifest has no recipe: it was made by hand. A recipe is the arguments of "

@@ -5,8 +5,8 @@ A file may also be decoded to its end. What its decoder says then is the problem
 """
 
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, is_outside, reason
-from dfgen.limits import Limits
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import fault_of
 from dfgen.manifest.schema import FACTS, SCHEMA, with_column
 from dfgen.samples.pixels.formats import read_header
@@ -65,37 +65,41 @@ def facts_schema() -> pa.Schema:
     return pa.schema({name: fact.type for name, fact in SCHEMA.items()})
 
 
-def read_facts(
-    files: Any,
-    workers: int | None = None,
-    decode: bool = False,
-    limits: Limits | None = None,
-    options: StorageOptions | None = None,
-) -> pa.Table:
+@dataclass(frozen=True)
+class Access:
+    """How files are opened: threads (None: the usual), what one may ask for, what opens URLs."""
+
+    workers: int | None = None
+    limits: Limits = DEFAULT
+    options: StorageOptions | None = None
+
+    def threads(self, store: Store) -> int:
+        """Return how many threads read: where each waits for a network, many more than CPUs."""
+        return self.workers or (FAR_READERS if store.far else usable_cpus())
+
+
+USUAL = Access()
+
+
+def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.Table:
     """Read size, time and header of each file, in threads; with `decode` all of it.
 
     The files are a list of paths, or a column of Arrow that may hold their bytes, of which one at
     a time becomes a Python object. A file with a fault keeps its row: `problem` says what is wrong,
-    as `kind` or `kind: details`. Return one row a file in the same order, with the columns of
-    `SCHEMA`, null where unknown; `digest` and `phash` are, but with `decode`. Of a file far away
-    one request tells all but those.
-
-    Example:
-        >>> read_facts(["missing.jpg"])["problem"].to_pylist()
-        ['the file does not exist']
+    as `kind` or `kind: details`. The columns are those of `SCHEMA`, null where unknown. Of a file
+    far away one request tells all but what only `decode` does.
     """
     if isinstance(files, list):
         files = pa.array(files, pa.string())
-    store = store_of([files], limits, options)
+    store = store_of([files], access.limits, access.options)
     task = FAR if store.far else DECODED if decode else TASK
     tasks = [files[start : start + task] for start in range(0, len(files), task)]
     parts, what = [], "Decoding files" if decode else "Reading headers"
     with (
-        ThreadPoolExecutor(_threads(workers, store)) as pool,
+        ThreadPoolExecutor(access.threads(store)) as pool,
         tqdm(total=len(files), desc=what, unit=" files", disable=None) as bar,
     ):
-        read_many = partial(_read_many, store=store, decode=decode)
-        for facts in pool.map(read_many, tasks):
+        for facts in pool.map(partial(_read_many, store=store, decode=decode), tasks):
             parts += facts
             bar.update(sum(map(len, facts)))
     return pa.Table.from_batches(parts, facts_schema())
@@ -104,31 +108,40 @@ def read_facts(
 def refresh_facts(
     paths: pa.ChunkedArray,
     known: pa.Table | None = None,
-    workers: int | None = None,
+    access: Access = USUAL,
     decode: bool = False,
-    limits: Limits | None = None,
-    options: StorageOptions | None = None,
     listed: pa.Table | None = None,
     full: bool = False,
 ) -> pa.Table:
     """Read the facts of files, opening only those that are new or changed since they were `known`.
 
-    These are rows of an older manifest with absolute paths; None: all files are opened. A file is
-    unchanged if size and time of the last change are. Files that had a problem are opened again.
-    A fact of unchanged files that the older manifest lacks stays unknown. With `decode` all are
-    opened, and decoded to their end; with `full` so are those that are opened, and files without a
-    known digest are. `listed` has `path`, `bytes` and `mtime_ns` of files as a listing of a bucket
-    has told them just now; each of the others is asked for its own.
+    A file is unchanged if size and time of the last change are. Files that had a problem are opened
+    again. With `decode` all are opened, and decoded to their end; with `full` so are those that are
+    opened, and files without a known digest are. `listed` has the sizes and times that a listing of
+    a bucket has told just now; each of the others is asked for its own.
     """
-    read = partial(
-        read_facts, workers=workers, decode=decode or full, limits=limits, options=options
-    )
     paths = paths.combine_chunks().dictionary_encode()  # several rows may share a file
     names, codes = pa.chunked_array([paths.dictionary]), paths.indices
     if known is None or not set(known.column_names) >= _COMPARED:
-        return read(names.to_pylist()).take(codes)
-    stat = partial(_sizes_and_times, listed=listed, workers=workers, options=options)
-    facts = _refreshed(names, known, read, stat, decode, full)
+        return read_facts(names.to_pylist(), access, decode or full).take(codes)
+    known = _of_readable(known, decode)
+    places = pc.index_in(names, value_set=known["path"].cast(names.type))
+    known = known.select(list(FACTS)).cast(facts_schema()).take(places)
+    if decode:
+        read = read_facts(names.to_pylist(), access, decode)
+        same = pc.and_(_same(known, read["bytes"], read["mtime_ns"]), pc.is_null(read["problem"]))
+        same = pc.and_(same, pc.fill_null(pc.equal(known["digest"], read["digest"]), True))
+        changed = pc.invert(same).to_numpy()
+        read = read.filter(pa.array(changed))
+    else:
+        same = _same(known, *_sizes_and_times(names.to_pylist(), listed, access))
+        same = pc.and_(same, pc.is_valid(known["digest"])) if full else same
+        changed = pc.invert(same).to_numpy()
+        read = read_facts(names.filter(pa.array(changed)).to_pylist(), access, full)
+    order = np.argsort(changed, kind="stable")  # the unchanged first
+    rows = np.empty_like(order)
+    rows[order] = np.arange(len(order))
+    facts = pa.concat_tables([known.filter(pa.array(~changed)), read]).take(pa.array(rows))
     return facts if len(names) == len(paths) else facts.take(codes)
 
 
@@ -147,35 +160,6 @@ def problems_now(rows: pa.Table, facts: pa.Table) -> pa.ChunkedArray:
 def is_undecodable(problems: Any) -> Any:
     """Say of each problem whether it is one that only decoding finds."""
     return pc.fill_null(pc.starts_with(problems, UNDECODABLE), False)
-
-
-def _refreshed(
-    paths: pa.ChunkedArray,
-    known: pa.Table,
-    read_all: Callable[[list[str]], pa.Table],
-    stat: Callable[[list[str]], tuple[Any, Any]],
-    decode: bool,
-    full: bool,
-) -> pa.Table:
-    """Return the facts of different paths, opening only files that are not as `known`, or all."""
-    known = _of_readable(known, decode)
-    places = pc.index_in(paths, value_set=known["path"].cast(paths.type))
-    known = known.select(list(FACTS)).cast(facts_schema()).take(places)
-    if decode:
-        read = read_all(paths.to_pylist())
-        same = pc.and_(_same(known, read["bytes"], read["mtime_ns"]), pc.is_null(read["problem"]))
-        same = pc.and_(same, pc.fill_null(pc.equal(known["digest"], read["digest"]), True))
-        changed = pc.invert(same).to_numpy()
-        read = read.filter(pa.array(changed))
-    else:
-        same = _same(known, *stat(paths.to_pylist()))
-        same = pc.and_(same, pc.is_valid(known["digest"])) if full else same
-        changed = pc.invert(same).to_numpy()
-        read = read_all(paths.filter(pa.array(changed)).to_pylist())
-    order = np.argsort(changed, kind="stable")  # the unchanged first
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order))
-    return pa.concat_tables([known.filter(pa.array(~changed)), read]).take(pa.array(places))
 
 
 def _of_readable(known: pa.Table, decode: bool) -> pa.Table:
@@ -200,37 +184,28 @@ def _same(known: pa.Table, sizes: Any, times: Any) -> pa.ChunkedArray:
     return pc.fill_null(same, False)
 
 
-def _sizes_and_times(
-    paths: list[str], listed: pa.Table | None, workers: int | None, options: StorageOptions | None
-) -> tuple[Any, Any]:
+def _sizes_and_times(paths: list[str], listed: pa.Table | None, access: Access) -> tuple[Any, Any]:
     """Return size and time of each file: by the listing that has them all, else by asking each."""
     if listed is not None:
         places = pc.index_in(pa.array(paths, listed["path"].type), value_set=listed["path"])
         if not places.null_count:
             found = listed.take(places)
             return found["bytes"], found["mtime_ns"]
-    return stat_files(paths, workers, options)
+    return stat_files(paths, access)
 
 
-def _threads(workers: int | None, store: Store) -> int:
-    """Return how many threads read: where each waits for a network, many more than CPUs."""
-    return workers or (FAR_READERS if store.far else usable_cpus())
-
-
-def stat_files(
-    paths: list[str], workers: int | None = None, options: StorageOptions | None = None
-) -> tuple[pa.Array, pa.Array]:
+def stat_files(paths: list[str], access: Access = USUAL) -> tuple[pa.Array, pa.Array]:
     """Return size and time of the last change of each file; -1 where there is none.
 
     Threads begin where a file takes long, as behind a network. On a local disk they only wait for
     each other: two take a quarter longer than one, twelve twice as long.
     """
-    store = store_of([pa.array(paths, pa.string())], options=options)
+    store = store_of([pa.array(paths, pa.string())], options=access.options)
     stat_many, task = partial(_stat_many, store=store), FAR if store.far else STATS
     tasks = iter([paths[start : start + task] for start in range(0, len(paths), task)])
     parts = [np.empty((2, 0), np.int64)]
     with (
-        ThreadPoolExecutor(_threads(workers, store)) as pool,
+        ThreadPoolExecutor(access.threads(store)) as pool,
         tqdm(total=len(paths), desc="Comparing files", unit=" files", disable=None) as bar,
     ):
         for some in () if store.far else tasks:

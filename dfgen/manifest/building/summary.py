@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from dfgen.manifest.schema import count, label_columns, part_column
-from dfgen.samples.pixels.formats import formats_by_suffix
+from dfgen.errors import count
+from dfgen.manifest.schema import label_columns, part_column
 
 CLASSES = 20
 
@@ -23,14 +23,7 @@ class BuildReport:
 
 
 def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:
-    """Describe a manifest, and what its build left out, in a few lines of text.
-
-    Example:
-        >>> print(summarize(pd.DataFrame({"id": [1], "path": ["a.png"], "kind": ["cat"]})))
-        1 row
-        kind: 1 class
-          cat  1
-    """
+    """Describe a manifest, and what its build left out, in a few lines of text."""
     report = report or BuildReport()
     lines = [count(len(frame), "row")]
     if part := part_column(frame):
@@ -41,22 +34,13 @@ def summarize(frame: pd.DataFrame, report: BuildReport | None = None) -> str:
         )
     for name in label_columns(list(frame.columns)):
         lines += _label_lines(frame, name)
-    lines += problem_lines(frame) + _extension_lines(frame)
-    lines += [*lines_of_skipped(report.skipped), *report.notes]
+    lines += [*problem_lines(frame), *lines_of_skipped(report.skipped), *report.notes]
     lines += [f"Warning: {warning}" for warning in report.warnings]
     return "\n".join(lines)
 
 
 def figures(frame: pd.DataFrame, report: BuildReport) -> dict[str, Any]:
-    """Describe a manifest for scripts, in plain JSON types.
-
-    `labels` has the rows of each class, `problems` those of each kind, with the paths; null where
-    there are no splits.
-
-    Example:
-        >>> figures(pd.DataFrame({"id": [1], "path": ["a.png"]}), BuildReport())["rows"]
-        1
-    """
+    """Describe a manifest for scripts, in plain JSON types; null where there are no splits."""
     counted = {
         name: {str(key): int(rows) for key, rows in frame[name].value_counts(sort=False).items()}
         for name in frame.columns
@@ -142,25 +126,6 @@ def problem_lines(frame: pd.DataFrame) -> list[str]:
 def _named(rows: pd.DataFrame) -> pd.Series:
     """Return what rows are called: their paths, or the ids of those that hold files."""
     return rows["path" if "path" in rows else "id"].astype(str)
-
-
-def _extension_lines(frame: pd.DataFrame) -> list[str]:
-    """Name files whose content has another format than their extension promises."""
-    if "format" not in frame or "path" not in frame:
-        return []
-    suffixes = frame["path"].str.extract(r"(\.[^./]*)$", expand=False).str.lower()
-    promised = suffixes.map(formats_by_suffix())
-    formats = frame["format"].astype(object)
-    odd = frame[promised.notna() & formats.notna() & (promised != formats)]
-    if not len(odd):
-        return []
-    shown = _some(
-        [f"{path} is {found}" for path, found in zip(odd["path"], odd["format"], strict=True)]
-    )
-    return [
-        f"{count(len(odd), 'file')} of another format than the extension says, which is not a "
-        f"fault: {shown}"
-    ]
 
 
 def _some(names: list[str], most: int = 3) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError
+from dfgen.errors import ManifestError, count, first, quote
 from dfgen.manifest.building.categories import (
     class_names,
     numbered_after,
@@ -22,7 +22,7 @@ from dfgen.manifest.building.categories import (
 from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now
 from dfgen.manifest.diff import differ
 from dfgen.manifest.row_matching import Old, match, taken
-from dfgen.manifest.schema import Label, count, describe_labels, first, quote, with_column
+from dfgen.manifest.schema import Label, describe_labels, with_column
 from dfgen.table.arrow_types import is_text
 
 

@@ -8,9 +8,9 @@ give its arguments to `build_manifest`, whose signature a test compares.
 
 from dfgen.manifest.sources.array_rows import ARRAYS
 from dfgen.manifest.sources.coco import COCO
+from dfgen.manifest.sources.file_tree import FILES
 from dfgen.manifest.sources.listing import LISTING
 from dfgen.manifest.sources.metadata import METADATA
-from dfgen.manifest.sources.object_tree import FILES
 from dfgen.manifest.sources.source import Source
 from dfgen.manifest.sources.voc import VOC
 from dfgen.manifest.sources.yolo import YOLO

@@ -15,68 +15,61 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import DecodeError, ManifestError
+from dfgen.errors import DecodeError, ManifestError, count
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import reading
-from dfgen.manifest.schema import count
 from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
 from dfgen.samples.stores.arrays.array_files import HDF5, open_hdf5, open_rows
 from dfgen.samples.stores.arrays.hdf5_texts import read_texts
 
-Kind = tuple[tuple[int, ...], np.dtype[Any]]
-"""Shape and dtype of a row."""
-Kinds = dict[str, Kind]
-"""Name of an array, "" in .npy -> what its rows are."""
 
-
-def read_arrays(files: str | Sequence[str], limits: Limits = DEFAULT) -> Iterator[RowGroup]:
-    """Yield the rows of a .npy or HDF5 file, or of several; of the arrays, headers alone are read.
-
-    Args:
-        files: their paths.
-        limits: what one row may ask for.
-
-    Yields:
-        A row group a file with `id` (the index, or the name of the file and `#index` of several),
-        `path`, `index`, and the arrays of HDF5 that have one axis: numbers, booleans or text.
-    """
-    files = [files] if isinstance(files, str) else files
-    if not files:
-        raise ManifestError("arrays= (--arrays) names no file")
-    paths = [os.path.abspath(path) for path in files]
-    folder = os.path.commonpath([os.path.dirname(path) for path in paths])
-    schema, first = None, None
-    for path, given in zip(paths, files, strict=True):
-        name = os.path.relpath(path, folder).replace(os.sep, "/")
-        rows, labels, kinds = _describe(given, limits)
-        first = first or _Shard(given, rows, kinds)
-        _refuse_unlike(first, _Shard(given, rows, kinds))
-        index = pa.array(np.arange(rows))
-        ids = index if len(paths) == 1 else pa.array([f"{name}#{row}" for row in range(rows)])
-        names = pa.repeat(name, rows)
-        table = pa.table({"id": ids, "path": names, "index": index, **labels})
-        schema = schema or table.schema
-        if table.schema != schema:
-            raise ManifestError(
-                f"{given} has the label arrays {_shown(table.schema)}, {paths[0]} has "
-                f"{_shown(schema)}. Build files that differ on their own, and pandas.concat them"
-            )
-        yield RowGroup(table, folder=folder)
-
-
-class _Shard(NamedTuple):
-    """One of several files: how many rows it has, and shape and dtype of a row of each array."""
+class _File(NamedTuple):
+    """A file of arrays: its rows, its label arrays, and shape and dtype of a row of each other."""
 
     path: str
     rows: int
-    kinds: Kinds
+    labels: dict[str, pa.Array]
+    kinds: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]  # by name, "" in .npy
 
     def __str__(self) -> str:
         arrays = (f"{name} {dtype} {shape}" for name, (shape, dtype) in self.kinds.items())
         return f"{self.path} has {count(self.rows, 'row')} of {', '.join(map(str.strip, arrays))}"
 
+    @property
+    def shown(self) -> str:
+        """Its label arrays, and their types."""
+        types = (f"{name} ({column.type})" for name, column in self.labels.items())
+        return ", ".join(types) or "none"
 
-def _refuse_unlike(first: _Shard, other: _Shard) -> None:
+
+def read_arrays(files: str | Sequence[str], limits: Limits = DEFAULT) -> Iterator[RowGroup]:
+    """Yield the rows of .npy or HDF5 files, a group a file; of arrays headers alone are read.
+
+    A group has `id` (the index, or the name of the file and `#index` of several), `path`, `index`,
+    and the arrays of HDF5 that have one axis: numbers, booleans or text.
+    """
+    files = [files] if isinstance(files, str) else files
+    if not files:
+        raise ManifestError("arrays= (--arrays) names no file")
+    paths, first = [os.path.abspath(path) for path in files], None
+    folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+    for path, given in zip(paths, files, strict=True):
+        file = _described(given, limits)
+        first = first or file
+        _refuse_unlike(first, file)
+        if file.shown != first.shown:
+            raise ManifestError(
+                f"{given} has the label arrays {file.shown}, {paths[0]} has {first.shown}. Build "
+                "files that differ on their own, and pandas.concat them"
+            )
+        name = os.path.relpath(path, folder).replace(os.sep, "/")
+        index = pa.array(np.arange(file.rows))
+        ids = index if len(paths) == 1 else pa.array([f"{name}#{row}" for row in range(file.rows)])
+        columns = {"id": ids, "path": pa.repeat(name, file.rows), "index": index}
+        yield RowGroup(pa.table({**columns, **file.labels}), folder=folder)
+
+
+def _refuse_unlike(first: _File, other: _File) -> None:
     """Raise if the arrays of two files cannot be one, some of its rows after the others."""
     if first.kinds.keys() != other.kinds.keys():
         return  # one of them has other label arrays, or another name for its array
@@ -101,25 +94,20 @@ def _refuse_unlike(first: _Shard, other: _Shard) -> None:
     )
 
 
-def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} ({field.type})" for field in list(schema)[3:]) or "none"
-
-
-def _describe(path: str, limits: Limits) -> tuple[int, dict[str, pa.Array], Kinds]:
-    """Return how many rows a file has, its label arrays, and what its other rows are."""
+def _described(path: str, limits: Limits) -> _File:
     zipped = path.endswith(".npz")
     advice = ". Save each array of an .npz file with numpy.save" if zipped else ""
     with reading(path, advice=advice) as nbytes:
         with open(path, "rb") as file:
             is_hdf5 = file.read(8) == HDF5
         if is_hdf5:
-            return _describe_hdf5(path, nbytes)
+            return _described_hdf5(path, nbytes)
         array = open_rows(path, limits=limits)
         _refuse_unwritten(len(array), nbytes)
-        return len(array), {}, {"": (array.shape[1:], array.dtype)}
+        return _File(path, len(array), {}, {"": (array.shape[1:], array.dtype)})
 
 
-def _describe_hdf5(path: str, nbytes: int) -> tuple[int, dict[str, pa.Array], Kinds]:
+def _described_hdf5(path: str, nbytes: int) -> _File:
     arrays = open_hdf5(path)
     rows = {len(array) for array in arrays.values()}
     if len(rows) != 1:
@@ -130,16 +118,16 @@ def _describe_hdf5(path: str, nbytes: int) -> tuple[int, dict[str, pa.Array], Ki
         )
     _refuse_unwritten(max(rows), nbytes)
     flat = {name: array for name, array in arrays.items() if array.ndim == 1}
+    for name in flat.keys() & {"path", "index"}:
+        raise ManifestError(f"{path} has a label array {name!r}, which dfgen fills. Rename it")
     texts = [name for name, array in flat.items() if array.dtype.hasobject]
     known = read_texts(path, texts) if texts else {}
     labels = {
         name: _texts(name, known[name]) if name in known else _label(array)
         for name, array in flat.items()
     }
-    for name in labels.keys() & {"path", "index"}:
-        raise ManifestError(f"{path} has a label array {name!r}, which dfgen fills. Rename it")
     kinds = {name: (a.shape[1:], a.dtype) for name, a in arrays.items() if a.ndim > 1}
-    return rows.pop(), labels, kinds
+    return _File(path, rows.pop(), labels, kinds)
 
 
 def _refuse_unwritten(rows: int, nbytes: int) -> None:

@@ -12,7 +12,6 @@ The smallest tree that shows it:
 `bbox` is x, y, width, height. Format: https://cocodataset.org/#format-data.
 """
 
-import mmap
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -25,12 +24,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError, ManifestError, quote
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.file_errors import reading
+from dfgen.manifest.file_errors import read_json
 from dfgen.manifest.path_roots import absolute_place, joined
 from dfgen.manifest.paths import check_stored_paths, tidy
-from dfgen.manifest.schema import Label, quote, repeated, with_column
+from dfgen.manifest.schema import Label, repeated, with_column
 from dfgen.manifest.sources.source import (
     ANNOTATED,
     IMAGES,
@@ -47,6 +46,7 @@ from dfgen.samples.stores.archives.archive_paths import member_of
 
 Id = int | str
 _Size = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+_FORMAT = 'COCO has it, {"images": [...], "annotations": [...], "categories": [...]}'
 _Number = Annotated[float, msgspec.Meta(gt=-(2.0**31), lt=2.0**31)]
 
 
@@ -85,65 +85,15 @@ class CocoFile(msgspec.Struct, gc=False):
     categories: list[CocoCategory] = []
 
 
-def read_document(path: str, limits: Limits = DEFAULT) -> CocoFile:
-    """Read a JSON file."""
-    bounded = reading(path, limits=limits, bound="file_bytes")
-    with bounded, open(path, "rb") as file, _bytes(file.fileno()) as data:
-        try:
-            return msgspec.json.decode(data, type=CocoFile)
-        except msgspec.ValidationError as error:
-            raise ManifestError(
-                f"{path} is JSON, but not as COCO has it: {error}. Expected "
-                '{"images": [...], "annotations": [...], "categories": [...]}'
-            ) from None
-        except UnicodeDecodeError:
-            raise ManifestError(f"{path}{_place(data, 'not UTF-8', _not_utf8(data))}") from None
-        except msgspec.DecodeError as error:
-            text, _, byte = str(error).removesuffix(")").partition(" (byte ")
-            stop = int(byte) if byte.isdigit() else len(data)
-            raise ManifestError(f"{path}{_place(data, text, stop)}") from None
-
-
-def _bytes(descriptor: int) -> "mmap.mmap | memoryview":
-    """Return the bytes of a file without a copy of them in memory; an empty one maps to nothing."""
-    if os.fstat(descriptor).st_size == 0:
-        return memoryview(b"")
-    return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-
-
-def _not_utf8(data: "mmap.mmap | memoryview") -> int:
-    """Return where text of another encoding begins; msgspec counts from the start of a string."""
-    try:
-        str(data, "utf-8")
-    except UnicodeDecodeError as error:
-        return error.start
-    return len(data)
-
-
-def _place(data: "mmap.mmap | memoryview", reason: str, stop: int) -> str:
-    """Return line and reason of broken JSON."""
-    line = 1 + sum(
-        bytes(data[at : min(at + 2**24, stop)]).count(b"\n") for at in range(0, stop, 2**24)
-    )
-    return f", line {line}: broken JSON, {reason} (byte {stop}). Mend the file, or fetch it again"
-
-
 def read_coco(
     files: Paths, images: str | Mapping[str, str] | None = None, limits: Limits = DEFAULT
 ) -> Iterator[RowGroup]:
     """Yield the images of COCO's JSON files, in one group.
 
-    Args:
-        files: a JSON file. Several in a list are of the same images, as instances and captions are.
-            Those of each split as `{"train": ..., "val": ...}`.
-        images: the folder of the images, or that of each split. Default: the JSON file's folder.
-        limits: what one file may ask for.
-
-    Yields:
-        Row groups with `path`; `id`, COCO's where it differs for all images; `split` if there are
-        splits; `boxes` (xyxy in pixels), `labels` (their classes) and `iscrowd`; `captions`;
-        `keypoints` (x, y, visibility of each point, as COCO numbers them); and the annotated size.
-        Columns for which there is nothing in any file are absent; segmentations are not read.
+    It has `path`; `id`, COCO's where it differs for all images; `split` if there are splits;
+    `boxes` (xyxy in pixels), `labels` and `iscrowd`; `captions`; `keypoints` (x, y, visibility of
+    each point); and the annotated size. Columns for which there is nothing in any file are absent;
+    segmentations are not read.
     """
     by_split = files if isinstance(files, Mapping) else {"": files}
     splits = {
@@ -203,7 +153,7 @@ def _read_split(files: list[str], limits: Limits) -> tuple[pa.Table, dict[str, N
     """Read files of the same images, each adds its columns; return rows and class names."""
     table, names = pa.table({}), dict[str, None]()
     for path in files:
-        document = read_document(path, limits)
+        document = read_json(path, CocoFile, _FORMAT, limits, "file_bytes")
         classes = _classes(document.categories, path)
         names |= dict.fromkeys(classes.values())
         rows = _images(document.images, path)

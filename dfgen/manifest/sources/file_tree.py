@@ -1,87 +1,48 @@
-"""Source `files`: every file below a folder that a decoder opens."""
+"""Source `files`: all that a decoder opens below a folder, in an archive or in a bucket."""
 
 import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import DfgenError, ManifestError, MissingFileError, did_you_mean, is_outside
+from dfgen.errors import (
+    EXAMPLES,
+    DfgenError,
+    ManifestError,
+    MissingFileError,
+    ReadError,
+    did_you_mean,
+    is_outside,
+    quote,
+)
 from dfgen.locks import LOCK_SUFFIX
 from dfgen.manifest.file_errors import fault_of
 from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.paths import is_utf8
-from dfgen.manifest.schema import EXAMPLES, quote
 from dfgen.manifest.sources.path_pattern import Pattern
-from dfgen.manifest.sources.source import RowGroup
+from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
 from dfgen.samples.pixels.formats import formats_by_suffix
-from dfgen.samples.stores.archives.archive_paths import Member, member_of
+from dfgen.samples.stores.archives.archive_paths import (
+    ARCHIVES,
+    Member,
+    is_named_archive,
+    member_of,
+)
 from dfgen.samples.stores.archives.members import Archives
-
-_LEAVES = re.compile(r"^[/\\]|^[A-Za-z]:[/\\]|(?:^|[/\\])\.\.(?:[/\\]|$)|\0|::(?:zip|tar)://")
-_HIDDEN = re.compile(r"(?:.*?/)??\.[^/]*")
-
-Left = tuple[str, str]
-"""Why a file was left out, and its path."""
-
-
-def list_archive(member: Member, suffixes: tuple[str, ...]) -> tuple[list[str], list[Left]]:
-    """Return the paths of the members below a place that have a suffix, and what is left out.
-
-    The order is that of folders: the files of one come first, sorted by name, then those in it.
-
-    Args:
-        member: the archive, or a folder in it.
-        suffixes: in lower case.
-
-    Raises:
-        MissingFileError: there is no such archive.
-        ManifestError: the archive cannot be read, or has nothing below that folder.
-    """
-    below = f"{member.name}/" if member.name else ""
-    with_folder = [name for name in Archives().contents(member).names if name.startswith(below)]
-    names = Counter(name[len(below) :] for name in with_folder)
-    if below and not names:
-        raise ManifestError(
-            f"the archive {member.archive} has nothing in {member.name!r}: see what it holds with "
-            f"dfgen.build_manifest({member.archive!r})"
-        )
-    files, left = list[str](), dict[Left, None]()
-    for name in sorted(names, key=_as_walked):
-        reason, shown = _why_left(name, suffixes)
-        if reason:
-            left[reason, shown] = None
-        else:
-            files.append(name)
-        if names[name] > 1:
-            left["repeated name in the archive, of which the last counts", name] = None
-    return files, [*left]
-
-
-def _why_left(name: str, suffixes: tuple[str, ...]) -> Left:
-    """Return why a member is left out, "" if it is not, and how it is called."""
-    if _LEAVES.search(name):
-        return "name that leaves the archive, or cannot be one in it", name
-    if hidden := _HIDDEN.match(name):
-        return "hidden", hidden[0]
-    if name.lower().endswith(suffixes):
-        return "", name
-    dot = name.rpartition("/")[2].rpartition(".")
-    return (f".{dot[2].lower()}" if dot[1] else "without extension"), name
-
-
-def _as_walked(path: str) -> str:
-    """Return what sorts paths as folders are walked: files before folders, each by name."""
-    folder, slash, name = path.rpartition("/")
-    return ("\2" + folder.replace("/", "\0\2") + "\0" if slash else "") + "\1" + name
-
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
 
 FILES_A_GROUP = 65_536
 NO_FIT = "not of the pattern"
 
+_LEAVES = re.compile(r"^[/\\]|^[A-Za-z]:[/\\]|(?:^|[/\\])\.\.(?:[/\\]|$)|\0|::(?:zip|tar)://")
+_HIDDEN = re.compile(r"(?:.*?/)??\.[^/]*")
+_LISTED = pa.schema({"path": pa.string(), "bytes": pa.int64(), "mtime_ns": pa.int64()})
 _OF_TABLES = "Give the folder of the images; a table of labels goes into labels= (--labels)."
 _OF_FILES = {
     (".csv", ".tsv", ".jsonl", ".ndjson"): f"{_OF_TABLES[:-1]}, one that names the files itself "
@@ -97,51 +58,108 @@ _OF_FILES = {
 """Extensions of a file that was given for a folder -> what to do with it."""
 
 Skipped = defaultdict[str, list[str]]
+Listed = tuple[pa.Table, Skipped]
+"""Some files, with `path` below the place that is listed, and what was left out."""
+
+
+def read_tree(
+    folder: str, pattern: Pattern | None = None, options: StorageOptions | None = None
+) -> Iterator[RowGroup]:
+    """Yield the files below a folder, or below the URL of one."""
+    scheme = scheme_of(folder)
+    if has_store(scheme) and scheme not in ARCHIVES:
+        url = absolute_place(folder)
+        return _taken(url, _objects(url, options), pattern, ("bytes", "mtime_ns"))
+    return read_files(folder, pattern)
 
 
 def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup]:
-    """Yield the files below a folder, a few ten thousand at a time, with the fields of the pattern.
+    """Yield the files below a folder or in an archive, some ten thousand at a time.
 
-    The files of a folder come first, sorted by name, then its subfolders. Links to folders are
-    followed, except into a folder that they lie in. Hidden files and folders
-    (`.ipynb_checkpoints`), files of other kinds, names that are not UTF-8, and files that the
-    pattern does not fit are left out and named. Paths are relative to `folder` and `/`-separated;
-    fields are text.
+    Hidden files and folders (`.ipynb_checkpoints`), files of other kinds, names that are not UTF-8,
+    and files that the pattern does not fit are left out and named. Paths are relative to `folder`
+    and `/`-separated; the fields of the pattern are text.
     """
-    place = absolute_place(folder)
-    archive, suffixes = member_of(place), tuple(formats_by_suffix())
-    if archive is None:
-        check_folder(folder, _what_file(folder))
-    batches = _batches(folder, suffixes) if archive is None else _members(archive, suffixes)
-    found = False
-    misfits: list[str] = []
-    for paths, skipped in batches:
-        files = pa.table({"path": _as_text(paths, skipped)})
-        group = replace(fit(files, skipped, pattern), folder=place)
+    archive = member_of(absolute_place(folder))
+    if archive is not None:
+        return _taken(folder, _members(archive), pattern)
+    check_folder(folder, _what_file(folder))
+    return _taken(folder, _files(folder, tuple(formats_by_suffix())), pattern)
+
+
+def _taken(
+    place: str, listed: Iterator[Listed], pattern: Pattern | None, facts: tuple[str, ...] = ()
+) -> Iterator[RowGroup]:
+    """Yield what fits the pattern; raise where nothing does."""
+    found, misfits, whole = False, list[str](), absolute_place(place)
+    for files, skipped in listed:
+        group = replace(fit(files, skipped, pattern), folder=whole, facts=facts)
         found |= len(group.rows) > 0
         misfits += group.skipped.get(NO_FIT, [])[: EXAMPLES - len(misfits)]
         yield group
     if not found:
-        raise ManifestError(nothing_found(folder, pattern, misfits, group.skipped))
+        raise ManifestError(_nothing_found(place, pattern, misfits, group.skipped))
 
 
-def _members(archive: Member, suffixes: tuple[str, ...]) -> Iterator[tuple[list[str], Skipped]]:
-    """Yield the files of an archive, as those of a folder."""
-    paths, left = list_archive(archive, suffixes)
-    skipped = Skipped(list)
-    for reason, path in left:
-        skipped[reason].append(_printable(path))
-    yield paths, skipped
+def _members(archive: Member) -> Iterator[Listed]:
+    """Yield the files of an archive in the order of a folder's."""
+    below = f"{archive.name}/" if archive.name else ""
+    within = [name for name in Archives().contents(archive).names if name.startswith(below)]
+    if below and not within:
+        raise ManifestError(
+            f"the archive {archive.archive} has nothing in {archive.name!r}: see what it holds "
+            f"with dfgen.build_manifest({archive.archive!r})"
+        )
+    counts, skipped = Counter(name[len(below) :] for name in within), Skipped(list)
+    names = sorted(counts, key=_as_walked)
+    paths = _as_text([name for name in names if not _LEAVES.search(name)], skipped)
+    files, others = opened_files(pa.table({"path": paths}))
+    leaves = "name that leaves the archive, or cannot be one in it"
+    others[leaves] = [_printable(name) for name in names if _LEAVES.search(name)]
+    twice = "repeated name in the archive, of which the last counts"
+    others[twice] = [_printable(name) for name in names if counts[name] > 1]
+    skipped.update({reason: found for reason, found in others.items() if found})
+    yield files, skipped
+
+
+def _as_walked(path: str) -> str:
+    """Return what sorts paths as folders are walked: files before folders, each by name."""
+    folder, slash, name = path.rpartition("/")
+    return ("\2" + folder.replace("/", "\0\2") + "\0" if slash else "") + "\1" + name
+
+
+def _objects(url: str, options: StorageOptions | None) -> Iterator[Listed]:
+    """Yield the objects below a URL, with the sizes and times of the listing, in its order."""
+    listed, pages, there = store_at(url, options=options).list(url), 0, False
+    try:
+        while page := list(islice(listed, FILES_A_GROUP)):
+            rows = [(path[len(url) + 1 :], head.size, head.mtime_ns) for path, head in page]
+            columns = zip(*rows, strict=True)
+            arrays = [pa.array(*each) for each in zip(columns, _LISTED.types, strict=True)]
+            files, skipped = opened_files(pa.table(arrays, schema=_LISTED))
+            pages, there = pages + 1, there or len(files) > 0
+            yield files, skipped
+    except ReadError as error:
+        if "there is no bucket" in str(error):
+            raise MissingFileError(str(error).partition(": ")[2]) from None
+        raise type(error)(f"{url} cannot be listed: {str(error).partition(': ')[2]}") from None
+    if not there and is_named_archive(url):
+        raise ManifestError(
+            f"{url} is an archive, and archives are read from disks alone: copy it to one, or "
+            "unpack it in the store"
+        )
+    if not pages:
+        yield _LISTED.empty_table(), Skipped(list)
 
 
 def list_files(folder: str, suffix: str) -> tuple[list[str], Skipped]:
     """Return the relative paths of the files below a folder with a suffix, and of the others."""
     found, others = list[str](), Skipped(list)
-    for paths, skipped in _batches(folder, (suffix,)):
-        found += paths
+    for files, skipped in _files(folder, (suffix,)):
+        found += files["path"].to_pylist()
         for reason in skipped:
             others[reason] += skipped[reason]
-    return _as_text(found, others).to_pylist(), others
+    return found, others
 
 
 def check_folder(folder: str, advice: str) -> None:
@@ -162,8 +180,6 @@ def _near(text: str) -> str:
         return ". No * is expanded: give the folder, and what is below it as pattern="
     if "://" in text:
         return ". Mount it, or give a list of its files as listing= (--listing)"
-    if "\\" in text and os.sep == "/":
-        return ". Write / for each backslash"
     above, name = os.path.split(os.path.abspath(text))
     hint = did_you_mean(name, os.listdir(above)) if os.path.isdir(above) else ""
     return hint and f".{hint}"
@@ -171,25 +187,28 @@ def _near(text: str) -> str:
 
 def _what_file(path: str) -> str:
     """Return what to do with a file that was given for the folder of the images."""
-    suffix = os.path.splitext(path)[1].lower()
-    for suffixes, advice in _OF_FILES.items():
-        if suffix in suffixes:
-            return advice
+    suffix, advice = os.path.splitext(path)[1].lower(), _OF_TABLES
     if suffix in formats_by_suffix():
-        return f"Give the folder of the images: {quote(os.path.dirname(path) or '.')}."
-    return _OF_TABLES
+        advice = f"Give the folder of the images: {quote(os.path.dirname(path) or '.')}."
+    return next((text for kinds, text in _OF_FILES.items() if suffix in kinds), advice)
 
 
-def _batches(folder: str, suffixes: tuple[str, ...]) -> Iterator[tuple[list[str], Skipped]]:
-    paths: list[str] = []
-    skipped = Skipped(list)
+def _files(folder: str, suffixes: tuple[str, ...]) -> Iterator[Listed]:
+    """Yield the files below a folder with these suffixes.
+
+    The files of a folder come first, sorted by name, then its subfolders. Links to folders are
+    followed, except into a folder that they lie in.
+    """
+    paths, skipped = list[str](), Skipped(list)
     for files in _walk(folder, suffixes, skipped):
         paths += files
         if len(paths) >= FILES_A_GROUP:
-            yield paths, skipped.copy()
+            table = pa.table({"path": _as_text(paths, skipped)})
+            yield table, skipped.copy()
             paths = []
             skipped.clear()
-    yield paths, skipped
+    table = pa.table({"path": _as_text(paths, skipped)})
+    yield table, skipped
 
 
 def _walk(top: str, suffixes: tuple[str, ...], skipped: Skipped) -> Iterator[list[str]]:
@@ -270,7 +289,7 @@ def _printable(path: str) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
-def opened_files(files: pa.Table) -> tuple[pa.Table, Skipped]:
+def opened_files(files: pa.Table) -> Listed:
     """Return the files of a table that a decoder opens, and the others by their extension."""
     paths, skipped = files["path"], Skipped(list)
     suffixes = pc.replace_substring_regex(paths, r"(?s)^.*?(\.[^./]*)?$", r"\1")
@@ -278,9 +297,15 @@ def opened_files(files: pa.Table) -> tuple[pa.Table, Skipped]:
     hidden = pc.match_substring_regex(paths, r"(^|/)\.[^/]")
     opened = pc.and_not(known, hidden)
     others = [column.filter(pc.invert(opened)).to_pylist() for column in (paths, suffixes, hidden)]
+    folders = dict[str, None]()
     for path, suffix, is_hidden in zip(*others, strict=True):
-        folder = "folder" if path.endswith("/") else "without extension"
-        skipped["hidden" if is_hidden else suffix.lower() or folder].append(path)
+        if is_hidden and (match := _HIDDEN.match(path)):
+            folders[match[0]] = None
+        else:
+            kind = "folder" if path.endswith("/") else "without extension"
+            skipped[suffix.lower() or kind].append(path)
+    if folders:
+        skipped["hidden"] = [*folders]
     return files.filter(opened), skipped
 
 
@@ -299,7 +324,7 @@ def fit(files: pa.Table, skipped: Skipped, pattern: Pattern | None) -> RowGroup:
     return RowGroup(files, dict(skipped))
 
 
-def nothing_found(
+def _nothing_found(
     folder: str, pattern: Pattern | None, misfits: list[str], skipped: Mapping[str, list[str]]
 ) -> str:
     """Return what to say where no file is taken: examples of those there are, and why."""
@@ -326,3 +351,16 @@ def _why_no_fit(folder: str, pattern: str) -> str:
     if pattern.startswith(("/", f"{os.path.basename(os.path.abspath(folder))}/")):
         return f". It begins below the folder: leave {quote(folder)} out of it"
     return ""
+
+
+FILES = Source(
+    read_tree,
+    Argument(
+        TEXT,
+        "Folder of images, or s3://BUCKET/FOLDER; every one becomes a row. Or a recipe, a .toml.",
+        "[FOLDER | RECIPE.toml]",
+        is_path=True,
+    ),
+    shared=("pattern", "options"),
+    folder="source",
+)

@@ -2,20 +2,22 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError
+from dfgen.errors import ManifestError, quote
 from dfgen.explain.joins import Lonely, Words, explain, what_became
 from dfgen.explain.key_causes import CAUSES, Cause, JoinKeys
-from dfgen.manifest.schema import quote
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 
 Pair = tuple[str | None, str | None]
 """The paths of an image and of its annotation; None where there is no such file."""
 
+IMAGES_A_GROUP = 4096
+Given = TypeVar("Given")
 VANISHED = "{} vanished while the folder was read. Build again when nothing changes it"
 _SUFFIX = re.compile(r"\.[^./]*\Z")
 _CAUSES = (
@@ -59,13 +61,8 @@ def pair(
     """Pair `a/b.jpg` with `a/b.xml`; say in notes what was kept or dropped.
 
     The pairs are in the order of the images, then come the kept annotations without an image.
-
-    Both are relative paths, the annotations all of one extension; `folders` are those where they
-    start, for messages. `bare`: images may be without annotation, there is nothing on them.
-
-    Example:
-        >>> pair(["a.jpg"], ["a.xml"], ("images", "xml"), "error")
-        ([('a.jpg', 'a.xml')], ())
+    `folders` are those where the relative paths start, for messages; `bare` images are those
+    without annotation, on which there is nothing.
     """
     by_key = {without_suffix(path): path for path in annotations}
     keys = [without_suffix(path) for path in images]
@@ -87,11 +84,22 @@ def pair(
     return pairs, what_became(unmatched, lonely, lost)
 
 
-def refuse_all_broken(problems: list[str], annotations: int) -> None:
-    """Raise if every one of so many annotations has a problem: something else is wrong then.
+def in_groups(
+    pairs: Sequence[Given],
+    rows_of: Callable[[Given, list[str]], list[dict[str, Any]]],
+    schema: pa.Schema,
+    annotations: int,
+) -> Iterator[pa.Table]:
+    """Yield the rows of images, some thousand at a time.
 
-    Some that are broken keep their rows.
+    `rows_of` makes those of a pair, and adds what is wrong with its annotation to the problems.
+    Some that are broken keep their rows; if all are, something else is wrong.
     """
+    problems = list[str]()
+    for start in range(0, len(pairs), IMAGES_A_GROUP):
+        part = pairs[start : start + IMAGES_A_GROUP]
+        rows = [row for both in part for row in rows_of(both, problems)]
+        yield pa.Table.from_pylist(rows, schema)
     if problems and len(problems) == annotations:
         many = f". None of the {annotations} annotations can be used" * (annotations > 1)
         raise ManifestError(problems[0] + many)

@@ -2,7 +2,6 @@
 
 import json
 import os
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
@@ -10,10 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 
-from dfgen.errors import ManifestError
+from dfgen.errors import ManifestError, quote
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import reading, said
-from dfgen.manifest.schema import files_column, quote
+from dfgen.manifest.schema import files_column
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.from_pandas import check_names
@@ -29,19 +28,10 @@ _LONG = 1 << 24  # bytes of a line that are looked at
 def read_rows(
     table: str | Table, text: Sequence[str] = (), limits: Limits = DEFAULT
 ) -> Iterator[RowGroup]:
-    """Yield the rows of a table in one group.
+    """Yield the rows of a table, or of a file of one, in one group.
 
-    Args:
-        table: a DataFrame (a named index becomes a column), another table, or a file: .csv
-            (commas), .tsv (tabs), .jsonl or .ndjson (one JSON object a line), .parquet. In CSV and
-            TSV an empty cell is a missing value; `NA` and `null` are text like any other.
-        text: columns of CSV and TSV files to read as text, so that 007 stays 007.
-        limits: what one file may ask for.
-
-    Example:
-        >>> [group] = read_rows(pd.DataFrame({"object_id": ["007"], "kind": ["cat"]}))
-        >>> group.rows.column_names
-        ['object_id', 'kind']
+    A named index becomes a column. In CSV and TSV an empty cell is a missing value, `NA` and
+    `null` are text like any other, and columns of `text` are, so that 007 stays 007.
     """
     if isinstance(table, str):
         rows = _read(table, text, limits)
@@ -148,11 +138,7 @@ def _read_json_lines(path: str, text: Sequence[str], limits: Limits) -> pa.Table
         rows = [_object(line, number) for number, line in lines if line.strip()]
     if not rows:
         raise ValueError("it is empty")
-    try:
-        held = pa.array(rows)
-    except _UNFIT as error:
-        raise ValueError(f"{_place_of_odd(rows, path)}: {said(error)}") from error
-    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(held)])
+    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array(rows))])
 
 
 def _short_lines(file: IO[str], path: str, limits: Limits) -> Iterator[str]:
@@ -164,27 +150,6 @@ def _short_lines(file: IO[str], path: str, limits: Limits) -> Iterator[str]:
             what = f"{path}, line {number} is longer than {most:,} characters"
             raise ManifestError(limits.refusal("chunk_bytes", 2 * most, what))
         yield line
-
-
-_UNFIT = (pa.ArrowException, ValueError, OverflowError)
-
-
-def _place_of_odd(rows: list[dict[str, object]], path: str) -> str:
-    """Return the line, and the column, of the first row that does not go with those before."""
-    row = bisect_left(range(len(rows)), True, key=lambda end: _is_odd(rows[: end + 1]))
-    odd = next((name for name, value in rows[row].items() if _is_odd([value])), None)
-    with open(path, "rb") as file:
-        lines = [number for number, line in enumerate(file, 1) if line.strip()]
-    return f"line {lines[row]}" + ("" if odd is None else f", {quote(odd)}")
-
-
-def _is_odd(values: list[Any]) -> bool:
-    """Whether Arrow cannot hold values as they are."""
-    try:
-        pa.array(values)
-    except _UNFIT:
-        return True
-    return False
 
 
 def _object(line: str, number: int) -> dict[str, object]:

@@ -14,21 +14,19 @@ Format: https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-inventory.
 import csv
 import gzip
 import io
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Literal
 from urllib.parse import unquote_plus
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
 from dfgen.errors import ManifestError, MissingFileError, did_you_mean
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.file_errors import reading
+from dfgen.manifest.file_errors import read_json, reading
 from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.paths import check_stored_paths, is_url
 from dfgen.manifest.sources.file_tree import fit, opened_files
@@ -37,49 +35,26 @@ from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
 from dfgen.table.parquet import read_foreign_parquet
 
-_NEEDED = ("sourceBucket", "fileFormat", "fileSchema", "files")
 _KEPT = ("key", "size", "lastmodifieddate", "last_modified_date")
 
 
 class _Table(msgspec.Struct):
-    key: str | None = None
+    key: str
 
 
 class _Inventory(msgspec.Struct):
     sourceBucket: str
-    fileFormat: str
+    fileFormat: Literal["CSV", "Parquet"]
     fileSchema: str
-    files: list[_Table]
+    files: Annotated[list[_Table], msgspec.Meta(min_length=1)]
 
 
 def read_inventory(path: str, limits: Limits = DEFAULT) -> tuple[str, Iterator[pa.Table]]:
-    """Return the bucket, and its keys with size and time, table by table.
-
-    Older versions of a key and those that were deleted are left out.
-    """
-    bounded = reading(path, limits=limits, bound="header_bytes")
-    with bounded, open(path, encoding="utf-8") as file:
-        try:
-            content = json.load(file)
-        except json.JSONDecodeError as error:
-            raise ManifestError(f"{path}, line {error.lineno}: broken JSON, {error.msg}") from None
-    missing = [key for key in _NEEDED if not isinstance(content, dict) or key not in content]
-    if missing:
-        raise ManifestError(
-            f"{path} is not the manifest.json of an S3 Inventory: it has no {', '.join(missing)}. "
-            "A listing in JSON has one object a line, and is called .jsonl"
-        )
-    try:
-        content = msgspec.to_builtins(msgspec.convert(content, _Inventory))
-    except msgspec.ValidationError as error:
-        raise ManifestError(f"{path} is not as S3 writes it: {error}") from None
-    if content["fileFormat"] not in ("CSV", "Parquet"):
-        raise ManifestError(f"{path}: {content['fileFormat']} is not read. Ask S3 for Parquet")
-    keys = [entry.get("key") for entry in content["files"]]
-    if not keys or None in keys:
-        raise ManifestError(f"{path} names no tables of keys: files is empty, or has no key")
-    tables = (_read(_near(path, key), content, limits) for key in keys)
-    return content["sourceBucket"], tables
+    """Return the bucket, and its keys that exist with size and time, table by table."""
+    expected = "S3 writes the manifest.json of an Inventory; a listing in JSON is called .jsonl"
+    content = read_json(path, _Inventory, expected, limits, "header_bytes")
+    tables = (_read(_near(path, table.key), content, limits) for table in content.files)
+    return content.sourceBucket, tables
 
 
 def _near(path: str, key: str) -> str:
@@ -95,13 +70,13 @@ def _near(path: str, key: str) -> str:
     )
 
 
-def _read(path: str, content: dict[str, Any], limits: Limits) -> pa.Table:
+def _read(path: str, content: _Inventory, limits: Limits) -> pa.Table:
     with reading(path, advice=". Fetch it again"):
-        if content["fileFormat"] == "Parquet":
+        if content.fileFormat == "Parquet":
             table = read_foreign_parquet(path, limits)
             table = table.rename_columns([name.lower() for name in table.column_names])
         else:
-            table = _read_csv(path, content["fileSchema"], limits)
+            table = _read_csv(path, content.fileSchema, limits)
     if "key" not in table.column_names:
         raise ManifestError(f"{path} has no Key. Columns: {', '.join(table.column_names)}")
     for name in table.column_names:
@@ -158,18 +133,8 @@ def read_listing(
 ) -> Iterator[RowGroup]:
     """Yield the files of a listing, one group a table; no folder is read.
 
-    Args:
-        table: a label table's kinds of file, or the manifest.json of an S3 Inventory.
-        path_column: the column of paths. Default: path, key, file, file_name or filename.
-        root: the folder where relative paths start. Default for an inventory `s3://BUCKET`, for a
-            table its folder.
-        pattern: what paths look like; files that it does not fit are left out and named.
-        limits: what one file may ask for.
-
-    Yields:
-        Row groups with `path`, the fields of the pattern, and `bytes` and `mtime_ns` where the
-        listing has them (size, and Size or LastModifiedDate, in any case); other columns are
-        left out.
+    Row groups have `path`, the fields of the pattern, and `bytes` and `mtime_ns` where the listing
+    has them (size, and Size or LastModifiedDate, in any case); other columns are left out.
     """
     if table.endswith(".json"):
         bucket, tables = read_inventory(table, limits)

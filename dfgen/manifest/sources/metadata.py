@@ -29,17 +29,8 @@ TABLE_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 def read_metadata(place: str, limits: Limits = DEFAULT) -> Iterator[RowGroup]:
     """Yield the rows of metadata tables: the files that they name, with the other columns.
 
-    Files that no table names are not looked for; to be told of them, join the table with the
-    folder (`--labels metadata.csv --on relpath=file_name`).
-
-    Args:
-        place: the table, the folder that has it, or the folder of a folder for each split.
-        limits: what one file may ask for.
-
-    Yields:
-        One group with `path`, `split` if there are such folders, and the columns of the tables.
-        `objects` with `bbox` (xywh) and `categories` becomes `boxes` (xyxy) and `labels`; what
-        else they have is left out.
+    Files that no table names are not looked for. Folders with a table each are splits. `objects`
+    with `bbox` (xywh) and `categories` becomes `boxes` (xyxy) and `labels`.
     """
     tables = _tables(place)
     root = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else place

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.schema import FACTS, OF_WHOLE_FILES, quote
+from dfgen.errors import ArgumentError, ManifestError, quote
+from dfgen.manifest.schema import FACTS, OF_WHOLE_FILES
 
 FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A\z"}
 """Key made of a path below the folder -> what is cut off from it."""
@@ -21,11 +21,9 @@ _HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces i
 class Pattern:
     """A parsed pattern: the names of its fields in order, and those that are whole numbers.
 
-    A field stands for one or more characters, never for a `/`; `{_}`, of which there may be
-    several, makes no column. Where two fields meet in one name,
-    the first takes as much as it can: `{kind}_{id}.jpg` splits `red_car_7.jpg` into `red_car`
-    and `7`. The pattern stands for the whole path below the folder, `/`-separated; `regex` is the
-    same for Arrow, with one named group a field.
+    It stands for the whole path below the folder; a field for one or more characters, never for a
+    `/`; `{_}` makes no column. Where two fields meet in one name, the first takes as much as it
+    can. `regex` is the same for Arrow, with one named group a field.
     """
 
     text: str
@@ -49,12 +47,7 @@ class Pattern:
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Parse a pattern.
-
-    Example:
-        >>> parse_pattern("{kind}/{id:int}.jpg").fields
-        ('kind', 'id')
-    """
+    """Parse a pattern."""
     regex = r"\A"
     fields: list[str] = []
     integers: set[str] = set()

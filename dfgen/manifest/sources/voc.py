@@ -19,32 +19,33 @@ Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf, section 3
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean, quote
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import read_bytes, reading
 from dfgen.manifest.path_roots import absolute_place
-from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.schema import Label
 from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.manifest.sources.image_pairs import (
     VANISHED,
     Pair,
+    in_groups,
     list_pairs,
     pair,
-    refuse_all_broken,
     without_suffix,
 )
 from dfgen.manifest.sources.source import (
     ANNOTATED,
     BOXES,
     IMAGES,
-    IMAGES_A_GROUP,
     LABELS,
     NAMES,
     TEXT,
@@ -69,63 +70,47 @@ def read_voc(
 ) -> Iterator[RowGroup]:
     """Yield images with the boxes of their XML files, some thousand at a time.
 
-    An image `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says.
-
-    Args:
-        annotations: folder of the XML files.
-        images: folder of the images.
-        box_label: what the column `label` holds. `"largest"`: the class of the largest box, or
-            `background` where there is none. `"first"`: of the first box. `"all"`: the list of all
-            classes on the image. `"each"`: there is one row a box, and its class.
-        class_names: the classes in the order of their numbers, without `background`. Default: the
-            names in the files, sorted.
-        unmatched: images without an XML file and the reverse: `"error"`, `"keep"` or `"drop"`.
-        limits: what one file may ask for.
-
-    Yields:
-        Row groups with `path`, `label`, `boxes` (xyxy in pixels, as the XML has them), `labels`
-        (their classes) and the annotated size. With `"each"` also `id`: the path and `#0`, `#1`.
+    An image `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says. Row groups have `path`,
+    `label`, `boxes` (xyxy in pixels, as the XML has them), `labels` (their classes) and the
+    annotated size; with `box_label="each"` also `id`: the path and `#0`, `#1`.
     """
     check_folder(annotations, "Give the folder of the XML files.")
     images = absolute_place(images) if archive_at(images) else os.path.normpath(images)
     annotations = os.path.normpath(annotations)
     paths, found, skipped = list_pairs(images, annotations, ".xml")
     pairs, notes = pair(paths, found, (images, annotations), unmatched)
-    names, background, problems = set[str](), False, list[str]()
-    root = absolute_place(images)
-    yield RowGroup(_table([], box_label), skipped, notes, folder=root, total=len(pairs))
-    for start in range(0, len(pairs), IMAGES_A_GROUP):
-        rows = []
-        for both in pairs[start : start + IMAGES_A_GROUP]:
-            new = _rows(both, annotations, box_label, class_names, problems, limits)
-            names.update(name for row in new for name in row["labels"] or ())
-            background |= any(row["label"] == BACKGROUND for row in new)
-            rows += new
-        yield RowGroup(_table(rows, box_label), total=len(pairs))
-    refuse_all_broken(problems, len(found))
-    yield RowGroup(_table([], box_label), labels=_labels(names, background, class_names, box_label))
+    schema, root = _schema(box_label), absolute_place(images)
+    names, background = set[str](), False
+    rows_of = partial(_rows, annotations, box_label, class_names, limits)
+    yield RowGroup(schema.empty_table(), skipped, notes, folder=root, total=len(pairs))
+    for table in in_groups(pairs, rows_of, schema, len(found)):
+        names |= {*table["labels"].combine_chunks().flatten().unique().to_pylist()}
+        if box_label != "all":
+            background |= bool(pc.any(pc.equal(table["label"], BACKGROUND)).as_py())
+        yield RowGroup(table, total=len(pairs))
+    yield RowGroup(schema.empty_table(), labels=_labels(names, background, class_names))
 
 
 def _rows(
-    both: Pair,
     folder: str,
     box_label: str,
     class_names: Sequence[str],
-    problems: list[str],
     limits: Limits,
+    both: Pair,
+    problems: list[str],
 ) -> list[dict[str, Any]]:
     """Return the rows of an image: one, or one a box; add what is wrong with its annotation."""
     image, path = both
-    empty = dict.fromkeys(("label", "boxes", "labels", *ANNOTATED, "problem"))
     if path is None:
-        return [{"id": image, "path": image, **empty}]
+        return [{"id": image, "path": image}]
     place = image or without_suffix(path)
     lost = None if image else f"no image for this annotation: {folder}/{path}"
+    row: dict[str, Any] = {"id": place, "path": place, "problem": lost}
     try:
         size, names, boxes = read_annotation(f"{folder}/{path}", limits)
     except (ManifestError, MissingFileError) as error:
         problems.append(str(error))
-        return [{"id": place, "path": place, **empty, "problem": lost or problems[-1]}]
+        return [row | {"problem": lost or problems[-1]}]
     strange = [name for name in names if class_names and name not in class_names]
     if strange:
         raise ManifestError(
@@ -133,11 +118,10 @@ def _rows(
             f"class_names (--class-names).{did_you_mean(strange[0], class_names)} Classes: "
             f"{', '.join(class_names)}"
         )
-    row: dict[str, Any] = {"path": place, "problem": lost}
-    row |= dict(zip(ANNOTATED, size, strict=True))
+    row |= {**dict(zip(ANNOTATED, size, strict=True)), "boxes": boxes, "labels": names}
     if box_label == "each" and names:
         return [
-            row | {"id": f"{row['path']}#{n}", "label": name, "boxes": [box], "labels": [name]}
+            row | {"id": f"{place}#{n}", "label": name, "boxes": [box], "labels": [name]}
             for n, (name, box) in enumerate(zip(names, boxes, strict=True))
         ]
     if box_label == "all":
@@ -147,15 +131,15 @@ def _rows(
     else:
         first = box_label == "first"
         label = names[0 if first else max(range(len(names)), key=lambda n: _area(boxes[n]))]
-    return [row | {"id": row["path"], "label": label, "boxes": boxes, "labels": names}]
+    return [row | {"label": label}]
 
 
 def _area(box: list[float]) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
-def _table(rows: list[dict[str, Any]], box_label: str) -> pa.Table:
-    schema = pa.schema(
+def _schema(box_label: str) -> pa.Schema:
+    return pa.schema(
         {
             **({"id": pa.string()} if box_label == "each" else {}),
             "path": pa.string(),
@@ -166,16 +150,13 @@ def _table(rows: list[dict[str, Any]], box_label: str) -> pa.Table:
             "problem": pa.string(),
         }
     )
-    return pa.Table.from_pylist(rows, schema)
 
 
-def _labels(
-    names: set[str], background: bool, given: Sequence[str], box_label: str
-) -> dict[str, Label]:
+def _labels(names: set[str], background: bool, given: Sequence[str]) -> dict[str, Label]:
     """Return the class names: those given, else sorted; `background` is number 0 of a label."""
     known = list(given) or sorted(names - {BACKGROUND})
     of_boxes = known if given or BACKGROUND not in names else [BACKGROUND, *known]
-    whole = background and box_label != "all" and BACKGROUND not in of_boxes
+    whole = background and BACKGROUND not in of_boxes
     return {
         "label": {"class_names": [BACKGROUND, *of_boxes] if whole else [*of_boxes]},
         "boxes": {"box_format": "xyxy"},

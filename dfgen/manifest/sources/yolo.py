@@ -12,34 +12,33 @@ To classify there is no data.yaml; give the folder of `train/cat/a.jpg`, `val/do
 Format: https://docs.ultralytics.com/datasets/detect and /segment, /classify.
 """
 
-import io
 import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import yaml
 
-from dfgen.errors import ManifestError, MissingFileError
+from dfgen.errors import ManifestError, MissingFileError, quote
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import read_bytes, reading
 from dfgen.manifest.outside_paths import reach_of, say_outside
-from dfgen.manifest.schema import Label, quote
+from dfgen.manifest.schema import Label
 from dfgen.manifest.sources.file_tree import Skipped, read_files
 from dfgen.manifest.sources.image_pairs import (
     VANISHED,
     Pair,
+    in_groups,
     list_pairs,
     pair,
-    refuse_all_broken,
     without_suffix,
 )
 from dfgen.manifest.sources.path_pattern import parse_pattern
 from dfgen.manifest.sources.source import (
     BOXES,
-    IMAGES_A_GROUP,
     LABELS,
     TEXT,
     Argument,
@@ -51,36 +50,8 @@ _OPENS = (yaml.SequenceStartEvent, yaml.MappingStartEvent)
 _CLOSES = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """PyYAML's, which tells no place of a date or number that cannot be."""
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Return the value of a node."""
-        try:
-            return super().construct_object(node, deep)
-        except (yaml.YAMLError, RecursionError, MemoryError):
-            raise
-        except Exception as error:
-            what = f"{node.tag.rpartition(':')[2]} that cannot be: {error}"
-            raise yaml.constructor.ConstructorError(None, None, what, node.start_mark) from error
-
-
 def load_yaml(text: str, path: str, limits: Limits) -> Any:
-    """Return what YAML says, in Python's plain types.
-
-    Raises:
-        ManifestError: it has more aliases, or is nested deeper, than the limits allow.
-        yaml.YAMLError: it is no YAML, or asks for more than plain types.
-        RecursionError: it is nested too deep.
-    """
-    _refuse_unfolding(text, path, limits)
-    stream = io.StringIO(text)
-    stream.name = path  # which errors tell
-    return yaml.load(stream, _Loader)
-
-
-def _refuse_unfolding(text: str, path: str, limits: Limits) -> None:
-    """Refuse aliases that may unfold without end, and what is nested too deep."""
+    """Return what YAML says, in plain types; refuse what may unfold without end, or is too deep."""
     aliases = depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         aliases += isinstance(event, yaml.AliasEvent)
@@ -92,6 +63,7 @@ def _refuse_unfolding(text: str, path: str, limits: Limits) -> None:
             if not limits.allows(name, found):
                 told = f"{path} {what} {found:,} times or more"
                 raise ManifestError(limits.refusal(name, 10 * found, told))
+    return yaml.safe_load(text)
 
 
 @dataclass(frozen=True)
@@ -167,16 +139,9 @@ _SCHEMA = pa.schema(
 def read_yolo(place: str, unmatched: str = "error", limits: Limits = DEFAULT) -> Iterator[RowGroup]:
     """Yield images with the boxes of their text files, some thousand at a time.
 
-    Args:
-        place: the data.yaml, or the folder of a classification set.
-        unmatched: text files without an image: `"error"`, `"keep"` or `"drop"`. An image without a
-            text file has no boxes, as YOLO has it; null where test has no text files at all.
-        limits: what one file may ask for.
-
-    Yields:
-        Row groups with `path`, `split`, and `boxes` (rel_xyxy) and `labels` (their classes);
-        polygons have `polygons` (x, y of each corner, relative) and the boxes around them;
-        classification sets have `label` alone.
+    Row groups have `path`, `split`, and `boxes` (rel_xyxy) and `labels`; polygons have `polygons`
+    (x, y of each corner, relative) and the boxes around them; classification sets have `label`
+    alone. An image without a text file has no boxes, null where test has no text files at all.
     """
     if os.path.isdir(place):
         yield from _classified(place)
@@ -195,14 +160,10 @@ def read_yolo(place: str, unmatched: str = "error", limits: Limits = DEFAULT) ->
             pairs += [(split, looked, both) for both in found]
             notes += said
     root = os.path.commonpath([data.root, *(image or text or "" for _, _, (image, text) in pairs)])
-    problems = list[str]()
-    for start in range(0, max(len(pairs), 1), IMAGES_A_GROUP):
-        part = pairs[start : start + IMAGES_A_GROUP]
-        new = [_row(*both, root, data, problems, limits) for both in part]
-        table = pa.Table.from_pylist(new, _SCHEMA)
-        yield RowGroup(table, skipped, notes, labels, root, len(pairs))
-        notes, skipped = (), Skipped(list)
-    refuse_all_broken(problems, sum(text is not None for _, _, (_, text) in pairs))
+    annotations = sum(text is not None for _, _, (_, text) in pairs)
+    yield RowGroup(_SCHEMA.empty_table(), skipped, notes, labels, root, len(pairs))
+    for table in in_groups(pairs, partial(_rows, root, data, limits), _SCHEMA, annotations):
+        yield RowGroup(table, total=len(pairs))
 
 
 def _classified(folder: str) -> Iterator[RowGroup]:
@@ -327,17 +288,11 @@ def _listed_images(file: str, data: DataSet) -> list[Pair]:
     return pairs
 
 
-def _row(
-    split: str,
-    looked: bool,
-    both: Pair,
-    root: str,
-    data: DataSet,
-    problems: list[str],
-    limits: Limits,
-) -> dict[str, Any]:
+def _rows(
+    root: str, data: DataSet, limits: Limits, given: tuple[str, bool, Pair], problems: list[str]
+) -> list[dict[str, Any]]:
     """Return the row of an image; add what is wrong with its labels to the problems."""
-    image, text = both
+    split, looked, (image, text) = given
     objects, problem = list[Object](), None
     try:
         objects = [] if text is None else read_objects(text, data, limits)
@@ -345,7 +300,7 @@ def _row(
         looked, problem = False, str(error)
         problems.append(problem)
     corners = [list(each.corners) for each in objects]
-    return {
+    row = {
         "path": os.path.relpath(image or without_suffix(text or ""), root).replace(os.sep, "/"),
         "split": split,
         "boxes": [list(each.box) for each in objects] if looked else None,
@@ -353,6 +308,7 @@ def _row(
         "polygons": corners if any(corners) else None,
         "problem": problem if image else f"no image for these labels: {text}",
     }
+    return [row]
 
 
 YOLO = Source(

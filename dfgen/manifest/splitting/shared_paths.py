@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from dfgen.errors import listed
+from dfgen.errors import count, listed, quote
 from dfgen.manifest.file_copies import codes_of, leaking_rows
-from dfgen.manifest.schema import OF_WHOLE_FILES, count, part_column, quote
+from dfgen.manifest.schema import OF_WHOLE_FILES, part_column
 from dfgen.table.arrow_types import in_one, is_text, value_type
 
 _SHOWN = 3
@@ -34,16 +34,9 @@ def notes_of_shared_paths(frame: pd.DataFrame) -> tuple[str, ...]:
 
 
 def shared_paths(paths: pa.Array, parts: npt.NDArray[np.int64]) -> str | None:
-    """Return what to say of paths in several splits, None where each lies in one.
+    """Return what to say of paths in several splits (the number of that of each row), or None.
 
-    Args:
-        paths: of the rows; missing ones are no file.
-        parts: the number of the split of each row.
-
-    Example:
-        >>> shared_paths(pa.array(["a", "b", "b"]), np.array([0, 1, 1]))
-        >>> shared_paths(pa.array(["a", "b", "b"]), np.array([0, 0, 1]))[:44]
-        "1 path lies in rows of several splits, as 'b'"
+    Missing paths are no file.
     """
     paths = in_one(paths)
     kind = value_type(paths.type)
@@ -94,12 +87,7 @@ _EXAMPLES = 10
 
 
 class Leaks(TypedDict):
-    """The entry `leaks` of the `dfgen` key.
-
-    Args:
-        rows: that have a copy in an earlier split.
-        examples: id and split of such a row, and those of its copy.
-    """
+    """The entry `leaks` of the key: rows with a copy in an earlier split; id and split of both."""
 
     rows: int
     examples: list[list[Any]]

@@ -12,9 +12,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.errors import EXAMPLES, ArgumentError, ManifestError, brief, quote
 from dfgen.manifest.file_copies import file_copies, first_rows, joined_rows
-from dfgen.manifest.schema import EXAMPLES, quote
+from dfgen.manifest.sources.source import TEXT, argument_field
 from dfgen.manifest.splitting.splits import assign_splits, check_shares, units_of, whole_shares
 from dfgen.system import whole
 from dfgen.table.arrow_types import are_numbers
@@ -27,12 +27,6 @@ def split_by_time(
 
     Each split has exactly its share, rounded to rows, but that rows of the same time stay together,
     in the split of the first of them. A group stands where its latest row does.
-
-    Args:
-        times: of each row: dates, times or numbers, none missing.
-        ids: the id of each row, for messages.
-        shares: split -> share, the earliest first, with a sum of 1.
-        group: rows of one group stay together.
 
     Example:
         >>> list(split_by_time(pd.Series([3, 1, 2]), pd.Series("abc"), {"train": 0.6, "val": 0.4}))
@@ -92,18 +86,9 @@ def assign_folds(
 ) -> npt.NDArray[np.int8]:
     """Say for each row which fold it belongs to, 0 to folds - 1.
 
-    Rows fall as into splits of equal shares, `assign_splits`: by the hash of their id or group, so
-    that rows that are added later move no old ones. With `stratify`, folds have the same number of
-    rows of each class, and in all, give or take one; with groups as well, as nearly as those allow.
-    Then rows that are added later may move old ones, but for those in `kept`.
-
-    Args:
-        ids: the id of each row.
-        folds: how many, 2 to 127.
-        seed: another seed gives other folds.
-        stratify: the class of each row; missing values are a class of their own.
-        group: rows of one group stay together.
-        kept: the fold of each row that has one.
+    Rows fall as into splits of equal shares, `assign_splits`. With `stratify`, folds have the same
+    number of rows of each class, and in all, give or take one; with groups, as nearly as those
+    allow.
 
     Example:
         >>> assign_folds(pd.Series(range(6)), 3, stratify=pd.Series(list("aaabbb"))).tolist()
@@ -132,15 +117,32 @@ _HOW = (
 
 @dataclass(frozen=True)
 class Splitting:
-    """The arguments of `dfgen.split`, which are those of a recipe too; `check` refuses clashes."""
+    """The arguments of `dfgen.split`, which are those of a recipe too; `check` refuses clashes.
 
-    split: Mapping[str, float] | None = None
-    folds: int | None = None
-    stratify: str | None = None
-    group: str | None = None
-    order: str | None = None
-    group_duplicates: bool = False
-    seed: int = 0
+    The signatures of `build_manifest` and `split` name them once more; recipes, their checks and
+    the options of both commands follow from them.
+    """
+
+    split: Mapping[str, float] | None = argument_field(
+        (dict,), "A split and its share, as train=0.8. Repeatable.", "NAME=SHARE"
+    )
+    folds: int | None = argument_field(
+        (int,), "Make a column fold, 0 to N - 1, instead of splits.", "N"
+    )
+    stratify: str | None = argument_field(TEXT, "Column whose classes get exactly these shares.")
+    group: str | None = argument_field(TEXT, "Column whose groups stay whole.")
+    order: str | None = argument_field(
+        TEXT, "Column of times: the earliest rows are the first split."
+    )
+    group_duplicates: bool = argument_field(
+        (bool,), "Keep copies of a picture in one split; needs facts full.", default=False
+    )
+    seed: int = argument_field((int,), "Another seed gives another split. Default: 0.", default=0)
+
+    @property
+    def divides(self) -> bool:
+        """Whether it makes splits or folds."""
+        return self.split is not None or self.folds is not None
 
     @property
     def column(self) -> str:
@@ -172,12 +174,9 @@ class Splitting:
                 self.split is not None and self.folds is not None,
                 "split= and folds= (--split, --folds) both divide the rows: give one of them",
             ),
+            (not self.divides and bool(self.named), f"stratify=, group= and order= {_HOW}"),
             (
-                self.split is None and self.folds is None and bool(self.named),
-                f"stratify=, group= and order= {_HOW}",
-            ),
-            (
-                self.split is None and self.folds is None and self.group_duplicates,
+                not self.divides and self.group_duplicates,
                 f"group_duplicates= {_HOW.replace('say', 'says', 1)}",
             ),
             (
@@ -200,12 +199,9 @@ class Splitting:
             whole("folds", self.folds, least=2, most=127)
 
     def parts(self, frame: pd.DataFrame, unit: str | None, kept: pd.Series | None = None) -> Any:
-        """Return the split or fold of each row.
+        """Return the split or fold of each row of a manifest.
 
-        Args:
-            frame: the manifest.
-            unit: the column whose rows stay together, `group` or what the recipe says.
-            kept: the part of each row that has one.
+        Rows of one `unit` stay together, a column; `kept` has the part of each row that has one.
         """
         stratify = None if self.stratify is None else frame[self.stratify]
         group = None if unit is None else frame[unit]
@@ -249,3 +245,58 @@ def with_copies(frame: pd.DataFrame, group: pd.Series | None) -> pd.Series:
     links = np.concatenate([own, file_copies(frame).groups(None)])
     first = joined_rows(len(frame), np.tile(rows, 2), links)
     return pd.Series(np.array(keys, object)[units[first]], frame.index, name="group_duplicates")
+
+
+def missing_classes(part: pd.Series, labels: pd.Series) -> dict[object, list[object]]:
+    """Return the classes of which a split or fold has no row, for those that lack any."""
+    counts = pd.crosstab(labels.astype(object), part.astype(object))
+    return {
+        name: counts.index[counts[name] == 0].tolist()
+        for name in counts.columns
+        if (counts[name] == 0).any()
+    }
+
+
+def lacking_rows(
+    frame: pd.DataFrame, labels: list[str], how: Splitting, ours: bool = True
+) -> tuple[str, ...]:
+    """Return a warning for each split or fold that has no row, or none of a class it should have.
+
+    If the split is not ours but came with the rows, shares are no advice.
+    """
+    part = frame[how.column]
+    names = part.cat.categories if how.folds is None else range(how.folds)
+    called = {name: f'Split "{name}"' if how.folds is None else f"Fold {name}" for name in names}
+    empty = [name for name in names if not (part == name).any()]
+    messages = [f"{called[name]} has no row.{_mend(how) * ours}" for name in empty]
+    columns = [how.stratify] if how.stratify else [name for name in labels if name != how.group]
+    for column in columns:
+        if column not in frame or not isinstance(frame[column].dtype, pd.CategoricalDtype):
+            continue
+        for name, classes in missing_classes(part, frame[column]).items():
+            shown = ", ".join(quote(value) for value in classes[:EXAMPLES])
+            more = f" and {len(classes) - EXAMPLES} more" if len(classes) > EXAMPLES else ""
+            messages.append(
+                f"{called[name]} has no row with {column} = {shown}{more}. {_advice(how, column)}"
+            )
+    return tuple(messages)
+
+
+def _mend(how: Splitting) -> str:
+    units = "rows" if how.group is None else "groups"
+    if how.folds is not None:
+        return f" Take fewer folds, give it more {units}, or try another seed (--seed)."
+    if how.order is not None:
+        return " Give it a larger share: rows of one time stay together, with the first of them."
+    return f" Give it a larger share or more {units}, or try another seed (--seed)."
+
+
+def _advice(how: Splitting, column: str) -> str:
+    fewer = ", take fewer folds" if how.folds is not None else ""
+    if how.stratify is not None:
+        return f"Give the class more rows{fewer}, or leave it out."
+    if how.order is not None:
+        return "Time says which rows a split has: move the shares, or leave the class out."
+    return (
+        f"Split with stratify={column} (--stratify {column}){fewer}, or give the class more rows."
+    )

@@ -12,18 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dfgen.errors import ArgumentError, ManifestError, brief
-from dfgen.manifest.schema import EXAMPLES, quote
+from dfgen.errors import EXAMPLES, ArgumentError, ManifestError, brief, quote
 
 Codes = npt.NDArray[np.intp]
 
 
 def check_shares(shares: Mapping[str, float]) -> None:
-    """Raise unless the shares are positive numbers with a sum of 1.
-
-    Example:
-        >>> check_shares({"train": 0.8, "val": 0.2})
-    """
+    """Raise unless the shares are positive numbers with a sum of 1."""
     if not isinstance(shares, Mapping):
         raise ArgumentError(
             f"split={brief(shares)}: expected split -> share, as in "
@@ -80,24 +75,14 @@ def assign_splits(
     kept: pd.Series | None = None,
     level: bool = False,
 ) -> pd.Categorical:
-    """Say for each row which split it belongs to.
+    """Say for each row which split it belongs to; missing classes are a class of their own.
 
     Alone, each row (or whole group) falls by the hash of its id (or group): shares come out
     roughly, and rows that are added later move no old ones. With `stratify`, each class has
-    exactly its shares, rounded to rows. With both, whole groups are dealt out so that every class
-    comes as near to its shares as the groups allow. Then rows that are added later may move old
-    ones, with groups many: only `kept` keeps those where they are.
-
-    Args:
-        ids: the id of each row.
-        shares: split -> share, with a sum of 1.
-        seed: another seed gives another split.
-        stratify: the class of each row; missing values are a class of their own.
-        group: rows of one group (one patient, one scene) stay together.
-        kept: the split of each row that has one; the others join those of their group, and fill
-            up the shares of their class.
-        level: with `stratify`, rows that shares leave over go where the fewest rows are, else to
-            the first splits.
+    exactly its shares, rounded to rows, the rest to the first splits, or with `level` to those of
+    the fewest rows. With both, whole groups are dealt out so that every class comes as near to its
+    shares as the groups allow. Then rows that are added later may move old ones: only `kept`, the
+    splits of rows that have one, keeps those; the others join their group and fill up the shares.
 
     Example:
         >>> list(assign_splits(pd.Series(range(6)), {"train": 0.5, "val": 0.5}))
@@ -185,8 +170,7 @@ def _exact(
 ) -> Codes:
     """Deal the rows of each class, in the order of their numbers, by exact shares.
 
-    Rows that are settled count: the others fill up what each split lacks. Classes come in
-    the order of the first of their numbers.
+    Rows that are settled count: the others fill up what each split lacks.
     """
     if not len(classes):
         return settled

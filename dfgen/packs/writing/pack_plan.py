@@ -19,7 +19,7 @@ from dfgen.errors import ManifestError
 from dfgen.limits import Limits
 from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.windows import Windows, fitting
-from dfgen.manifest.building.scan import stat_files
+from dfgen.manifest.building.scan import Access, stat_files
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.manifest.io import read_table
 from dfgen.manifest.path_roots import absolute_place, joined
@@ -179,7 +179,7 @@ def make_plan(
     known = known_files(columns, (bound,), {}, store, bad).get(COLUMN)
     files = None if known is None else known.sizes
     if arguments.format == "original" and files is None:
-        files = stat_files(bound.values.to_pylist(), options=options)[0].to_numpy()
+        files = stat_files(bound.values.to_pylist(), Access(options=options))[0].to_numpy()
     nbytes = packer.nbytes(sizes, files, len(table))
     order = np.arange(len(table))
     if not arguments.keep_order:
