@@ -367,35 +367,6 @@ def test_the_command_adds_the_problems_of_predictions(data):
     assert again.stdout.splitlines()[-2:] == ["1 broken", "Wrote m.parquet"]
 
 
-@pytest.mark.backend
-def test_predictions_show_what_is_wrong_and_its_correction_goes_into_the_manifest(data):
-    import keras
-
-    os.truncate("imgs/dog/001.png", 50)
-    dfgen.verify("m.parquet", write=True)
-    inputs = keras.Input((4, 4, 3))
-    dense = keras.layers.Dense(2)
-    model = keras.Model(inputs, dense(keras.layers.Flatten()(inputs)))
-    dense.set_weights([np.zeros((48, 2)), np.array([1.0, 0.0])])  # all are cats
-    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    with dfgen.Sequence("m.parquet", y="kind", image_size=(4, 4), on_error="skip") as seq:
-        rows = dfgen.predict_frame(model, seq)
-    rows.loc[rows["id"] == "000", "problem"] = "the model gave NaN"
-    rows.to_parquet("rows.parquet")
-    wrong = rows[(rows["y_true"] != rows["y_pred"]) & rows["problem"].isna()]
-    assert wrong["id"].tolist() == ["003", "005"]
-    wrong[["id", "y_pred"]].rename(columns={"y_pred": "kind"}).to_csv("to_fix.csv", index=False)
-    before = dfgen.read_manifest("m.parquet")
-    dfgen.update_labels("m.parquet", "to_fix.csv")
-    dfgen.verify("m.parquet", add="rows.parquet")
-    assert changes(before, "m.parquet") == [
-        ("changed", "001", "problem", None,
-         "cannot be decoded: broken png file: truncated or damaged"),
-        ("relabelled", "003", "kind", "dog", "cat"),
-        ("relabelled", "005", "kind", "dog", "cat"),
-    ]  # fmt: skip
-
-
 def test_problems_that_cannot_be_added_are_told(data):
     frame = dfgen.read_manifest("m.parquet")
     good = pd.DataFrame({"id": ["003"], "reason": ["x"]})

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from command import run
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
@@ -359,18 +358,6 @@ def test_what_leaks_is_told_as_it_is_built_and_once_by_the_sequence_that_measure
         assert warned(lambda part=moved: dfgen.Sequence(part, **given)) == []
 
 
-def test_all_splits_together_are_told_once_that_they_leak(leaking):
-    frame, _ = built(leaking, pattern="{split}/{file:int}.png", out=leaking / "m.parquet")
-    for manifest in (frame, leaking / "m.parquet"):
-        with pytest.warns(UserWarning) as caught:
-            dfgen.sequences(manifest, image_size=(8, 8), y=None, label_mode=None)
-        assert [str(one.message) for one in caught] == [OF_VAL]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        mended = frame.drop(leaks(frame).index)
-        dfgen.sequences(mended, image_size=(8, 8), y=None, label_mode=None)
-
-
 def test_splits_made_by_hand_that_leak_are_told_once_too(leaking):
     frame, _ = built(leaking, pattern="{place}/{file:int}.png")
     frame["split"] = frame.pop("place").astype(str)
@@ -414,27 +401,6 @@ def test_a_recipe_keeps_copies_together_as_the_manifest_grows(leaking, tmp_path)
     assert len(grown) == 16 and leaks(grown).empty
     assert len(duplicates(grown)) == 12
     assert grown["split"].tolist()[:12] == frame["split"].tolist()
-
-
-def test_commands_keep_copies_together(leaking, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    split = ["--split", "train=0.5", "--split", "val=0.5"]
-    options = ["--facts", "full", *split, "--group-duplicates", "--out", "m.parquet"]
-    assert run("build-manifest", leaking / "imgs", *options).returncode == 0
-    assert leaks("m.parquet").empty
-    done = run("split", "m.parquet", *split, "--seed", "3")
-    assert done.returncode == 0 and "a copy of their picture in an earlier split" in done.stdout
-    assert len(leaks("m.parquet")) == 2
-    assert run("split", "m.parquet", *split, "--seed", "3", "--group-duplicates").returncode == 0
-    assert leaks("m.parquet").empty
-    done = run(
-        "build-manifest", leaking / "imgs", *split, "--group-duplicates", "--out", "m.parquet"
-    )
-    assert (done.returncode, done.stderr) == (
-        1,
-        "dfgen: group_duplicates= (--group-duplicates) finds copies by what all of a file tells: "
-        'give facts="full" (--facts full), which decodes every file once\n',
-    )
 
 
 def test_a_changed_byte_is_found_by_the_digest_though_size_and_time_are_the_same(tmp_path):

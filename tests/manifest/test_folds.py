@@ -51,15 +51,6 @@ class TestFolds:
         turned = assign_folds(ids[::-1], folds, seed=seed, stratify=stratify[::-1])
         assert (turned[::-1] == found).all()
 
-    @pytest.mark.parametrize("stratified", [False, True])
-    def test_groups_stay_whole(self, stratified):
-        groups = pd.Series(np.random.default_rng(0).integers(0, 40, 300))
-        ids = groups.index.to_series()
-        found = assign_folds(ids, 5, group=groups, stratify=ids % 3 if stratified else None)
-        assert (pd.Series(found).groupby(groups).nunique() == 1).all()
-        if stratified:
-            assert np.ptp(np.bincount(found)) <= groups.value_counts().max()
-
     def test_split_puts_the_column_before_the_facts_and_replaces_a_split(self):
         df = frame(split="train", kind=pd.Categorical(["a", "b"] * 20), bytes=1)
         found = dfgen.split(df, folds=4, stratify="kind")
@@ -182,35 +173,27 @@ def test_arguments_that_do_not_go_together_are_refused(options, message):
 ZONED = datetime(2024, 1, 1, tzinfo=UTC)
 
 
+TIMES = pd.Series([ZONED, datetime(2024, 1, 1)], dtype=object)
+
+
 @pytest.mark.parametrize(
-    ("frame", "options", "message"),
+    ("columns", "options", "message"),
     [
-        (
-            pd.DataFrame({"path": ["a.png"], "kind": ["a"]}),
-            {"folds": 5},
-            'the manifest has no column "id", by which rows fall into splits. Make one of what '
-            'tells rows apart, such as df["id"] = df["path"]. Columns: path, kind',
-        ),
-        (
-            pd.DataFrame({"id": [0], "tags": [["a"]]}),
-            {"folds": 5, "group": "tags"},
-            '"tags" holds lists: rows cannot be grouped by it. Make a column of one group a row '
-            "first",
-        ),
-        (
-            pd.DataFrame(
-                {"id": [0, 1], "at": pd.Series([ZONED, datetime(2024, 1, 1)], dtype=object)}
-            ),
-            {"shares": SHARES, "order": "at"},
-            'order="at": the column holds object, expected dates, times or numbers. Make them '
-            'first: df["at"] = pandas.to_datetime(df["at"])',
-        ),
+        ({"path": ["a.png"], "kind": ["a"]}, {"folds": 5},
+         'the manifest has no column "id", by which rows fall into splits. Make one of what '
+         'tells rows apart, such as df["id"] = df["path"]. Columns: path, kind'),
+        ({"id": [0], "tags": [["a"]]}, {"folds": 5, "group": "tags"},
+         '"tags" holds lists: rows cannot be grouped by it. Make a column of one group a row '
+         "first"),
+        ({"id": [0, 1], "at": TIMES}, {"shares": SHARES, "order": "at"},
+         'order="at": the column holds object, expected dates, times or numbers. Make them first: '
+         'df["at"] = pandas.to_datetime(df["at"])'),
     ],
     ids=["no id", "lists", "some times without zone"],
-)
-def test_rows_that_cannot_be_divided_are_refused(frame, options, message):
+)  # fmt: skip
+def test_rows_that_cannot_be_divided_are_refused(columns, options, message):
     with pytest.raises(ManifestError) as caught:
-        dfgen.split(frame, **options)
+        dfgen.split(pd.DataFrame(columns), **options)
     assert str(caught.value) == message
 
 

@@ -224,21 +224,6 @@ def test_booleans_have_both_classes_even_if_one_does_not_occur(data, fast):
     assert list(frame["fast"].cat.categories) == ["False", "True"]
 
 
-def test_label_columns_that_no_manifest_holds_are_refused_before_files_are_opened(data):
-    labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)]})
-    bands = labels.assign(band=pd.cut(range(12), 3))
-    assert refused(ManifestError, data / "imgs", **JOINED | {"on": "id"}, labels=bands) == (
-        'column "band" has categories of type '
-        "extension<pandas.interval<ArrowIntervalType>>. Class names are text or whole numbers: "
-        'convert them with df["band"].astype(str).astype("category")'
-    )
-    waves = labels.assign(wave=1j)
-    assert refused(ManifestError, data / "imgs", **JOINED | {"on": "id"}, labels=waves) == (
-        "column 'wave' of the label table is of dtype complex128, which Arrow lacks: make two "
-        'columns of it: df["wave_real"] = df["wave"].to_numpy().real, and .imag'
-    )
-
-
 def test_half_floats_are_numbers(data):
     labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)]})
     labels["half"] = labels.index.to_numpy().astype("float16")
@@ -351,6 +336,9 @@ def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
          "pattern= (--pattern) goes with source= or listing=: give that, or leave pattern= out"),
         ({"source": "imgs", "unmatched": "dorp"},
          'unmatched="dorp" is unknown. Did you mean "drop"? Expected: "error", "keep", "drop"'),
+        ({"source": "imgs", "split": {"train": 1.0}, "group_duplicates": True},
+         "group_duplicates= (--group-duplicates) finds copies by what all of a file tells: give "
+         'facts="full" (--facts full), which decodes every file once'),
         ({"source": "imgs", "facts": "all"},
          'facts="all" is unknown. Expected: "none", "header", "full"'),
     ],

@@ -73,20 +73,6 @@ def test_a_manifest_that_holds_the_files_comes_back(images, tmp_path):
     assert one["root"] is None
 
 
-def test_other_programs_open_it(images, tmp_path):
-    path = tmp_path / "pets.parquet"
-    write_manifest(read_table_of(frame(images(3)), path), path)
-    assert pd.read_parquet(path)["image"].tolist() == images(3)
-    polars = pytest.importorskip("polars")
-    assert polars.read_parquet(path)["image"].to_list() == images(3)
-
-
-def read_table_of(df, path):
-    """Return a frame as it is after it was written and read."""
-    write_manifest(df, path)
-    return read_manifest(path)
-
-
 def test_row_groups_are_small_where_files_are_large(tmp_path, monkeypatch):
     monkeypatch.setattr("dfgen.manifest.written_table._GROUP", 1000)
     write_manifest(frame(structs(20)), tmp_path / "pets.parquet")

@@ -70,17 +70,6 @@ def test_a_file_with_a_problem_is_opened_again(data, opened):
     assert opened == ["002.png"]
 
 
-def test_old_rows_keep_order_id_and_split_and_new_ones_follow(data):
-    before = dfgen.read_manifest(data / "m.parquet")
-    for row in range(200, 209):
-        draw(data / "imgs" / "cat" / f"{row}.png")
-    frame = update(data)
-    assert frame["id"].tolist() == [*before["id"], *map(str, range(200, 209))]
-    pd.testing.assert_frame_equal(frame[:12], before)
-    cats = frame[frame["kind"] == "cat"]
-    assert cats["split"].value_counts().to_dict() == {"train": 8, "val": 7}  # 15 by exact shares
-
-
 def test_a_row_whose_file_is_gone_stays_with_its_problem(data):
     before = dfgen.read_manifest(data / "m.parquet")
     os.remove(data / "imgs/dog/003.png")
@@ -255,18 +244,6 @@ def test_labels_that_were_a_frame_must_be_given_again(data):
         "the labels to a .csv or .parquet file and give that (--labels)"
     )
     assert update(data, labels=labels.assign(age=7))["age"].tolist() == [7] * 12
-
-
-def test_a_group_stays_whole_as_it_grows(data):
-    frame = dfgen.read_manifest(data / "m.parquet")
-    del frame.attrs["dfgen"]["recipe"]["stratify"]
-    frame.attrs["dfgen"]["recipe"]["group"] = "kind"
-    frame["split"] = frame["kind"].map({"cat": "val", "dog": "train"}).astype("category")
-    dfgen.write_manifest(frame, data / "m.parquet")
-    draw(data / "imgs/cat/100.png")
-    draw(data / "imgs/dog/101.png")
-    splits = update(data).set_index("id")["split"]
-    assert (splits["100"], splits["101"]) == ("val", "train")
 
 
 def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):

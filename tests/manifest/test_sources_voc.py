@@ -259,17 +259,6 @@ def test_boxes_that_cannot_be_are_problems_of_their_rows(data):
     assert build(facts="none")["problem"].isna().tolist() == [False, False, False, True]
 
 
-def test_links_in_circles_are_left_out_of_both_trees(data):
-    os.symlink("..", "xml/s/back")
-    os.symlink("..", "images/s/back")
-    with pytest.warns(UserWarning) as caught:
-        assert len(build()) == 4
-    assert [str(warning.message) for warning in caught] == [
-        "Left out: 2 paths, link to a folder that it lies in: images/s/back, xml/s/back\n"
-        "Move elsewhere what is not a sample."
-    ]
-
-
 def test_a_name_that_is_not_utf8_is_left_out_by_name(data):
     try:
         with open(b"xml/s/\xff.xml", "w"):
