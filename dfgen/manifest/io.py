@@ -27,13 +27,17 @@ from dfgen.manifest.building.recipe import absolute_recipe
 from dfgen.manifest.checksum import has_checksum, write_parquet
 from dfgen.manifest.file_errors import check_file
 from dfgen.manifest.fingerprint import fingerprint
-from dfgen.manifest.metadata_check import decode_metadata, metadata_of_pack
+from dfgen.manifest.metadata_check import (
+    as_written,
+    decode_metadata,
+    metadata_of_pack,
+    rows_of_group,
+)
 from dfgen.manifest.not_a_manifest import check_out, frame_of_file, no_manifest, path_of_manifest
 from dfgen.manifest.outside_paths import reach_of, say_outside
 from dfgen.manifest.path_roots import absolute_place, file_of
 from dfgen.manifest.paths import absolute_paths, all_absolute, refuse_outside
 from dfgen.manifest.schema import Label, Metadata, rows_where, validate, with_column
-from dfgen.manifest.written_table import as_written, rows_of_group
 from dfgen.packs.pack_index import INDEX, folder_of, in_pack, looks_like_pack, read_pack
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at

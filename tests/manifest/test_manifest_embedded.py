@@ -74,7 +74,7 @@ def test_a_manifest_that_holds_the_files_comes_back(images, tmp_path):
 
 
 def test_row_groups_are_small_where_files_are_large(tmp_path, monkeypatch):
-    monkeypatch.setattr("dfgen.manifest.written_table._GROUP", 1000)
+    monkeypatch.setattr("dfgen.manifest.metadata_check._GROUP", 1000)
     write_manifest(frame(structs(20)), tmp_path / "pets.parquet")
     with pq.ParquetFile(tmp_path / "pets.parquet") as file:
         assert file.num_row_groups > 2

@@ -133,17 +133,6 @@ def test_pandas_alone_reads_the_same_types(tmp_path):
     assert "dfgen" not in with_pandas.attrs
 
 
-def test_a_moved_folder_works(tmp_path):
-    before, after = tmp_path / "before", tmp_path / "elsewhere" / "after"
-    (before / "imgs").mkdir(parents=True)
-    frame = plain(2).assign(path=[str(before / "imgs" / "a.png"), str(before / "imgs" / "b.png")])
-    dfgen.write_manifest(frame, before / "m.parquet")
-    after.parent.mkdir()
-    before.rename(after)
-    back = dfgen.read_manifest(after / "m.parquet")
-    assert back["path"].tolist() == [f"{after}/imgs/a.png", f"{after}/imgs/b.png"]
-
-
 def test_a_filtered_frame_keeps_root_recipe_and_all_class_names(tmp_path):
     frame = plain(4).assign(kind=pd.Categorical(list("abab")))
     frame["path"] = [f"{tmp_path}/imgs/{row}/x.png" for row in range(4)]

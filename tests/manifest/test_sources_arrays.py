@@ -210,12 +210,6 @@ def test_arguments_that_make_no_sense_are_refused(numbers):
     )
 
 
-def test_a_column_index_beside_images_does_no_harm(frame):
-    indexed = frame(4).reset_index()
-    with dfgen.Sequence(indexed, image_size=(4, 4), batch_size=4, shuffle=False) as seq:
-        assert np.asarray(seq[0][1]).tolist() == [0, 1, 0, 1]
-
-
 def test_files_that_are_no_arrays_are_refused(numbers):
     with h5py.File("odd.h5", "w") as file:
         file["x"], file["y"] = np.zeros((3, 2)), np.zeros((4, 2))
