@@ -38,12 +38,7 @@ _COMMANDS = {
 
 
 def frame_of_file(path: str) -> str | None:
-    """Return how a frame is made of what there is at a path, or may be; None: nothing is known.
-
-    Example:
-        >>> frame_of_file("labels.xlsx")
-        'make a frame of it, df = pd.read_excel("labels.xlsx")'
-    """
+    """Return how a frame is made of what there is at a path, or may be; None: nothing is known."""
     suffix = os.path.splitext(path.lower().removesuffix(".gz").removesuffix(".zip"))[1]
     tree = f'df = dfgen.build_manifest("{path.partition("*")[0].rstrip("/") or "."}")'
     if os.path.isdir(path):
@@ -99,14 +94,7 @@ def check_out(
     key: bytes = KEY,
     kind: str = "manifest of dfgen",
 ) -> None:
-    """Do what `check_place` says, and refuse to replace a file of another kind.
-
-    Args:
-        path: of the file, or its URL.
-        options: what opens a URL.
-        key: of the schema metadata of a file that may be replaced.
-        kind: how messages call that.
-    """
+    """Do what `check_place` says, and refuse to replace a file without the `key` of its `kind`."""
     check_place(path)
     far = has_store(scheme_of(path))
     opened = {"opened": partial(_opened, options)} if far else {}

@@ -12,7 +12,7 @@ A manifest is a table with one row a file. On disk it is a Parquet file with one
         "recipe": {"source": "imgs", ...}, the arguments that built it; null: made by hand
         "created_by": "dfgen 0.1.0",
         "fingerprint": "9a0c...",          see fingerprint.py
-        "leaks": {"rows": 2, ...}          of splits that share pictures; see leaking_splits.py
+        "leaks": {"rows": 2, ...}          of splits that share pictures; see shared_paths.py
     }
 
 manifests/README.md specifies it for other programs.

@@ -77,22 +77,17 @@ def test_rows_of_array_files_share_them(tmp_path):
     assert built["path"].nunique() == 1 and built["split"].nunique() > 1
 
 
-TEXTS = ["a", "b/c.png", "d" * 40, "e" * 40, "/data/one.png", "/data/two.png", "", "é" * 5]
-
-
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-@pytest.mark.parametrize("prefix", ["", "/a/folder/", "/a/folder/with/a/much/longer/name/"])
-@pytest.mark.parametrize("first", [0, 3])
-def test_equal_paths_are_found_wherever_they_lie(prefix, kind, first):
-    paths = [prefix + text for text in TEXTS]
-    assert shared_paths(pa.array(paths, kind)[first:], np.arange(8)[first:]) is None
-    for at, text in enumerate(paths[first:], first):
-        rows = pa.array(["zz", *paths, text, None, None], kind)[1 + first :]
+def test_equal_paths_are_found_wherever_they_lie(kind):
+    paths = ["a", "b/c.png", "d" * 40, "e" * 40, "/data/one.png", "", "é" * 5]
+    assert shared_paths(pa.array(paths, kind)[1:], np.arange(6)) is None
+    for at, text in enumerate(paths):
+        rows = pa.array(["zz", *paths, text, None, None], kind)[1:]
         parts = np.arange(len(rows))
         assert shared_paths(rows, parts).startswith(
             f"1 path lies in rows of several splits, as {text!r}:"
         )
-        parts[8 - first] = at - first
+        parts[len(paths)] = at
         assert shared_paths(rows, parts) is None
 
 

@@ -293,7 +293,8 @@ def opened_files(files: pa.Table) -> Listed:
     """Return the files of a table that a decoder opens, and the others by their extension."""
     paths, skipped = files["path"], Skipped(list)
     suffixes = pc.replace_substring_regex(paths, r"(?s)^.*?(\.[^./]*)?$", r"\1")
-    known = pc.is_in(pc.utf8_lower(suffixes), value_set=pa.array(list(formats_by_suffix())))
+    ends = "|".join(map(re.escape, formats_by_suffix()))  # of which some have two dots
+    known = pc.match_substring_regex(pc.utf8_lower(paths), rf"(?:{ends})\z")
     hidden = pc.match_substring_regex(paths, r"(^|/)\.[^/]")
     opened = pc.and_not(known, hidden)
     others = [column.filter(pc.invert(opened)).to_pylist() for column in (paths, suffixes, hidden)]

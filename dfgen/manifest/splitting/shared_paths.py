@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dfgen.errors import count, listed, quote
 from dfgen.manifest.file_copies import codes_of, leaking_rows
@@ -13,8 +14,7 @@ from dfgen.manifest.schema import OF_WHOLE_FILES, part_column
 from dfgen.table.arrow_types import in_one, is_text, value_type
 
 _SHOWN = 3
-_WORD, _TAIL = 8, 32
-"""Bytes of a number, and bytes at the end of a path that are compared first."""
+_EXAMPLES = 10
 
 
 def notes_of_shared_paths(frame: pd.DataFrame) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def shared_paths(paths: pa.Array, parts: npt.NDArray[np.int64]) -> str | None:
     if not is_text(kind):
         return None
     paths = paths.cast(kind)
-    if not _may_repeat(paths):
+    if len(pc.unique(paths)) == len(paths):  # in half the time of a dictionary
         return None
     named = paths.is_valid().to_numpy(zero_copy_only=False)
     known, parts = paths.drop_null().dictionary_encode(), parts[named]
@@ -60,30 +60,6 @@ def shared_paths(paths: pa.Array, parts: npt.NDArray[np.int64]) -> str | None:
         'measured on them was trained on. Keep the rows of a file in one split: group="path" '
         "(--group path)"
     )
-
-
-def _may_repeat(paths: pa.Array) -> bool:
-    """Whether two paths may be equal: their ends are, or some are too short to tell.
-
-    For distinct paths that takes a fifth of the time of a dictionary.
-    """
-    wide = np.int64 if pa.types.is_large_string(paths.type) else np.int32
-    _, offsets, data = paths.buffers()
-    places = np.frombuffer(offsets, wide)[paths.offset :][: len(paths) + 1].astype(np.int64)
-    begins, ends = places[:-1], places[1:]
-    if not len(paths) or (ends - begins).min() < _WORD:
-        return len(paths) > 1
-    text = np.frombuffer(data, np.uint8)
-    words = np.ndarray(len(text) - _WORD + 1, np.uint64, text, strides=(1,))
-    tails = np.zeros(len(paths), np.uint64)
-    for back in range(_WORD, _TAIL + 1, _WORD):
-        tails *= np.uint64(0x9E3779B97F4A7C15)
-        tails += words[np.maximum(ends - back, begins)]
-    tails.sort()
-    return bool((tails[1:] == tails[:-1]).any())
-
-
-_EXAMPLES = 10
 
 
 class Leaks(TypedDict):
