@@ -155,28 +155,27 @@ def test_rows_of_one_file_are_no_copies_of_each_other():
     assert duplicates(frame.drop(columns="path"))["group"].tolist() == [0, 0, 0]
 
 
-def test_what_copies_are_found_by_must_be_there(planted):
-    with pytest.raises(ManifestError) as caught:
-        duplicates(planted[["id", "path"]])
-    assert str(caught.value) == (
-        'the manifest has no column "digest", by which copies are found. Build it, or let it grow, '
-        'with facts="full" (--facts full), which decodes every file once. Columns: id, path'
-    )
-    with pytest.raises(ManifestError) as caught:
-        leaks(planted[["id", "path", "digest", "phash"]])
-    assert str(caught.value) == (
-        'the manifest has neither "split" nor "fold", between which copies could leak. Make one: '
-        "dfgen.split. Columns: id, path, digest, phash"
-    )
-    with pytest.raises(ManifestError) as caught:
-        duplicates(planted.assign(phash=planted["phash"].astype(float)))
-    assert str(caught.value) == (
-        'the column "phash" holds double, expected whole numbers of 64 bits: as it is read from '
-        "Parquet"
-    )
-    with pytest.raises(ArgumentError) as wrong:
-        duplicates(planted, within=20)
-    assert str(wrong.value) == "within=20 is not a whole number from 0 to 16"
+@pytest.mark.parametrize(
+    ("find", "change", "options", "message"),
+    [
+        (duplicates, lambda df: df[["id", "path"]], {},
+         'the manifest has no column "digest", by which copies are found. Build it, or let it '
+         'grow, with facts="full" (--facts full), which decodes every file once. Columns: id, '
+         "path"),
+        (leaks, lambda df: df[["id", "digest", "phash"]], {},
+         'the manifest has neither "split" nor "fold", between which copies could leak. Make one: '
+         "dfgen.split. Columns: id, digest, phash"),
+        (duplicates, lambda df: df.assign(phash=df["phash"].astype(float)), {},
+         'the column "phash" holds double, expected whole numbers of 64 bits: as it is read from '
+         "Parquet"),
+        (duplicates, lambda df: df, {"within": 20}, "within=20 is not a whole number from 0 to 16"),
+    ],
+    ids=["no digest", "no split", "floats", "within"],
+)  # fmt: skip
+def test_what_copies_are_found_by_must_be_there(planted, find, change, options, message):
+    with pytest.raises((ManifestError, ArgumentError)) as caught:
+        find(change(planted), **options)
+    assert str(caught.value) == message
 
 
 def test_near_pairs_are_those_of_comparing_all_with_all():

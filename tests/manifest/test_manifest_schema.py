@@ -11,34 +11,36 @@ from dfgen.manifest.schema import describe_labels, validate
 from dfgen.table.from_pandas import to_table
 
 
-def refused(table, message):
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"ids": [1], "path": ["a.png"]},
+         'the manifest has no column "id". Columns: ids, path. Did you mean "ids"? Every row needs '
+         'a name of its own: df["id"] = range(len(df)), or rename the column that has it'),
+        ({"id": [1], "file": ["a.png"]},
+         'the manifest has no column "path". Columns: id, file. It holds the file of each row'),
+        ({"id": ["a", None], "path": ["a.png", "b.png"]},
+         '1 of 2 rows of the manifest have no id: row 1 (path "b.png"). Fill them, or drop them: '
+         'df = df[df["id"].notna()]'),
+        ({"id": [1, 2, 3], "path": [None, "b.png", ""]},
+         "2 of 3 rows of the manifest have no path: row 0 (id 1), 2 (id 3). Fill them, or drop "
+         'them: df = df[df["path"].notna()]'),
+        ({"id": [*"ababac"], "path": [*"uvwxyz"]},
+         'the manifest has ids that stand on several rows (2): "a" (rows 0, 2, 4); "b" (rows 1, '
+         '3). An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]'),
+        ({"id": [1.5], "path": ["a.png"]},
+         'column "id" of the manifest has type double. An id is a whole number or text: '
+         'df["id"] = df["id"].astype(str)'),
+        ({"id": [1.0, None], "path": ["a.png"] * 2},
+         'column "id" of the manifest has type double. An id is a whole number or text: drop rows '
+         'without one, df = df[df["id"].notna()], then df["id"] = df["id"].astype("int64")'),
+        ({"id": [1], "path": [1]},
+         'column "path" of the manifest has type int64. A path is text'),
+    ],
+)  # fmt: skip
+def test_what_is_no_manifest_is_told(columns, message):
     with pytest.raises(ManifestError, match=f"^{re.escape(message)}$"):
-        validate(table)
-
-
-def test_a_missing_column_is_named_with_the_nearest():
-    refused(
-        pa.table({"ids": [1], "path": ["a.png"]}),
-        'the manifest has no column "id". Columns: ids, path. Did you mean "ids"? Every row needs '
-        'a name of its own: df["id"] = range(len(df)), or rename the column that has it',
-    )
-    refused(
-        pa.table({"id": [1], "file": ["a.png"]}),
-        'the manifest has no column "path". Columns: id, file. It holds the file of each row',
-    )
-
-
-def test_null_ids_and_null_or_empty_paths_are_named_by_row():
-    refused(
-        pa.table({"id": ["a", None], "path": ["a.png", "b.png"]}),
-        '1 of 2 rows of the manifest have no id: row 1 (path "b.png"). Fill them, or drop them: '
-        'df = df[df["id"].notna()]',
-    )
-    refused(
-        pa.table({"id": [1, 2, 3], "path": [None, "b.png", ""]}),
-        "2 of 3 rows of the manifest have no path: row 0 (id 1), 2 (id 3). Fill them, or drop "
-        'them: df = df[df["path"].notna()]',
-    )
+        validate(pa.table(columns))
 
 
 def test_duplicate_numbers_are_found_in_any_order():
@@ -48,26 +50,6 @@ def test_duplicate_numbers_are_found_in_any_order():
     large = pa.array([0, 5, 2**64 - 1], pa.uint64())
     for ids in ([3, 1, 2], pa.chunked_array([[1, 2], [3]]), large):
         validate(pa.table({"id": ids, "path": list("abc")}))
-
-
-def test_duplicate_ids_are_named_with_their_rows():
-    refused(
-        pa.table({"id": ["a", "b", "a", "b", "a", "c"], "path": list("uvwxyz")}),
-        'the manifest has ids that stand on several rows (2): "a" (rows 0, 2, 4); "b" (rows 1, 3). '
-        'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]',
-    )
-
-
-def test_wrong_types_are_refused():
-    refused(
-        pa.table({"id": [1.5], "path": ["a.png"]}),
-        'column "id" of the manifest has type double. An id is a whole number or text: '
-        'df["id"] = df["id"].astype(str)',
-    )
-    refused(
-        pa.table({"id": [1], "path": [1]}),
-        'column "path" of the manifest has type int64. A path is text',
-    )
 
 
 def test_column_names_must_be_different_text():

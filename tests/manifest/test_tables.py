@@ -213,20 +213,13 @@ KINDS = (
 @pytest.mark.parametrize(
     ("make", "got"),
     [
-        (
-            lambda: [1],
-            'a list: make a frame of it, df = pd.DataFrame({"path": paths, '
-            '"label": labels}); of frames pd.concat(given)',
-        ),
-        (
-            lambda: {"id": [1]},
-            "a dict: make a frame of it, df = pd.DataFrame(given), or give one of the frames in it",
-        ),
+        (lambda: [1], 'a list: make a frame of it, df = pd.DataFrame({"path": paths, "label": '
+         "labels}); of frames pd.concat(given)"),
         (lambda: pa.Table, "a type: give a frame, not what makes one"),
         (lazy, "a LazyFrame: call .collect() first"),
     ],
-    ids=["list", "dict", "class", "lazy"],
-)
+    ids=["list", "class", "lazy"],
+)  # fmt: skip
 def test_what_is_no_table_is_told_what_is(make, got):
     with pytest.raises(ManifestError) as error:
         bind(make())
