@@ -72,6 +72,7 @@ _ARGUMENTS = {
     ": keras.config.set_image_data_format(...) is obeyed": "data_format",
     ": it is epochs= of fit": "epochs num_epochs",
     ": it belongs to fit, with fit(sequence.repeat(), ...)": "steps_per_epoch",
+    ": each row comes once: for fewer rows write dfgen.Sequence(df[:100], ...)": "steps",
     _WINDOW: "sequence_length sequence_stride sampling_rate",
     # tf.data, and the queues of TensorFlow 1
     "workers: None is all CPUs": "num_parallel_calls",

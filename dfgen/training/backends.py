@@ -24,10 +24,8 @@ def tensorflow_dataset(owner: Any, structure: Any, run: Any, length: int | None)
     """Return a tf.data.Dataset of an owner's passes, without a copy and without a probe.
 
     TensorFlow keeps the function given to `from_generator` for ever, so that holds a weak
-    reference, and the dataset holds the owner.
-
-    Where Keras drives the run, an error goes to its `fail` and ends the data, since out of
-    `from_generator` errors come as text only. The length is None if unknown.
+    reference, and the dataset the owner. Where Keras drives the run, an error goes to its `fail`
+    and ends the data, since out of `from_generator` errors come as text only.
     """
     import tensorflow as tf
 
@@ -70,11 +68,10 @@ class _EndsWhereItFails:
 
 
 class TorchBatches:
-    """An iterable of batches of torch tensors.
+    """An iterable of batches of torch tensors, on the CPU in the batch's own memory.
 
-    Not a `torch.utils.data.DataLoader`, whose iterator draws from torch's global generator. On the
-    CPU a tensor is the batch's own memory. Where CUDA is, it goes through page-locked memory, from
-    which the copy to the GPU runs beside Python.
+    Not a `torch.utils.data.DataLoader`, whose iterator draws from torch's global generator. To CUDA
+    it goes through page-locked memory, from which the copy runs beside Python.
     """
 
     def __init__(self, batches: Callable[[], Iterator[Any]]) -> None:
@@ -96,8 +93,8 @@ class TorchBatches:
 def super_batch(nested: list[Any], blocks: list[Block | None], steps: int) -> Any:
     """Return the batches of several steps as JAX takes them at once.
 
-    Arrays of shape (steps, batch, ...), which are the blocks that the batches were made in, where
-    nothing has changed that; a list of batches where they are fewer, or of several shapes.
+    Arrays of shape (steps, batch, ...), the very blocks that batches were made in where they can
+    be; a list of batches where they are fewer, or of several shapes.
     """
     block = blocks[0]
     whole = {}

@@ -1,4 +1,4 @@
-"""What Keras sees of a Sequence: passes over the rows, and when one counts as an epoch.
+"""Passes over the rows, as Keras sees a Sequence, and when one counts as an epoch.
 
 Keras takes exactly `num_batches` items and on torch and JAX never asks for one more; it takes
 batches to build a model, and makes iterators that it never uses. So an epoch counts when `fit`
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from dfgen.errors import ArgumentError, brief
+from dfgen.errors import ArgumentError, brief, did_you_mean
+from dfgen.explain.other_libraries import HERE
 from dfgen.loading.interruption import Interruption
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
@@ -45,19 +46,6 @@ from dfgen.training.keras_probe import falls_back, lacks, refuse_if_unseen
 from dfgen.training.layout import Layout, SequenceView
 from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
-from dfgen.training.sequence_attributes import check_set, no_such_name
-
-
-def _no_index(index: object, length: int) -> str:
-    advice = "write seq[0]"
-    if isinstance(index, slice):
-        first, last, step = index.indices(length)
-        advice = f"write [seq[i] for i in {range(first, last, step)}]"
-    elif isinstance(index, str):
-        advice = f'a column is seq.manifest["{index}"]'
-    elif isinstance(index, float) and index.is_integer():
-        advice = f"write seq[{int(index)}]"
-    return f"seq[{brief(index)}] is no batch, expected a whole number below {length}: {advice}"
 
 
 class Passes(keras.utils.PyDataset, DataAdapter):
@@ -66,6 +54,9 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     Where Keras is not as dfgen knows it, it serves as a plain PyDataset: see `PlainPasses`.
     Of an endless one a pass goes on into the next epoch.
     """
+
+    _arguments: tuple[str, ...] = ()
+    """Names of the arguments of `Sequence`, which are told as it is defined."""
 
     def __init__(
         self, loader: Loader, progress: Progress, layout: Layout, shuffle: bool, endless: bool
@@ -86,11 +77,32 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property that failed: say how
                 return object.__getattribute__(self, name)
-            raise no_such_name(self, name)
+            fault = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if "_loader" not in vars(self):
+                fault += (
+                    ", as __init__ of dfgen.Sequence has not run: a subclass calls "
+                    "super().__init__(df, ...). Batches of your own making are a "
+                    "keras.utils.PyDataset"
+                )
+            elif name in HERE:
+                fault += f": {HERE[name]}"
+            raise AttributeError(fault, name=name, obj=self)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        check_set(self, name, value)
-        object.__setattr__(self, name, value)
+        """Set what is private, or what a class that a user derives has of its own."""
+        kinds = type(self).__mro__
+        owner = next((kind for kind in kinds if name in vars(kind)), None)
+        is_argument = name in self._arguments and owner is None and "_loader" in vars(self)
+        module = (owner or kinds[0]).__module__.partition(".")[0]
+        if name.startswith("_") or not (is_argument or module in ("dfgen", "keras", "builtins")):
+            object.__setattr__(self, name, value)
+            return
+        advice = f": make a new one, dfgen.Sequence(df, ..., {name}={brief(value)})"
+        if name not in self._arguments:
+            near = did_you_mean(name, self._arguments) if owner is None else ""
+            advice = f".{near} Its arguments are given as it is made: dfgen.Sequence(df, ...)"
+        fault = f"{name} = {brief(value)} would change nothing in a Sequence that is made already"
+        raise AttributeError(fault + advice)
 
     @property
     def progress(self) -> Progress:
@@ -257,7 +269,15 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         check_not_empty(self._loader.plan)
         length = len(self._loader)
         if not hasattr(index, "__index__"):
-            raise TypeError(_no_index(index, length))
+            advice = "write seq[0]"
+            if isinstance(index, slice):
+                steps = range(*index.indices(length))
+                advice = f"write [seq[i] for i in {steps}]"
+            elif isinstance(index, str):
+                advice = f'a column is seq.manifest["{index}"]'
+            raise TypeError(
+                f"seq[{brief(index)}] is no batch, expected a whole number below {length}: {advice}"
+            )
         if not self._endless and not -length <= index < length:
             raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
 

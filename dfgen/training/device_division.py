@@ -1,8 +1,7 @@
 """How Keras divides batches over processes and devices, and what that asks of an epoch's plan.
 
 Read from Keras 3.12, 3.15 and 3.16, `keras/src/distribution/distribution_lib.py` and
-`keras/src/backend/{jax,tensorflow,torch}/trainer.py`. Keras divides no data of a `DataAdapter`, so
-`auto_shard_dataset` says nothing here.
+`keras/src/backend/{jax,tensorflow,torch}/trainer.py`, which divide no data of a `DataAdapter`.
 """
 
 import json
@@ -28,15 +27,12 @@ Shard = tuple[int, int]
 
 @dataclass(frozen=True)
 class Division:
-    """How Keras divides a batch: its part from this process, spread over devices of this one.
-
-    Processes may be more than parts: those that share one replica of a model feed it the same rows.
-    """
+    """How Keras divides a batch: its part from this process, spread over devices of this one."""
 
     by: str
     shard: Shard
     devices: int
-    processes: int = 1
+    processes: int = 1  # may be more than parts, and feed one replica of a model the same rows
 
 
 def keras_division(model: Any) -> Division:
@@ -44,22 +40,16 @@ def keras_division(model: Any) -> Division:
     strategy = getattr(model, "distribute_strategy", None)
     if strategy is None:
         return mesh_division() or Division("Keras", (0, 1), 1)
-    name = type(strategy).__name__
-    if _workers(strategy) > 1:
+    name, resolver = type(strategy).__name__, getattr(strategy, "cluster_resolver", None)
+    jobs = {} if resolver is None else resolver.cluster_spec().as_dict()
+    if sum(len(jobs.get(job, ())) for job in ("chief", "worker")) > 1:
         raise ArgumentError(
             f"Keras {keras.__version__} cannot run fit or evaluate with {name} on several workers: "
-            "its own code fails there, whatever the data; and what predict returns there could not "
-            "be matched with the rows. Train with a loop of your own over "
+            "its own code fails there, whatever the data. Train with a loop of your own over "
             "strategy.distribute_datasets_from_function(lambda context: "
             "sequence.get_tf_dataset()), or with JAX or torch"
         )
     return Division(name, (0, 1), strategy.num_replicas_in_sync)
-
-
-def _workers(strategy: Any) -> int:
-    resolver = getattr(strategy, "cluster_resolver", None)
-    jobs = {} if resolver is None else resolver.cluster_spec().as_dict()
-    return sum(len(jobs.get(job, ())) for job in ("chief", "worker"))
 
 
 def jax_processes() -> Shard | None:
@@ -117,9 +107,8 @@ def mesh_division() -> Division | None:
 def divide(given: Plan, call: Call, weighable: bool, endless: bool) -> tuple[Plan, bool]:
     """Return the plan for what Keras is about to do, and whether its batches are divided.
 
-    If they are, over processes or devices, every batch is full: `fit` leaves out the last rows
-    of an epoch that fill none, `evaluate` fills up the last batch with rows of weight 0, where
-    batches can have weights. Given is the plan by the arguments of the Sequence.
+    If they are, every batch is full: `fit` leaves out the last rows of an epoch that fill none,
+    `evaluate` fills up the last batch with rows of weight 0, where batches can have weights.
     """
     division = keras_division(call.model)
     _check_division(given, division)
@@ -144,10 +133,7 @@ def divide(given: Plan, call: Call, weighable: bool, endless: bool) -> tuple[Pla
 
 
 def warn_of_ranks(model: Any, given: Plan) -> None:
-    """Warn where `fit` on torch would train a model of its own in each process, before Keras 3.16.
-
-    Nobody averages gradients there but hooks of the user's own, or a `train_step`.
-    """
+    """Warn where `fit` on torch, before Keras 3.16, would train a model in each process."""
     _, count = torch_processes() or (0, 1)
     on_torch = keras.backend.backend() == "torch" and VERSION < (3, 16)
     own_step = type(model).train_step is not keras.Model.train_step
@@ -207,12 +193,7 @@ def _check_predict(given: Plan, devices: int) -> None:
 
 
 def resolve_shard(shard: object) -> Shard:
-    """Return (index, count) of this process for the argument `shard` of Sequence.
-
-    None is (0, 1). "auto" is what `keras.distribution` says, else the processes of
-    `torch.distributed`, `TF_CONFIG` or JAX, else the variables RANK and WORLD_SIZE, else (0, 1);
-    these may not contradict each other.
-    """
+    """Return (index, count) of this process for the argument `shard` of Sequence."""
     if shard is None:
         return 0, 1
     if shard == "auto":
@@ -227,6 +208,7 @@ def resolve_shard(shard: object) -> Shard:
 
 
 def _found_shard() -> Shard:
+    """Return what `keras.distribution` says, else one of these, which may not contradict."""
     sources = {
         "torch.distributed": torch_processes(),
         "TF_CONFIG": _tensorflow_processes(),
@@ -246,8 +228,7 @@ def _found_shard() -> Shard:
 
 
 def _tensorflow_processes() -> Shard | None:
-    text = os.environ.get("TF_CONFIG")
-    if not text:
+    if not (text := os.environ.get("TF_CONFIG")):
         return None
     try:
         config = json.loads(text)
@@ -266,21 +247,17 @@ def _tensorflow_processes() -> Shard | None:
             f"TF_CONFIG makes this process a {kind}, which is no worker: it feeds no batches. "
             "Give it shard=None if it is to feed whole ones"
         )
-    count = chiefs + workers
-    index = whole("index of TF_CONFIG", index + (chiefs if kind == "worker" else 0), most=count - 1)
-    return index, count
+    place, count = index + chiefs * (kind == "worker"), chiefs + workers
+    return whole("index of TF_CONFIG", place, most=count - 1), count
 
 
 def _environment_processes() -> Shard | None:
-    given = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
-    if None in given.values():
+    rank, size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if rank is None or size is None:
         return None
-    rank, size = given.values()
-    try:
-        count = whole("WORLD_SIZE", int(str(size)), least=1)
-        return whole("RANK", int(str(rank)), most=count - 1), count
-    except ValueError as error:
+    if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
         raise ArgumentError(
             f"the environment has RANK={rank!r} and WORLD_SIZE={size!r}, expected whole numbers, "
             "RANK below WORLD_SIZE. Mend them, or give shard=(index, count)"
-        ) from error
+        )
+    return int(rank), int(size)

@@ -27,17 +27,11 @@ class Run:
     """What one of Keras's EpochIterators does with a Sequence: several may, one inside the other.
 
     Args:
-        keras_iterator: a weak reference to it, or None for a use without one.
-        steps: how many batches `steps_per_epoch` takes, None without it.
-        plain: whether Keras gets single batches, `sequence[i]`, as of a plain PyDataset.
+        steps: how many batches `steps_per_epoch` takes.
         exact: whether a loop of the user's own knows how many batches come, and asks for no more.
-        part: the steps that a pass is of, and the one that none is made ahead of from; None: a pass
-            is of all steps of the plan.
-        is_reset: whether Keras has begun; what it takes before builds a model.
+        part: the steps that a pass is of, if not all, and the one from which none is made ahead.
         driver: who asks: fit, evaluate, predict, build, or None for a loop of the user's own.
         note: shown the position of each batch, and the batch.
-        undo: gives Keras's epochs their full length again.
-        failure: what Keras's own thread is still to raise.
     """
 
     plan: Plan
@@ -45,20 +39,19 @@ class Run:
     keras_iterator: "weakref.ref[Any] | None" = None
     steps: int | None = None
     steps_per_execution: int = 1
-    plain: bool = False
+    plain: bool = False  # Keras gets single batches, `sequence[i]`, as of a plain PyDataset
     exact: bool = False
     part: tuple[range, int] | None = None
-    is_reset: bool = False
+    is_reset: bool = False  # Keras has begun; what it takes before builds a model
     driver: str | None = None
     note: Callable[[tuple[int, int], Any], None] | None = None
-    undo: Callable[[Any, bool], None] | None = None
-    failure: Exception | None = None
+    undo: Callable[[Any, bool], None] | None = None  # gives Keras's epochs their length again
+    failure: Exception | None = None  # which Keras's own thread is still to raise
 
     def fail(self, error: Exception) -> None:
         """Keep an error until Keras's own thread comes by, and spare the user Keras's warning."""
         self.failure = error
-        found = self.keras_iterator() if self.keras_iterator is not None else None
-        if found is not None:
+        if self.keras_iterator is not None and (found := self.keras_iterator()) is not None:
             on_interruption(found, lambda: None)
 
 
@@ -71,13 +64,11 @@ class Pass:
     def __init__(
         self, loader: Loader, progress: Progress, run: Run, endless: bool, at_once: int | None
     ) -> None:
-        self._loader = loader
-        self._progress = progress
+        self._loader, self._progress = loader, progress
         self._layout, self._plan = run.layout, run.plan
         self._driver, self._exact = run.driver, run.exact
         self._part, self._note = run.part, run.note
-        self._endless = endless
-        self._at_once = at_once
+        self._endless, self._at_once = endless, at_once
         self._left: int | None = None
         self._stream: LookAhead | None = None
         self._lock = threading.Lock()
@@ -112,10 +103,8 @@ class Pass:
         except BaseException as error:
             if self._driver in ("fit", "evaluate", "predict"):
                 put_variables_back()
-            if (
-                isinstance(error, Interruption)
-                and threading.current_thread() is threading.main_thread()
-            ):
+            is_main = threading.current_thread() is threading.main_thread()
+            if isinstance(error, Interruption) and is_main:
                 error.leave()
             raise
 
@@ -123,9 +112,7 @@ class Pass:
         progress, place = self._progress, self._progress.place
         follows = self._endless or self._driver == "fit" or (progress.resumed and not self._driver)
         place = place if follows else Place(place.epoch)
-        steps = range(place.step, len(self._plan))
-        if self._part is not None:
-            steps = self._part[0]
+        steps = range(place.step, len(self._plan)) if self._part is None else self._part[0]
         self._epoch = place.epoch
         if not self._endless:
             self._left = len(steps)

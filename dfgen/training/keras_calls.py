@@ -1,8 +1,7 @@
 """Who asks for batches, and what else they were given: read from the frames of Keras that call.
 
-Keras takes a `DataAdapter` as it is, but tells it neither who asks, `fit` or `evaluate`, nor what
-else they were given. Of a frame only its function, its `self` and the public names of arguments
-are read.
+Keras tells a `DataAdapter` neither. Of a frame only its function, its `self` and the public names
+of arguments are read.
 """
 
 import sys
@@ -20,15 +19,11 @@ DROPPED = ("y", "sample_weight", "class_weight", "batch_size")
 """Arguments of `fit` that go no further where its data is its adapter, and of a PyDataset some."""
 _GIVEN = (*DROPPED, "steps_per_epoch", "steps_per_execution", "shuffle")
 _OF_VALIDATION = "validation_steps", "validation_batch_size"
+_OF_MODEL, _OF_METRICS = ("trainable_variables", "non_trainable_variables"), "metrics_variables"
 _STATES = {
-    "fit": (
-        "trainable_variables",
-        "non_trainable_variables",
-        "optimizer_variables",
-        "metrics_variables",
-    ),
-    "evaluate": ("trainable_variables", "non_trainable_variables", "metrics_variables"),
-    "predict": ("trainable_variables", "non_trainable_variables"),
+    "fit": (*_OF_MODEL, "optimizer_variables", _OF_METRICS),
+    "evaluate": (*_OF_MODEL, _OF_METRICS),
+    "predict": _OF_MODEL,
 }
 """The variables that a step of each takes and returns on JAX, in this order."""
 _ASKED = "asked_of_losses"
@@ -40,13 +35,10 @@ class Call:
     """A call by a method of one of Keras's EpochIterators, the loops over the batches of an epoch.
 
     Args:
-        caller: what runs, fit, evaluate or predict; None for a loop that is not Keras's own.
-        purpose: what the iterator is for: as `caller`, but evaluate for the validation of fit.
-        model: whose method that is.
-        validation: the validation data of fit, which Keras looks at after the first epoch only.
-        of_validation: what else fit was given for it.
-        arguments: what the caller was given beside its data, while the iterator is made, else
-            empty.
+        caller: fit, evaluate or predict; None for a loop that is not Keras's own.
+        purpose: as `caller`, but evaluate for the validation of fit.
+        of_validation: what fit was given beside its validation data.
+        arguments: what the caller was given beside its data, while the iterator is made.
     """
 
     iterator: Any
@@ -97,18 +89,17 @@ def call_by_keras(data: Any) -> Call | None:
             return None
     held = {} if running is None else running.f_locals
     caller = None if running is None else running.f_code.co_name
-    others = caller == "fit" and _own_iterator(held) not in (None, iterator)
-    purpose = "evaluate" if others else caller
-    method = frame.f_code.co_name
+    validates = caller == "fit" and _own_iterator(held) not in (None, iterator)
+    purpose, method = "evaluate" if validates else caller, frame.f_code.co_name
     return Call(
         iterator,
         method,
         caller,
         purpose,
-        held.get("self"),
-        held.get("validation_data") if purpose == "fit" else None,
-        {name: held.get(name) for name in _OF_VALIDATION},
-        given_beside(data) if method == "__init__" else {},
+        model=held.get("self"),
+        validation=held.get("validation_data") if purpose == "fit" else None,
+        of_validation={name: held.get(name) for name in _OF_VALIDATION},
+        arguments=given_beside(data) if method == "__init__" else {},
     )
 
 
@@ -117,10 +108,7 @@ def _own_iterator(held: Mapping[str, Any]) -> Any:
 
 
 def given_beside(data: Any) -> dict[str, Any]:
-    """Return what the functions of Keras that call were given beside data, by public names.
-
-    Empty where none of them shows that it was given the data.
-    """
+    """Return what the functions of Keras that call were given beside data, by public names."""
     found: dict[str, Any] = {}
     for frame in _of_keras(sys._getframe(1)):
         held = frame.f_locals
@@ -190,9 +178,8 @@ def validation_logs(model: Any, epoch: int) -> dict[str, Any]:
 def put_variables_back() -> None:
     """Give the model of the loop that asks for a batch its variables back, where it has none.
 
-    On JAX Keras takes them out of a model for the time of its steps, and after an error does not
-    put them back in `evaluate`, in `predict`, and in the first step of `fit`. The innermost frame
-    that has `state` has those of now.
+    On JAX Keras takes them out of a model for its steps, and does not put them back after an error.
+    The innermost frame that has `state` has those of now.
     """
     frame, state = sys._getframe(1).f_back, None
     while keras.backend.backend() == "jax" and (frame := _running(frame)) is not None:
@@ -210,9 +197,8 @@ def put_variables_back() -> None:
 def when_losses_are_built(call: Call, act: Callable[[Any], None]) -> None:
     """Tell a function what the model of a call makes, symbolic as it is, before the first step.
 
-    Keras settles its losses once after `compile`, when a model is first run: to build it, or as its
-    first step is traced. It is done for this call alone, whose iterator holds the function, and
-    without a word where Keras does it in another thread.
+    Keras settles its losses once after `compile`, as a model is built or its first step is traced.
+    It is done for this call alone, whose iterator holds the function.
     """
     losses = getattr(call.model, "_compile_loss", None)
     if losses is not None and not getattr(losses, "built", True):

@@ -1,16 +1,16 @@
 """All that dfgen reaches for in Keras beyond its public API, each with what is lost without it.
 
-Read from Keras 3.12, 3.15 and 3.16, `keras/src/trainers` and `keras/src/backend/*/trainer.py`. Each
-reach has a probe of its own, tried once, at the first `fit`: where a newer Keras differs, that one
-thing is lost and is named by a warning, and the rest holds. See `keras_probe`.
+Read from Keras 3.12, 3.15 and 3.16, `keras/src/trainers` and `keras/src/backend/*/trainer.py`. What
+each gives, and the public way that was tried instead, stands in docs/about/keras-versions.md.
+`keras_probe` tries them once: where a newer Keras differs, that one thing is lost.
 """
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 
@@ -63,35 +63,23 @@ DataAdapter: Any = _found("trainers.data_adapters.data_adapter.DataAdapter") or 
 
 @dataclass
 class Trial:
-    """Findings of a `fit`, an `evaluate` and a `predict` of a model that learns nothing.
+    """Findings of a `fit`, an `evaluate` and a `predict` of a model that learns nothing."""
 
-    Args:
-        events: what Keras told the data of fit, of its validation, of evaluate and of predict.
-        steps: which the model took, and then of a fit that was to begin after its last epoch.
-        arguments: whether the functions that call show what they were given beside the data.
-        callbacks: whether `fit` shows a callback its data and its list of callbacks.
-        model: a functional model, compiled.
-        error: what ended it.
-    """
-
-    events: tuple[str, ...] = ("",)
-    steps: tuple[str, str] = ("", "none")
-    arguments: bool = False
-    callbacks: bool = False
-    model: Any = None
+    events: tuple[str, ...] = ("",)  # of the data of fit, of its validation, evaluate and predict
+    steps: tuple[str, str] = ("", "none")  # then of a fit that was to begin after its last epoch
+    arguments: bool = False  # whether callers show what they were given beside the data
+    callbacks: bool = False  # whether fit shows a callback its data and its list of callbacks
+    model: Any = None  # functional, compiled
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class Reach:
-    """One thing of Keras that is not in its public API, and the public way that was tried instead.
+class Reach(NamedTuple):
+    """One thing of Keras that is not in its public API, by its name there; without it one is lost.
 
-    It is named as Keras calls it; without it `lost` is lost, and nothing else; `is_there` probes.
+    `is_there` probes for it.
     """
 
     name: str
-    gives: str
-    public: str
     lost: str
     is_there: Callable[[Trial], object]
 
@@ -111,144 +99,65 @@ _PLAIN = (
 )
 
 REACHES = (
-    Reach(
-        "DataAdapter",
-        gives="Keras takes a Sequence as it is, and runs no pool of its own",
-        public="keras.utils.PyDataset: fit permutes its batches, and its pool loses some",
-        lost=_PLAIN,
-        is_there=lambda trial: DataAdapter is not _NoDataAdapter and trial.events[0],
-    ),
-    Reach(
-        "EpochIterator",
-        gives="who asks for batches: fit, its validation, evaluate or predict; and its callbacks",
-        public="on_epoch_begin, on_epoch_end and callbacks, which are not told",
-        lost=_PLAIN,
-        is_there=lambda trial: all(map(re.fullmatch, _EVENTS, trial.events)) and trial.callbacks,
-    ),
-    Reach(
-        "arguments of fit",
-        gives="class_weight= and others that Keras drops for a DataAdapter are refused",
-        public="none: Keras tells a DataAdapter none of them",
-        lost="fit, evaluate and predict are refused, for class_weight= could be dropped in silence",
-        is_there=lambda trial: trial.arguments,
-    ),
-    Reach(
-        "EpochIterator._num_batches",
-        gives="an epoch that goes on in its middle is as long as what is left of it",
-        public="num_batches=None: Keras takes the length of that epoch for that of all later ones",
-        lost="an epoch that goes on in its middle ends, before Keras 3.16, with its warning that "
-        "data ran out; with steps_per_epoch= it is refused",
-        is_there=lambda trial: trial.steps[0] == "train, test, test, predict, predict",
-    ),
-    Reach(
-        "EpochIterator._interrupted_warning",
-        gives="no warning of Keras beside the error of a row, on TensorFlow",
-        public="warnings.filterwarnings: holds for all threads",
-        lost="Keras warns that the input ran out of data, before the error of the row",
-        is_there=lambda trial: hasattr(EpochIterator, "_interrupted_warning"),
-    ),
-    Reach(
-        "Model._initial_epoch",
-        gives="BackupAndRestore has fit begin at the epoch of the backup",
-        public="initial_epoch= of fit, which whoever calls it would have to know",
-        lost="BackupAndRestore goes on in a later epoch only where fit is given its initial_epoch=",
-        is_there=lambda trial: trial.steps[1] == "",
-    ),
-    Reach(
-        "Model._symbolic_build",
-        gives="the variables of metrics before the first step",
-        public="Model.build, which makes none of metrics",
-        lost="BackupAndRestore goes on only with a model that was evaluated once before fit",
-        is_there=lambda trial: hasattr(keras.Model, "_symbolic_build"),
-    ),
-    Reach(
-        "Optimizer._trainable_variables",
-        gives="which variables each of several optimizers trains, as of a GAN",
-        public="Optimizer.variables, which does not say of what they are",
-        lost="BackupAndRestore of several optimizers needs them built before fit",
-        is_there=lambda trial: trained_by(trial.model.optimizer) == trial.model.trainable_variables,
-    ),
-    Reach(
-        "global_seed_generator",
-        gives="keras.random without a seed draws on after a resume",
-        public="none: keras.utils.set_random_seed only begins anew",
-        lost="what keras.random draws without a seed begins anew after a resume",
-        is_there=lambda trial: _seed_is_where_it_was(),
-    ),
-    Reach(
-        "Model._jax_state",
-        gives="on JAX a model keeps its weights where a batch cannot be made",
-        public="none: Keras gives them back after a step alone",
-        lost="on JAX the model must be made anew after an error in evaluate, predict or the first "
-        "step of fit, and says so",
-        is_there=lambda trial: not _on("jax") or hasattr(keras.Model, "jax_state_sync"),
-    ),
-    Reach(
-        "DeviceMesh.backend_mesh",
-        gives="which rows of a batch lie on devices of this process, on JAX",
-        public="DeviceMesh.devices: names, without their process",
-        lost="keras.distribution on JAX is refused",
-        is_there=lambda trial: not _on("jax") or _mesh_is_as_it_was(),
-    ),
-    Reach(
-        "Model.ddp_model",
-        gives="on torch predict_frame runs in one process without the others",
-        public="Model.predict, which from Keras 3.16 on begins by waiting for all processes",
-        lost="on torch all processes must call predict_frame, and on a model that can be trained",
-        is_there=lambda trial: (
-            not _on("torch") or VERSION < (3, 16) or hasattr(trial.model, "ddp_model")
-        ),
-    ),
-    Reach(
-        "PartialBatchList",
-        gives="steps_per_execution on JAX where batches are not all of one shape",
-        public="none: what else is given is one array for all steps",
-        lost="with steps_per_execution on JAX batches must be of one shape: drop_remainder=True",
-        is_there=lambda trial: PartialBatchList is not None or not takes_super_batches(),
-    ),
-    Reach(
-        "KerasTensor._keras_history",
-        gives="the activation before an output, for the checks of losses",
-        public="Model.layers, of which it is not known which makes an output",
-        lost="an activation that cannot go with its loss is not refused",
-        is_there=lambda trial: operation_of(trial.model.outputs[0]) is trial.model.layers[-1],
-    ),
-    Reach(
-        "Model._compile_loss",
-        gives="weights of losses, and what a subclassed model makes, before the first step",
-        public="Model.loss: the losses alone",
-        lost="targets that do not fit a subclassed model are not refused, and the loss of several "
-        "outputs in predict_frame takes all as equally heavy",
-        is_there=lambda trial: loss_weights(trial.model) == [2.0] and _losses_can_be_watched(trial),
-    ),
-    Reach(
-        "Model._compile_metrics",
-        gives="a warning of metrics= that count rows of weight 0",
-        public="Model.metrics: they do not tell metrics= from weighted_metrics=",
-        lost="metrics= that count rows of weight 0 are not named",
-        is_there=lambda trial: unweighted_metrics(trial.model) == ["mae"],
-    ),
-    Reach(
-        "Loss._fn_kwargs",
-        gives="what a loss was made with, such as from_logits=True",
-        public="Loss.get_config, which leaves it out for some",
-        lost="losses are not compared with heads and labels, and predict_frame has no loss of a "
-        "loss given as a function",
-        is_there=lambda trial: (
-            _LossFunctionWrapper is not None
-            and (arguments_of_loss(keras.losses.BinaryCrossentropy(from_logits=True)) or {}).get(
-                "from_logits"
-            )
-        ),
-    ),
-    Reach(
-        "what callbacks count",
-        gives="EarlyStopping, ModelCheckpoint and others count on after a resume",
-        public="none: callbacks of Keras have no state that can be asked for",
-        lost="the callback of Keras that counts otherwise begins anew after a resume",
-        is_there=lambda trial: not _uncounted(),
-    ),
-)
+    Reach("DataAdapter", _PLAIN,
+          lambda trial: DataAdapter is not _NoDataAdapter and trial.events[0]),
+    Reach("EpochIterator", _PLAIN,
+          lambda trial: all(map(re.fullmatch, _EVENTS, trial.events)) and trial.callbacks),
+    Reach("arguments of fit",
+          "fit, evaluate and predict are refused, for class_weight= could be dropped in silence",
+          lambda trial: trial.arguments),
+    Reach("EpochIterator._num_batches",
+          "an epoch that goes on in its middle ends, before Keras 3.16, with its warning that "
+          "data ran out; with steps_per_epoch= it is refused",
+          lambda trial: trial.steps[0] == "train, test, test, predict, predict"),
+    Reach("EpochIterator._interrupted_warning",
+          "Keras warns that the input ran out of data, before the error of the row",
+          lambda trial: hasattr(EpochIterator, "_interrupted_warning")),
+    Reach("Model._initial_epoch",
+          "BackupAndRestore goes on in a later epoch only where fit is given its initial_epoch=",
+          lambda trial: trial.steps[1] == ""),
+    Reach("Model._symbolic_build",
+          "BackupAndRestore goes on only with a model that was evaluated once before fit",
+          lambda trial: hasattr(keras.Model, "_symbolic_build")),
+    Reach("Optimizer._trainable_variables",
+          "BackupAndRestore of several optimizers needs them built before fit",
+          lambda trial: trained_by(trial.model.optimizer) == trial.model.trainable_variables),
+    Reach("global_seed_generator",
+          "what keras.random draws without a seed begins anew after a resume",
+          lambda trial: _seed_is_where_it_was()),
+    Reach("Model._jax_state",
+          "on JAX the model must be made anew after an error in evaluate, predict or the first "
+          "step of fit, and says so",
+          lambda trial: not _on("jax") or hasattr(keras.Model, "jax_state_sync")),
+    Reach("DeviceMesh.backend_mesh",
+          "keras.distribution on JAX is refused",
+          lambda trial: not _on("jax") or _mesh_is_as_it_was()),
+    Reach("Model.ddp_model",
+          "on torch all processes must call predict_frame, and on a model that can be trained",
+          lambda trial: (
+              not _on("torch") or VERSION < (3, 16) or hasattr(trial.model, "ddp_model"))),
+    Reach("PartialBatchList",
+          "with steps_per_execution on JAX batches must be of one shape: drop_remainder=True",
+          lambda trial: PartialBatchList is not None or not takes_super_batches()),
+    Reach("KerasTensor._keras_history",
+          "an activation that cannot go with its loss is not refused",
+          lambda trial: operation_of(trial.model.outputs[0]) is trial.model.layers[-1]),
+    Reach("Model._compile_loss",
+          "targets that do not fit a subclassed model are not refused, and the loss of several "
+          "outputs in predict_frame takes all as equally heavy",
+          lambda trial: loss_weights(trial.model) == [2.0] and _losses_can_be_watched(trial)),
+    Reach("Model._compile_metrics",
+          "metrics= that count rows of weight 0 are not named",
+          lambda trial: unweighted_metrics(trial.model) == ["mae"]),
+    Reach("Loss._fn_kwargs",
+          "losses are not compared with heads and labels, and predict_frame has no loss of a "
+          "loss given as a function",
+          lambda trial: _LossFunctionWrapper is not None
+          and arguments_of_loss(keras.losses.BinaryCrossentropy(from_logits=True))["from_logits"]),
+    Reach("what callbacks count",
+          "the callback of Keras that counts otherwise begins anew after a resume",
+          lambda trial: all(map(_is_counted, COUNTED_BY))),
+)  # fmt: skip
 """In the order in which they are tried; without one of the first two all is lost that they say."""
 PLAIN = frozenset(reach.name for reach in REACHES if reach.lost is _PLAIN)
 
@@ -264,31 +173,24 @@ def _on(backend: str) -> bool:
 
 
 def _losses_can_be_watched(trial: Trial) -> bool:
-    losses = getattr(trial.model, "_compile_loss", None)
-    names = "built", "build", "_y_pred_build_structure"
+    losses, names = trial.model._compile_loss, ("built", "build", "_y_pred_build_structure")
     return all(hasattr(losses, name) for name in names)
 
 
-def _uncounted() -> list[str]:
-    return [
-        f"{name}.{attribute}"
-        for name, attributes in COUNTED_BY.items()
-        if (owner := getattr(keras.callbacks, name, None)) is not None
-        for attribute in attributes
-        if not any(attribute in _names_in(each) for each in owner.__mro__)
-    ]
-
-
-def _names_in(owner: type) -> set[str]:
-    functions = filter(inspect.isfunction, vars(owner).values())
-    return {name for function in functions for name in function.__code__.co_names}
+def _is_counted(callback: str) -> bool:
+    """Whether a callback of Keras uses all the attributes in which it is known to count."""
+    classes = getattr(getattr(keras.callbacks, callback, None), "__mro__", ())
+    members = (one for owner in classes for one in vars(owner).values())
+    functions = filter(inspect.isfunction, members)
+    names = {name for function in functions for name in function.__code__.co_names}
+    return not classes or names.issuperset(COUNTED_BY[callback])
 
 
 def has_lost_variables(model: Any) -> bool:
     """Whether Keras has left a model without values of its variables, as it may on JAX."""
-    lost = (None, None)
+    names = "_value", "_initializer"
     return _on("jax") and any(
-        (getattr(v, "_value", v), getattr(v, "_initializer", v)) == lost for v in model.variables
+        all(getattr(v, name, v) is None for name in names) for v in model.variables
     )
 
 
@@ -301,8 +203,7 @@ def shorten(iterator: Any, batches: int, done: int) -> Callable[[Any, bool], Non
     """Let the EpochIterator of a `fit` that goes on do only what is left of its first epoch.
 
     Of a pass that has an end so many batches are left, of `steps_per_epoch` so many steps are done.
-    What it returns undoes it when that epoch has ended; it is told the iterator, which it does not
-    hold, and whether the pass has ended too.
+    What it returns undoes it when that epoch has ended; it must not hold the iterator.
     """
     steps, full = iterator.steps_per_epoch, iterator._num_batches
     if full is not None:
@@ -389,10 +290,9 @@ def operation_of(tensor: Any) -> Any:
     return getattr(history, "operation", None)
 
 
-def arguments_of_loss(loss: Any) -> Mapping[str, Any] | None:
+def arguments_of_loss(loss: Any) -> Any:
     """Return what a loss class of Keras tells its function; None where it is not known."""
-    found: Mapping[str, Any] | None = getattr(loss, "_fn_kwargs", None)
-    return found
+    return getattr(loss, "_fn_kwargs", None)
 
 
 def as_loss(given: Any) -> Any:
@@ -409,8 +309,5 @@ def loss_weights(model: Any) -> Any:
 
 
 def built_outputs(model: Any) -> Any:
-    """Return what stands for the outputs that the losses of a model were built for, nested.
-
-    None where they are not, or are for a single output.
-    """
+    """Return symbols of the outputs that losses were built for, nested; None if not, or of one."""
     return getattr(getattr(model, "_compile_loss", None), "_y_pred_build_structure", None)

@@ -24,25 +24,21 @@ from dfgen.training.keras_private import PLAIN, REACHES, Reach, Trial
 
 def falls_back() -> bool:
     """Whether Keras is running, and is one that a Sequence can only serve as a plain PyDataset."""
-    return is_running() and is_plain()
-
-
-def is_plain() -> bool:
-    """Whether this Keras is one that a Sequence can only serve as a plain PyDataset."""
-    return not PLAIN.isdisjoint(missing())
+    return is_running() and not PLAIN.isdisjoint(missing())
 
 
 def lacks(name: str) -> bool:
     """Whether this Keras lacks a reach."""
-    return next(reach for reach in REACHES if reach.name == name).name in missing()
+    return name in missing()
 
 
 def refuse_if_plain(callback: str) -> None:
     """Refuse a callback that cannot count what `fit` takes."""
-    if is_plain():
+    gone = [reach.name for reach in REACHES if reach.name in missing() & PLAIN]
+    if gone:
         raise ArgumentError(
             f"{callback} cannot tell what fit takes, for Keras {keras.__version__} is not as "
-            f"dfgen knows it ({_first(missing())}): train without it, or with a newer dfgen"
+            f"dfgen knows it ({gone[0]}): train without it, or with a newer dfgen"
         )
 
 
@@ -84,10 +80,6 @@ def missing() -> frozenset[str]:
     return frozenset(reach.name for reach in gone)
 
 
-def _first(names: frozenset[str]) -> str:
-    return next(reach.name for reach in REACHES if reach.name in names)
-
-
 def _is_there(reach: Reach, trial: Trial) -> bool:
     try:
         return bool(reach.is_there(trial))
@@ -96,34 +88,30 @@ def _is_there(reach: Reach, trial: Trial) -> bool:
 
 
 def _tried() -> Trial:
-    config, trial = keras.config, Trial()
-    before = keras.distribution.distribution(), config.max_epochs(), config.max_steps_per_epoch()
+    config, trial, shared = keras.config, Trial(), keras.distribution
+    setters = shared.set_distribution, config.set_max_epochs, config.set_max_steps_per_epoch
+    before = shared.distribution(), config.max_epochs(), config.max_steps_per_epoch()
     try:
-        _configure(None, None, None)
+        for put in setters:
+            put(None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _try(trial)
     except Exception as error:
         trial.error = f"{type(error).__name__}: {error}"
     finally:
-        _configure(*before)
+        for put, value in zip(setters, before, strict=True):
+            put(value)
     return trial
-
-
-def _configure(distribution: Any, epochs: int | None, steps: int | None) -> None:
-    keras.distribution.set_distribution(distribution)
-    keras.config.set_max_epochs(epochs)
-    keras.config.set_max_steps_per_epoch(steps)
 
 
 def _try(trial: Trial) -> None:
     """Compile a functional model; run `fit` and `predict` on another, without layers."""
     trial.model = _compiled()
-    model = _Model(name="dfgen_probe")
+    model, callback = _Model(name="dfgen_probe"), _Callback()
     model.compile(keras.optimizers.SGD(name="dfgen_probe"), jit_compile=False)
     train, validation, tested, last = *(_Data(_shorten) for _ in range(3)), _Data()
     given = {"validation_data": validation, "steps_per_epoch": 2, "verbose": 0}
-    callback = _Callback()
     model.fit(train, **given, callbacks=[callback])
     model.evaluate(tested, verbose=0)
     model.predict(last, verbose=0)
@@ -232,10 +220,9 @@ class _Model(keras.Model):
 
 
 class _Callback(keras.callbacks.Callback):
-    first: int | None = None
-
     def __init__(self) -> None:
         super().__init__()
+        self.first: int | None = None
         self.found: list[Any] = []
 
     def on_train_begin(self, logs: Any = None) -> None:

@@ -14,7 +14,7 @@ from dfgen.loading.pending_batch import Batch
 from dfgen.spec import Spec
 
 Weighs = Callable[[str, int], Any]
-"""Told the name of an array, and the axes after the first, returns its weights."""
+"""Returns the weights of an array by its name, with so many axes after the first."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,12 @@ class Layout:
 
     def batch(self, batch: Batch) -> tuple[Any, ...]:
         """Return (x,), (x, y) or (x, y, weights), always the same of them."""
-        arrays = {name: self._array(name, array) for name, array in batch.arrays.items()}
-        return self._nest(
-            arrays, lambda name, axes: batch.weights_of(name).reshape(-1, *[1] * axes)
-        )
+        arrays = {
+            name: channels_first(array) if self.turns(name) else array
+            for name, array in batch.arrays.items()
+        }
+        of = lambda name, axes: batch.weights_of(name).reshape(-1, *[1] * axes)  # noqa: E731
+        return self._nest(arrays, of)
 
     def specs(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
         """Return the Spec of every array, nested as the batches are."""
@@ -62,17 +64,11 @@ class Layout:
         """Return the weights for Keras, which multiplies losses by them as NumPy multiplies.
 
         A loss of pixels, (batch, height, width), needs them as (batch, 1, 1). Where losses differ
-        in that, or in which rows have a label, each target has its own, nested as y. `of` is told
-        the name of an array, and how many axes follow the first.
+        in that, or in which rows have a label, each target has its own, nested as y.
         """
-        weighing = self.weighing
-        if len(set(weighing.values())) == 1:
-            name = next(iter(weighing))
-            return of(name, weighing[name][0])
-        return tree_of(self.y, lambda name: of(name, weighing[name][0]))
-
-    def _array(self, name: str, array: Any) -> Any:
-        return channels_first(array) if self.turns(name) else array
+        alike = len(set(self.weighing.values())) == 1
+        tree = next(iter(self.weighing)) if alike else self.y
+        return tree_of(tree, lambda name: of(name, self.weighing[name][0]))
 
     def _spec(self, name: str, spec: Spec) -> Spec:
         if not self.turns(name):
@@ -89,11 +85,7 @@ class Layout:
 class SequenceView:
     """The parts of a Sequence, for checks, predictions, bench and explore: see `view_of`.
 
-    Args:
-        loader: makes its batches.
-        layout: how they are nested.
-        endless: whether it is a `repeat()`.
-        binding: the `Binding` of a Sequence itself, None of its `repeat()` and of other passes.
+    `binding` is None of a `repeat()`, which is endless, and of other passes.
     """
 
     loader: Loader

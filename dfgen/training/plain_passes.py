@@ -23,22 +23,17 @@ _KNOWN = f"Keras {keras.__version__}, which is not as dfgen knows it"
 class PlainPasses:
     """Which epoch each batch is of, by no more than what Keras tells every PyDataset.
 
-    It asks for each batch of a pass once, in an order of its own, ahead of time or not, and says
-    when a pass begins and ends. So an epoch has ended when Keras ends a pass and has been given
-    each of its batches; one that was left early is given back. That a pass is `evaluate` and not
-    `fit` cannot be told: it counts too. What comes before Keras has ended any pass builds a model.
+    An epoch has ended when Keras ends a pass and has been given each of its batches; one that was
+    left early is given back. That a pass is `evaluate` and not `fit` cannot be told: it counts too.
+    What comes before Keras has ended any pass builds a model.
 
-    TensorFlow fetches in a thread of its own, and begins the next pass before Keras has ended this
-    one: without `steps_per_epoch` Keras throws that pass away. With it, it would go on with a pass
-    of which nobody could tell to which epoch it belongs: so it is refused but of an endless view.
-
-    An endless view goes on behind the batches that were asked for when its index begins anew.
+    TensorFlow begins the next pass before Keras has ended this one. With `steps_per_epoch` nobody
+    could tell to which epoch that belongs: so it is refused but of an endless view, which goes on
+    behind the batches that were asked for when its index begins anew.
     """
 
     def __init__(self, loader: Loader, progress: Progress, endless: bool) -> None:
-        self._loader = loader
-        self._progress = progress
-        self._endless = endless
+        self._loader, self._progress, self._endless = loader, progress, endless
         self._ended = self._within = self._goes_on = False
         self._place = Place()
         self._next = 0

@@ -19,22 +19,17 @@ TAKEN, HANDED_OUT = "taken", "handed out"
 class Progress:
     """How far training has come; one for a Sequence and its `repeat()`.
 
-    A batch that `fit` is given is not yet one that the model has taken: TensorFlow fetches ahead.
-    If a callback of dfgen watches `fit`, batches wait here until it tells that their step has
-    ended. Elsewhere they count as soon as they are handed out.
+    TensorFlow fetches batches ahead. If a callback of dfgen watches `fit`, they wait here until it
+    tells that their step has ended. Elsewhere they count as soon as they are handed out.
     """
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
-        self.place = Place()
-        """The place where the next pass begins."""
-        self.resumed = False
-        """Whether a pass that has an end begins there too, and not at its first batch."""
-        self.steps_done = 0
-        """Steps of Keras's epoch, where `steps_per_epoch` says how long it is, done before."""
+        self.place = Place()  # where the next pass begins
+        self.resumed = False  # whether a pass that has an end begins there too
+        self.steps_done = 0  # of Keras's epoch, where `steps_per_epoch` says how long it is
         self.receipt: Receipt | None = None
-        self.receipts: deque[Receipt] = deque(maxlen=64)
-        """Those that nobody has asked for yet."""
+        self.receipts: deque[Receipt] = deque(maxlen=64)  # that nobody has asked for yet
         self._latest: list[Handed] = []
         self._steps = self._counted = 0
         self._begun = -1  # the last epoch of which a batch was made for a pass that counts
@@ -139,8 +134,7 @@ class Progress:
     def wait_for_batch(self, stop: Callable[[], bool]) -> None:
         """Wait until a batch was handed out to `fit` that is not taken yet, or until `stop()`.
 
-        Only where another thread fetches the next one ahead, as on TensorFlow after the first step
-        of an epoch: so a step does not begin that may never get its batch.
+        So a step does not begin that may never get its batch, where another thread fetches ahead.
         """
         while self._counted and self._fetches_ahead and not (self.fit.waiting or stop()):
             self._handed_out.clear()
@@ -148,10 +142,7 @@ class Progress:
                 self._fetches_ahead = False  # nobody asks: not to be waited for a second time
 
     def taken(self, batch: int) -> list[Handed]:
-        """Return the batches of the execution that ended with this step of the epoch of `fit`.
-
-        Several callbacks may ask.
-        """
+        """Return the batches of the execution that ended with this step of the epoch of `fit`."""
         self.ledger, waiting = self.fit, self.fit.waiting
         steps = min(batch + 1, self._steps) - self._counted
         if steps > 0:

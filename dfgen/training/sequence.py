@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from inspect import signature
 from secrets import randbits
 from typing import Any, Never
 
@@ -60,19 +61,17 @@ class Sequence(Passes):
         sample_weight: a column of what each row counts in the loss, 0 or more. Batches hold weights
             of shape (batch,), with axes of 1 for a loss that has more, as (batch, 1, 1) for masks,
             nested as y where targets differ in that, or `missing="ignore"` weighs them.
-        class_weight: class number or name -> weight, for one target of classes, of which each that
-            occurs should have one; `"balanced"`: rows / (classes that occur * rows of the class),
-            as scikit-learn has it.
-        balance: what rows are drawn by, so that some come several times in an epoch, each time with
-            another random crop, flip and transform, and others not at all; `row_counts` tells how
-            often. A column of classes (text, whole numbers, booleans): each class comes equally
-            often. A column of floats: rows come in proportion, each as often as its share of the
-            epoch, give or take less than two; `set_weights` changes them. Needs `shuffle`; evaluate
-            on a Sequence without it.
+        class_weight: class number or name -> weight, for one target of classes; `"balanced"`:
+            rows / (classes that occur * rows of the class), as scikit-learn has it.
+        balance: what rows are drawn by; some then come several times in an epoch, each with another
+            random crop, flip and transform, and others not at all: see `row_counts`. A column of
+            classes (text, whole numbers, booleans): each class comes equally often. A column of
+            floats: rows come in proportion, to less than two; `set_weights` changes them. Needs
+            `shuffle`; evaluate on a Sequence without it.
         rows_per_epoch: rows drawn in an epoch with `balance`; None = as many as there are.
         bucket_by: `"shape"` puts images of similar sizes into the same batch, where they keep their
-            own (`image_size=None`): within 64 batches of the shuffled order, which then come in
-            another order. `padding` tells what it saves. Needs `shuffle`.
+            own (`image_size=None`), within 64 batches of the shuffled order. `padding` tells what
+            it saves. Needs `shuffle`.
         batch_size: rows of a batch; with `shard`, of all processes together.
         image_size: (height, width) of images in pixels. None: every image keeps its own size, and
             is padded with zeros to the largest of its batch; see `Image(size=None)`.
@@ -92,12 +91,11 @@ class Sequence(Passes):
             (`image_0`) where there are several; boxes are `boxes` and `labels`, or `key` and
             `key_labels`.
         batch_transform: `batch_transform(batch, rng) -> batch`, in the worker thread that finishes
-            a batch: mixup, and whatever else needs several samples. `batch` is a dict of arrays
-            (batch, ...) by the names that `transform` sees, of what the model would get; weights
-            are left alone. dtypes and the shape of a sample may change: what comes out is learned
-            by one trial, before training, on blank images. `rng` depends on the seed, the epoch,
-            the step and the process of `shard`. It always runs in this process, and holds the GIL
-            where it is Python.
+            a batch, never in another process: mixup, and whatever else needs several samples.
+            `batch` is a dict of arrays (batch, ...) by the names that `transform` sees, of what the
+            model would get, without weights. dtypes and the shape of a sample may change: that is
+            learned by one trial, before training, on blank images. `rng` depends on the seed, the
+            epoch, the step and the process of `shard`.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
             listed in `problems`, and the real rows of its batch (with `shard`, of this process's
             part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
@@ -106,7 +104,7 @@ class Sequence(Passes):
         workers: threads; None = the CPUs this process may use, or fewer, or processes, where rows
             are small and that turns out to be faster (`metrics`); 0 = the calling thread.
         use_multiprocessing: a process for each worker, for transforms that hold the GIL, and for
-            files of a few kB, of which threads make hardly more than one alone.
+            files of a few kB.
         max_queue_size: batches ready or in the making.
         limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read, bad rows, what one
             file may ask for.
@@ -114,27 +112,25 @@ class Sequence(Passes):
             `"s3://bucket/imgs"`; None = the working folder.
         storage_options: what opens paths that are URLs, such as `{"region": "eu-central-1"}`:
             arguments of obstore's store of `s3://`, `gs://`, `az://` and `http(s)://`, of fsspec's
-            file system for others. Keys and tokens are found without it where these libraries look
-            for them. It is kept nowhere, and shown by nothing.
+            file system for others, which also find keys and tokens by themselves. It is kept
+            nowhere, and shown by nothing.
         shard: (index, count): this is process `index` of `count` that train together, and makes
             `batch_size / count` rows of every batch. `"auto"` asks `keras.distribution`,
             `torch.distributed`, `TF_CONFIG`, JAX, or the variables RANK and WORLD_SIZE. Batches
-            that processes or devices share are always full and weighted: `fit` leaves out the
-            last rows of an epoch that fill none (`left_out`), `evaluate` fills up with rows of
-            weight 0, which Keras's `metrics=` would count: use `weighted_metrics=`.
+            that processes or devices share are always full and weighted: `fit` leaves out the last
+            rows of an epoch that fill none (`left_out`), `evaluate` fills up with rows of weight 0.
         window: bytes of rows that are shuffled together where they lie in large files (rows of
             .npy and HDF5), as a number or a text such as `"4GB"`: each epoch takes blocks of
-            consecutive rows, at least two of them and mostly 64 a window, in another order, and
-            shuffles the rows of one window after the other. So files are read in large pieces, and
-            memory holds two windows, whatever the size of the data. Rows that lie sorted by their
+            consecutive rows, mostly 64 a window, in another order, and shuffles the rows of one
+            window after the other, so that memory holds two windows. Rows that lie sorted by their
             class mix the better, the larger it is. None: `"1GB"` of such rows; of others, and with
             `balance` or `bucket_by`, all rows are drawn from. Without `shuffle` it has no part.
         cache: a folder in which the decoded pixels of images are kept, for all later epochs, runs,
             processes and Sequences with the same settings, or `"memory"`, for this one. It needs a
             size. Pixels are those after resizing and before what chance decides; of
-            `crop="random"` from a `load_size`, all of that. `limits.cache` bounds it, what is in it
-            is never evicted, and a file with another size or time is decoded anew. A folder that
-            cannot be used warns. `metrics` counts hits.
+            `crop="random"` from a `load_size`, all of that. `limits.cache` bounds it, nothing is
+            evicted, and a file with another size or time is decoded anew. A folder that cannot be
+            used warns. `metrics` counts hits.
 
     Raises:
         ManifestError: the manifest cannot be used: a column, an id, a path, a label.
@@ -187,47 +183,24 @@ class Sequence(Passes):
     ) -> None:
         refuse_unknown(Sequence, unknown)
         limits = limits_given(limits)
-        self._seed = (
-            randbits(32)
-            if seed is None
-            else whole("seed", seed, advice="write seed=0, or seed=None to draw")
-        )
         self._seed_was_drawn = seed is None
+        seed = randbits(32) if seed is None else seed
+        self._seed = whole("seed", seed, advice="write seed=0, or seed=None to draw")
         bound = self._binding = bind(
-            manifest,
-            x,
-            y,
-            options=Options(image_size, color_mode, scale, label_mode, class_names),
-            id=id,
-            sample_weight=sample_weight,
-            class_weight=class_weight,
-            order=Ordering(balance, rows_per_epoch, bucket_by, window),
-            batch_size=batch_size,
-            cache=cache,
-            transform=transform,
-            on_error=on_error,
-            root=root,
-            storage_options=storage_options,
-            limits=limits,
-        )
+            manifest, x, y, options=Options(image_size, color_mode, scale, label_mode, class_names),
+            id=id, sample_weight=sample_weight, class_weight=class_weight,
+            order=Ordering(balance, rows_per_epoch, bucket_by, window), batch_size=batch_size,
+            cache=cache, transform=transform, on_error=on_error, root=root,
+            storage_options=storage_options, limits=limits,
+        )  # fmt: skip
         look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")
         loader = Loader(
-            bound.reader,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=self.seed,
-            drawing=bound.drawing,
-            drop_remainder=drop_remainder,
-            shard=resolve_shard(shard),
-            weights=bound.weights,
-            batch_transform=batch_transform,
-            on_error=on_error,
-            problems=bound.problems,
-            workers=workers,
-            use_multiprocessing=use_multiprocessing,
-            max_queue_size=max_queue_size,
-            limits=limits,
-        )
+            bound.reader, batch_size=batch_size, shuffle=shuffle, seed=self.seed,
+            drawing=bound.drawing, drop_remainder=drop_remainder, shard=resolve_shard(shard),
+            weights=bound.weights, batch_transform=batch_transform, on_error=on_error,
+            problems=bound.problems, workers=workers, use_multiprocessing=use_multiprocessing,
+            max_queue_size=max_queue_size, limits=limits,
+        )  # fmt: skip
         weighted = bound.weighted or on_error == "skip" or loader.plan.shard[1] > 1
         layout = layout_of(bound, weighted)
         super().__init__(loader, Progress(loader), layout, loader.shuffle, endless=False)
@@ -281,12 +254,9 @@ class Sequence(Passes):
         """Draw rows by other weights from the next epoch on: hard examples more often.
 
         Call it between epochs, as in `on_epoch_end` of a callback. An epoch that has begun keeps
-        its weights, also where it is cut off and done again: in mid-epoch it is for the one after.
-        Batches made ahead by the old ones are thrown away. If processes share batches, each
-        must set the same.
-
-        The state names the weights by a digest: before `load_state_dict` set them again.
-        `BackupAndRestore` does that by itself.
+        its weights, also where it is cut off and done again. If processes share batches, each must
+        set the same. Before `load_state_dict` set those of the state again, as `BackupAndRestore`
+        does by itself.
 
         Args:
             values: finite numbers of 0 or more, not all 0: one for each row in the order of
@@ -329,8 +299,7 @@ class Sequence(Passes):
 
         It takes a path, bytes, an array of pixels or a row, and returns x as the model had it, a
         batch of one, without chance; it turns predictions into class names; it can be saved. The
-        Sequence's own `transform` and `batch_transform` have no part in it, as they mostly are
-        augmentation.
+        Sequence's own `transform` and `batch_transform` have no part in it.
 
         Args:
             transform: what of `transform` belongs to it, `transform(sample, rng) -> sample`: it
@@ -424,9 +393,8 @@ class Sequence(Passes):
     def show(self, i: int = 0, *, n: int = 16, draws: int = 10, model: Any = None) -> Any:
         """Show a batch as the model gets it: after decoding, resizing, transforms and scaling.
 
-        Labels, weights, boxes and masks are drawn. Above the pictures stands what their numbers
-        are, and what looks wrong about them. Where chance has a part in it, the first row follows
-        as it comes in this epoch and the next ones.
+        Labels, weights, boxes and masks are drawn, and above them what looks wrong. Where chance
+        has a part in it, the first row follows as it comes in this epoch and the next ones.
 
         Args:
             i: which batch of the current epoch.
@@ -466,3 +434,6 @@ class Sequence(Passes):
 
     def _repr_html_(self) -> str:
         return html_summary(self._loader, self.class_names, len(self._binding.columns), repr(self))
+
+
+Passes._arguments = tuple(signature(Sequence.__init__).parameters)[1:-1]

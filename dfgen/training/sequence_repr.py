@@ -27,9 +27,6 @@ def problems_frame(problems: Problems) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-_CLASSES = 20
-
-
 def summary(
     loader: Loader, progress: Progress, rows: int, seed: int, padding: PaddingShare | None
 ) -> str:
@@ -72,5 +69,5 @@ def _shape(spec: Spec, by: str = " x ") -> str:
 
 
 def _names(class_names: list[Any]) -> str:
-    more = ", ..." if len(class_names) > _CLASSES else ""
-    return f"{len(class_names):,}: {', '.join(map(str, class_names[:_CLASSES]))}{more}"
+    more = ", ..." if len(class_names) > 20 else ""
+    return f"{len(class_names):,}: {', '.join(map(str, class_names[:20]))}{more}"

@@ -1,8 +1,9 @@
 """sequences: a Sequence for each split of a manifest."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 
 from dfgen.binding.bind import chosen_features
 from dfgen.binding.default_features import Options
@@ -14,13 +15,54 @@ from dfgen.binding.leak_warning import (
     without_leaks,
 )
 from dfgen.binding.nested import Tree, leaves, map_leaves
+from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.split_rows import split_rows
 from dfgen.errors import ArgumentError
 from dfgen.explain.other_libraries import refuse_unknown
+from dfgen.limits import Amount, Limits
+from dfgen.loading.batch_transforms import BatchTransform
+from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.transforms import Transform
 from dfgen.table.any_table import Table
 from dfgen.training.sequence import Sequence
-from dfgen.training.sequence_arguments import SequenceArguments, TrainArguments
+
+
+class TrainArguments(TypedDict, total=False):
+    """The arguments of `Sequence` that may differ from split to split."""
+
+    sample_weight: str | None
+    class_weight: Mapping[Any, float] | str | None
+    balance: str | None
+    rows_per_epoch: int | None
+    bucket_by: str | None
+    batch_size: int
+    seed: int | None
+    drop_remainder: bool
+    transform: Transform | None
+    batch_transform: BatchTransform | None
+    on_error: str
+    workers: int | None
+    use_multiprocessing: bool
+    max_queue_size: int
+    limits: Limits | None
+    shard: tuple[int, int] | str | None
+    window: Amount
+
+
+class SequenceArguments(TrainArguments, total=False):
+    """Those and the ones that say what a row is, which are the same for all splits."""
+
+    id: str | None
+    image_size: tuple[int, int] | None
+    color_mode: str
+    label_mode: str | None
+    class_names: list[Any] | tuple[Any, ...] | None
+    scale: Scale
+    root: str | os.PathLike[str] | None
+    storage_options: Mapping[str, Any] | None
+    cache: Cache
+
 
 _OF_TRAIN = ("balance", "rows_per_epoch", "bucket_by", "class_weight", "drop_remainder")
 """Arguments that other splits do not get: they choose, weigh or leave out rows of training."""

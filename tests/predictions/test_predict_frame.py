@@ -501,3 +501,14 @@ def test_a_row_of_several_views_is_their_mean_in_every_column(frame):
 
 def one_or_two(sample, rng):
     return {**sample, "image": sample["image"] * np.uint8(rng.integers(1, 3))}
+
+
+@pytest.mark.parametrize("function", [dfgen.predict_frame, dfgen.evaluate_frame])
+def test_arguments_of_predict_are_told_with_what_to_write_instead(frame, function):
+    with pytest.raises(TypeError) as told:
+        function(reading(label=PARITY), sequence(frame(8)), steps=2, batch_size=4)
+    assert str(told.value) == (
+        f"{function.__name__} has no argument steps, batch_size:\n"
+        "  steps: each row comes once: for fewer rows write dfgen.Sequence(df[:100], ...)\n"
+        "  batch_size: it belongs to dfgen.Sequence, which makes the batches"
+    )

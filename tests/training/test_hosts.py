@@ -244,8 +244,7 @@ def test_keras_fails_with_several_tensorflow_workers_and_dfgen_says_so_first(tog
         assert process["fit"] == (
             f"ArgumentError: Keras {keras.__version__} cannot run fit or evaluate with "
             "CollectiveAllReduceStrategy on several workers: its own code fails there, whatever "
-            "the data; and what predict returns there could not be matched with the rows. "
-            "Train with a loop of your own over "
+            "the data. Train with a loop of your own over "
             "strategy.distribute_datasets_from_function(lambda context: "
             "sequence.get_tf_dataset()), or with JAX or torch"
         )
@@ -649,17 +648,12 @@ class TestShard:
             ((0, 0), "count in shard=(index, count)=0 is not a whole number of 1 or more"),
             ((0, 1.5), "count in shard=(index, count)=1.5 is not a whole number of 1 or more"),
             ((0, 5), "batch_size=12 cannot be split over 5 hosts: expected a multiple of 5"),
-            (
-                2,
-                'shard must be (index, count), such as (0, 4) on the first of 4, "auto" or None, '
-                "got 2",
-            ),
-            (
-                "host",
-                'shard must be (index, count), such as (0, 4) on the first of 4, "auto" or None, '
-                "got 'host'",
-            ),
+            (2, 'shard must be (index, count), such as (0, 4) on the first of 4, "auto" or None, '
+             "got 2"),
+            ("host",
+             'shard must be (index, count), such as (0, 4) on the first of 4, "auto" or None, '
+             "got 'host'"),
         ],
-    )
+    )  # fmt: skip
     def test_refuses_what_cannot_be(self, frame, shard, message):
         self.refuses(frame, message, shard)

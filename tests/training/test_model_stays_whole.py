@@ -59,7 +59,7 @@ def test_a_model_that_has_lost_its_weights_is_told(frame, monkeypatch):
     with pytest.raises(ArgumentError) as told:
         model.fit(sequence(frame(12)), verbose=0)
     assert str(told.value) == (
-        "the model has lost its weights: on JAX Keras takes them out of a model for its steps, and "
-        "where an error or an interruption ends evaluate, predict or the first step of fit, it "
-        "does not put them back. Make the model anew, and load weights that were saved"
+        "the model has lost its weights: on JAX Keras takes them out for its steps, and does not "
+        "put them back where evaluate, predict or the first step of fit is cut off. Make the model "
+        "anew, and load weights that were saved"
     )

@@ -75,22 +75,17 @@ DICT, LIST = {"a": "a", "b": "b"}, ["b", "a"]
 PAIRED = [
     (heads, ["b", "a"]),
     (lambda **given: heads(list, **given), {"a": "a", "b": "b"}),
-    *(
-        pytest.param(make, y, marks=pytest.mark.slow)
-        for make, y in (
-            (heads, ["a", "b"]),
-            (lambda **given: heads(names="ab", **given), ["b", "a"]),
-            (lambda **given: heads(names="ab", **given), ["b", "other"]),
-            (lambda **given: heads(OrderedDict, **given), ["a", "b"]),
-            (lambda **given: heads(OrderedDict, **given), ["b", "a"]),
-            (lambda **given: heads(list, **given), ["b", "a"]),
-            (lambda **given: heads(list, **given), ["b", "other"]),
-            (lambda **given: heads(subclassed=True, **given), ["a", "b"]),
-            (lambda **given: heads(OrderedDict, subclassed=True, **given), ["b", "a"]),
-            (lambda **given: heads(list, subclassed=True, **given), ["b", "a"]),
-        )
-    ),
-]
+    *(pytest.param(make, y, marks=pytest.mark.slow) for make, y in ((heads, ["a", "b"]),
+     (lambda **given: heads(names="ab", **given), ["b", "a"]),
+     (lambda **given: heads(names="ab", **given), ["b", "other"]),
+     (lambda **given: heads(OrderedDict, **given), ["a", "b"]),
+     (lambda **given: heads(OrderedDict, **given), ["b", "a"]),
+     (lambda **given: heads(list, **given), ["b", "a"]),
+     (lambda **given: heads(list, **given), ["b", "other"]),
+     (lambda **given: heads(subclassed=True, **given), ["a", "b"]),
+     (lambda **given: heads(OrderedDict, subclassed=True, **given), ["b", "a"]),
+     (lambda **given: heads(list, subclassed=True, **given), ["b", "a"]))),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "y"), PAIRED)
@@ -119,39 +114,24 @@ WRITE = "write y={'b': ..., ...}, a feature for each by its name"
     [
         ({}, ["c", "other"], f"y is a list of 'c', 'other', {OF_DICT}which: {WRITE}"),
         ({}, ["a", "a"], f"y is a list of 'a', 'a', {OF_DICT}which: {WRITE}"),
-        (
-            {},
-            [dfgen.Number(["a", "b"]), "c"],
-            f"y is a list of several columns, 'c', {OF_DICT}which: {WRITE}",
-        ),
+        ({}, [dfgen.Number(["a", "b"]), "c"],
+         f"y is a list of several columns, 'c', {OF_DICT}which: {WRITE}"),
         ({"loss": {"b": "mse"}}, "a", f"y is 'a', {OF_DICT}which: {WRITE}"),
-        (
-            {"kind": list},
-            ["a", "b"],
-            f"y is a list of 'a', 'b', {OF_LIST}: write y=['b', 'a'], or for this order "
-            f"{WRITE.removeprefix('write ')}",
-        ),
+        ({"kind": list}, ["a", "b"],
+         f"y is a list of 'a', 'b', {OF_LIST}: write y=['b', 'a'], or for this order "
+         f"{WRITE.removeprefix('write ')}"),
         ({"kind": list}, ["a", "other"], f"y is a list of 'a', 'other', {OF_LIST}: {WRITE}"),
-        (
-            {"kind": list, "loss": [None, "mse"]},
-            "b",
-            f"y is 'b', {OF_LIST}: write y=['a'], or for this order y={{'a': ..., ...}}, a feature "
-            "for each by its name",
-        ),
-        (
-            {"subclassed": True},
-            ["b", "a"],
-            "y is a list of 'b', 'a', but the outputs of the model are a dict of 'a', 'b', which "
-            "Keras takes as 'a', 'b': write y={'a': ..., ...}, a feature for each by its name",
-        ),
-        (
-            {"subclassed": True},
-            {"a": "a", "c": "c"},
-            "nothing feeds the output 'b' of the model: y has 'a', 'c'. Rename the key or the "
-            "output, or add a feature to y.",
-        ),
+        ({"kind": list, "loss": [None, "mse"]}, "b",
+         f"y is 'b', {OF_LIST}: write y=['a'], or for this order y={{'a': ..., ...}}, a feature "
+         "for each by its name"),
+        ({"subclassed": True}, ["b", "a"],
+         "y is a list of 'b', 'a', but the outputs of the model are a dict of 'a', 'b', which "
+         "Keras takes as 'a', 'b': write y={'a': ..., ...}, a feature for each by its name"),
+        ({"subclassed": True}, {"a": "a", "c": "c"},
+         "nothing feeds the output 'b' of the model: y has 'a', 'c'. Rename the key or the "
+         "output, or add a feature to y."),
     ],
-)
+)  # fmt: skip
 def test_a_list_that_does_not_say_what_it_is_for_is_refused(given, y, expected, df):
     with sequence(df, y) as seq:
         assert refused(lambda: heads(**given).fit(seq, verbose=0)) == expected

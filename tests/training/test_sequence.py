@@ -395,188 +395,116 @@ COLUMNS = "Columns: id, path, label."
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"y": "lable"},
-            f'y="lable" is not a column of the manifest. {COLUMNS} Did you mean "label"?',
-        ),
-        (
-            {"x": "file"},
-            f'x="file" is not a column of the manifest. {COLUMNS} Images are named by path: write '
-            'x="path"',
-        ),
+        ({"y": "lable"},
+         f'y="lable" is not a column of the manifest. {COLUMNS} Did you mean "label"?'),
+        ({"x": "file"},
+         f'x="file" is not a column of the manifest. {COLUMNS} Images are named by path: write '
+         'x="path"'),
         ({"sample_weight": "w"}, f'sample_weight="w" is not a column of the manifest. {COLUMNS}'),
-        (
-            {"sample_weight": [1.0]},
-            "sample_weight=[1.0] is not a column of the manifest, expected the name of one: put it "
-            'into the frame, df["sample_weight"] = ..., and write sample_weight="sample_weight". '
-            f"{COLUMNS}",
-        ),
-        (
-            {"id": ["id"]},
-            "id=['id'] is not a column of the manifest, expected the name of one: write "
-            f'id="id". {COLUMNS}',
-        ),
-        (
-            {"id": pd.Series([1, 2], name="label")},
-            "id=a pandas.Series of shape (2,) is not a column of the manifest, expected the name "
-            f'of one: write id="label". {COLUMNS}',
-        ),
-        (
-            {"id": pd.RangeIndex(8)},
-            "id=RangeIndex(start=0, stop=8, step=1) is not a column of the manifest, expected the "
-            f'name of one: df = df.reset_index() makes the column "index" of it. {COLUMNS}',
-        ),
-        (
-            {"y": "id, label"},
-            f'y="id, label" is not a column of the manifest. {COLUMNS} Write a list for '
-            "several, y=['id', 'label']",
-        ),
-        (
-            {"x": "/data/0.png"},
-            f'x="/data/0.png" is not a column of the manifest. {COLUMNS} It is a path: name the '
-            'column that holds the paths, such as x="path"',
-        ),
-        (
-            {"class_names": "ab"},
-            'class_names must be distinct names, got \'ab\': write class_names=["cat", "dog"], '
-            "in the order of their numbers",
-        ),
-        (
-            {"class_names": {"odd": 0, "even": 1}},
-            "class_names must be a list, whose order gives the classes their numbers, got "
-            "{'odd': 0, 'even': 1}: write sorted(class_names, key=class_names.get)",
-        ),
+        ({"sample_weight": [1.0]},
+         "sample_weight=[1.0] is not a column of the manifest, expected the name of one: put it "
+         'into the frame, df["sample_weight"] = ..., and write sample_weight="sample_weight". '
+         f"{COLUMNS}"),
+        ({"id": ["id"]},
+         "id=['id'] is not a column of the manifest, expected the name of one: write "
+         f'id="id". {COLUMNS}'),
+        ({"id": pd.Series([1, 2], name="label")},
+         "id=a pandas.Series of shape (2,) is not a column of the manifest, expected the name "
+         f'of one: write id="label". {COLUMNS}'),
+        ({"id": pd.RangeIndex(8)},
+         "id=RangeIndex(start=0, stop=8, step=1) is not a column of the manifest, expected the "
+         f'name of one: df = df.reset_index() makes the column "index" of it. {COLUMNS}'),
+        ({"y": "id, label"},
+         f'y="id, label" is not a column of the manifest. {COLUMNS} Write a list for '
+         "several, y=['id', 'label']"),
+        ({"x": "/data/0.png"},
+         f'x="/data/0.png" is not a column of the manifest. {COLUMNS} It is a path: name the '
+         'column that holds the paths, such as x="path"'),
+        ({"class_names": "ab"},
+         'class_names must be distinct names, got \'ab\': write class_names=["cat", "dog"], '
+         "in the order of their numbers"),
+        ({"class_names": {"odd": 0, "even": 1}},
+         "class_names must be a list, whose order gives the classes their numbers, got "
+         "{'odd': 0, 'even': 1}: write sorted(class_names, key=class_names.get)"),
         ({"id": "idd"}, f'id="idd" is not a column of the manifest. {COLUMNS} Did you mean "id"?'),
-        (
-            {"y": 3},
-            "y must be a column name, a feature such as dfgen.Image, or a list or dict of these, "
-            'got 3: write y="kind"',
-        ),
+        ({"y": 3},
+         "y must be a column name, a feature such as dfgen.Image, or a list or dict of these, "
+         'got 3: write y="kind"'),
         ({"x": []}, "x=() names no input: give a column, a feature, a list or a dict"),
-        (
-            {"batch_size": 0},
-            "batch_size=0 is not a whole number of 1 or more: write batch_size=32, rows of a batch",
-        ),
-        (
-            {"workers": -1},
-            "workers=-1 is not a whole number of 0 or more: leave it out to use all CPUs, or write "
-            "workers=4",
-        ),
-        (
-            {"max_queue_size": 0},
-            "max_queue_size=0 is not a whole number of 1 or more: write max_queue_size=1 for the "
-            "fewest",
-        ),
-        (
-            {"seed": -1},
-            "seed=-1 is not a whole number of 0 or more: write seed=0, or seed=None to draw",
-        ),
-        (
-            {"image_size": 4},
-            "image_size must be (height, width) in pixels, got 4: write image_size=(4, 4)",
-        ),
-        (
-            {"color_mode": "bgr"},
-            "color_mode must be one of ('grayscale', 'rgb', 'rgba'), got 'bgr': images are RGB: "
-            'scale="caffe" makes BGR, for models that want it',
-        ),
-        (
-            {"scale": "0-1"},
-            "scale must be one of (None, '0..1', '-1..1', 'tf', 'caffe', 'torch', 'standardize'), "
-            "a pair of numbers (scale, offset), or the mean and the standard deviation of each "
-            "channel, of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got '0-1': "
-            'write scale="0..1"',
-        ),
-        (
-            {"label_mode": "sparse"},
-            "label_mode must be one of ('int', 'categorical', 'binary', None), got 'sparse': write "
-            'label_mode="int"',
-        ),
-        (
-            {"on_error": "ignore"},
-            "on_error must be one of ('raise', 'skip'), got 'ignore': write on_error=\"skip\"",
-        ),
-        (
-            {"drop_remainder": True, "batch_size": 9},
-            "8 rows make no batch of batch_size=9 with drop_remainder=True: make the batches "
-            "smaller, or keep the remainder",
-        ),
-        (
-            {"y": "id", "label_mode": "categorical"},
-            "label_mode=\"categorical\" needs classes, but column 'id' holds numbers (int64). "
-            'Write dfgen.Category("id", class_names=[...]), or '
-            'df["id"] = df["id"].astype("category")',
-        ),
-        (
-            {"y": "id", "class_names": ["even", "odd"]},
-            "class_names='even', 'odd' are text, but column 'id' holds numbers (int64): to name "
-            "its numbers write df['id'] = pd.Categorical.from_codes(df['id'], class_names), before "
-            "splitting",
-        ),
-        (
-            {"class_names": ["even", "uneven"]},
-            "column 'label' holds 'odd' (4 in all), not among its class names: 'even', 'uneven'. "
-            "Mend the values, drop such rows, or add them to class_names=",
-        ),
-        (
-            {"class_weight": {"odds": 2}},
-            "class_weight names the class 'odds'. Classes: 'even', 'odd', or 0 to 1. Leave it "
-            "out, or write its class",
-        ),
-        (
-            {"class_weight": {0: 1, 2: 1}},
-            "class_weight names the class 2. Classes: 'even', 'odd', or 0 to 1. Leave it out, or "
-            "write its class",
-        ),
-        (
-            {"y": "id", "class_weight": {0: 2}},
-            "class_weight needs y to be one column of classes. For other targets give "
-            "sample_weight, a column of weights",
-        ),
-        (
-            {"label_mode": None, "class_weight": {0: 2}},
-            "sample_weight and class_weight weigh a loss, but there is no y",
-        ),
-        (
-            {"x": dfgen.Image("path"), "scale": "0..1"},
-            "image_size, color_mode and scale are for a column given by its name, but x gives "
-            "features: write them into the feature, Image(size=(4, 4), scale='0..1')",
-        ),
-        (
-            {"y": dfgen.Category("label"), "label_mode": "binary"},
-            "label_mode and class_names are for a column given by its name, but y gives features: "
-            "write them into the feature, Category(column, label_mode=..., class_names=...)",
-        ),
-        (
-            {"y": "label", "label_mode": None},
-            "label_mode=None asks for no targets, but y='label' names some: leave one of them "
-            "out; numbers need no label_mode",
-        ),
-        (
-            {"limits": "2GB"},
-            "limits must be dfgen.Limits(memory=\"2GB\", ...), got '2GB': write limits="
-            'dfgen.Limits(memory="2GB")',
-        ),
+        ({"batch_size": 0},
+         "batch_size=0 is not a whole number of 1 or more: write batch_size=32, rows of a batch"),
+        ({"workers": -1},
+         "workers=-1 is not a whole number of 0 or more: leave it out to use all CPUs, or write "
+         "workers=4"),
+        ({"max_queue_size": 0},
+         "max_queue_size=0 is not a whole number of 1 or more: write max_queue_size=1 for the "
+         "fewest"),
+        ({"seed": -1},
+         "seed=-1 is not a whole number of 0 or more: write seed=0, or seed=None to draw"),
+        ({"image_size": 4},
+         "image_size must be (height, width) in pixels, got 4: write image_size=(4, 4)"),
+        ({"color_mode": "bgr"},
+         "color_mode must be one of ('grayscale', 'rgb', 'rgba'), got 'bgr': images are RGB: "
+         'scale="caffe" makes BGR, for models that want it'),
+        ({"scale": "0-1"},
+         "scale must be one of (None, '0..1', '-1..1', 'tf', 'caffe', 'torch', 'standardize'), "
+         "a pair of numbers (scale, offset), or the mean and the standard deviation of each "
+         "channel, of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got '0-1': "
+         'write scale="0..1"'),
+        ({"label_mode": "sparse"},
+         "label_mode must be one of ('int', 'categorical', 'binary', None), got 'sparse': write "
+         'label_mode="int"'),
+        ({"on_error": "ignore"},
+         "on_error must be one of ('raise', 'skip'), got 'ignore': write on_error=\"skip\""),
+        ({"drop_remainder": True, "batch_size": 9},
+         "8 rows make no batch of batch_size=9 with drop_remainder=True: make the batches "
+         "smaller, or keep the remainder"),
+        ({"y": "id", "label_mode": "categorical"},
+         "label_mode=\"categorical\" needs classes, but column 'id' holds numbers (int64). "
+         'Write dfgen.Category("id", class_names=[...]), or '
+         'df["id"] = df["id"].astype("category")'),
+        ({"y": "id", "class_names": ["even", "odd"]},
+         "class_names='even', 'odd' are text, but column 'id' holds numbers (int64): to name "
+         "its numbers write df['id'] = pd.Categorical.from_codes(df['id'], class_names), before "
+         "splitting"),
+        ({"class_names": ["even", "uneven"]},
+         "column 'label' holds 'odd' (4 in all), not among its class names: 'even', 'uneven'. "
+         "Mend the values, drop such rows, or add them to class_names="),
+        ({"class_weight": {"odds": 2}},
+         "class_weight names the class 'odds'. Classes: 'even', 'odd', or 0 to 1. Leave it "
+         "out, or write its class"),
+        ({"class_weight": {0: 1, 2: 1}},
+         "class_weight names the class 2. Classes: 'even', 'odd', or 0 to 1. Leave it out, or "
+         "write its class"),
+        ({"y": "id", "class_weight": {0: 2}},
+         "class_weight needs y to be one column of classes. For other targets give "
+         "sample_weight, a column of weights"),
+        ({"label_mode": None, "class_weight": {0: 2}},
+         "sample_weight and class_weight weigh a loss, but there is no y"),
+        ({"x": dfgen.Image("path"), "scale": "0..1"},
+         "image_size, color_mode and scale are for a column given by its name, but x gives "
+         "features: write them into the feature, Image(size=(4, 4), scale='0..1')"),
+        ({"y": dfgen.Category("label"), "label_mode": "binary"},
+         "label_mode and class_names are for a column given by its name, but y gives features: "
+         "write them into the feature, Category(column, label_mode=..., class_names=...)"),
+        ({"y": "label", "label_mode": None},
+         "label_mode=None asks for no targets, but y='label' names some: leave one of them "
+         "out; numbers need no label_mode"),
+        ({"limits": "2GB"},
+         "limits must be dfgen.Limits(memory=\"2GB\", ...), got '2GB': write limits="
+         'dfgen.Limits(memory="2GB")'),
         ({"root": 5}, "root must be the path of a folder, got 5"),
-        (
-            {"x": {"image": "path"}, "y": {"image": "label"}},
-            "x and y both have an entry named 'image': rename one",
-        ),
-        (
-            {"target_size": (4, 4)},
-            "Sequence has no argument target_size:\n"
-            "  target_size is now image_size: (height, width)",
-        ),
-        (
-            {"validation_split": 0.1},
-            "Sequence has no argument validation_split:\n"
-            "  validation_split: name each split with its share: df = dfgen.split(df, "
-            '{"train": 0.8, "val": 0.2}), or split= of build_manifest; a split is a column: '
-            'dfgen.Sequence(df[df.split == "train"], ...)',
-        ),
+        ({"x": {"image": "path"}, "y": {"image": "label"}},
+         "x and y both have an entry named 'image': rename one"),
+        ({"target_size": (4, 4)}, "Sequence has no argument target_size:\n"
+         "  target_size is now image_size: (height, width)"),
+        ({"validation_split": 0.1}, "Sequence has no argument validation_split:\n"
+         "  validation_split: name each split with its share: df = dfgen.split(df, "
+         '{"train": 0.8, "val": 0.2}), or split= of build_manifest; a split is a column: '
+         'dfgen.Sequence(df[df.split == "train"], ...)'),
     ],
     ids=lambda value: json.dumps(value, default=str)[:40] if isinstance(value, dict) else "",
-)
+)  # fmt: skip
 def test_a_wrong_argument_says_what_was_received_and_what_to_do(frame, options, message):
     with pytest.raises(dfgen.DfgenError) as caught:
         sequence(frame(8), **options)
@@ -616,63 +544,40 @@ def test_columns_of_ids_are_not_proposed_as_labels(frame):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda df: df[df.label == "none"],
-            "the manifest has no rows (columns: id, path, label): was it filtered by a value that "
-            "does not occur?",
-        ),
-        (
-            lambda df: df.assign(id=[0, 1, 2, 3, 4, 5, 6, 6]),
-            "the manifest has ids that stand on several rows (1): 6 (rows 6, 7)",
-        ),
+        (lambda df: df[df.label == "none"],
+         "the manifest has no rows (columns: id, path, label): was it filtered by a value that "
+         "does not occur?"),
+        (lambda df: df.assign(id=[0, 1, 2, 3, 4, 5, 6, 6]),
+         "the manifest has ids that stand on several rows (1): 6 (rows 6, 7)"),
         (lambda df: df.assign(id=[None, *"1234567"]), "1 of 8 rows of the manifest have no id"),
-        (
-            lambda df: df.assign(path=[None, *df.path[1:]]),
-            "column 'path' has no path in 1 rows, the first is row 0: drop them, "
-            "df = df[df['path'].notna()], or, in y, give these rows no weight, by "
-            'missing="ignore" in the feature',
-        ),
-        (
-            lambda df: df.assign(path=["", *df.path[1:]]),
-            "1 of 8 rows of the manifest have no path",
-        ),
+        (lambda df: df.assign(path=[None, *df.path[1:]]),
+         "column 'path' has no path in 1 rows, the first is row 0: drop them, "
+         "df = df[df['path'].notna()], or, in y, give these rows no weight, by "
+         'missing="ignore" in the feature'),
+        (lambda df: df.assign(path=["", *df.path[1:]]), "1 of 8 rows of the manifest have no path"),
         (lambda df: df.assign(path=1), "column 'path' holds int64, expected paths of files"),
-        (
-            lambda df: df.assign(label=df.label.where(df.index > 1)),
-            "column 'label' has 2 rows without a class; drop them: df = df[df['label'].notna()], "
-            'or, in y, give these rows no weight, by missing="ignore" in the feature',
-        ),
-        (
-            lambda df: df.assign(age=1),
-            'y=None, and several columns could be the label: label, age. Name one, y="label", '
-            "several, y=['label', 'age'], or none, label_mode=None",
-        ),
-        (
-            lambda df: df.drop(columns="id").assign(path=df.path[0]),
-            "the manifest has no column 'id' (columns: path, label). Name the column that tells "
-            'the rows apart: id="object_id"',
-        ),
-        (
-            lambda df: df.assign(label=["a", 1] * 4),
-            "column 'label' mixes int, str: give it one type, as with "
-            "df['label'] = df['label'].astype(str)",
-        ),
-        (
-            lambda df: df.assign(label=[[1]] * 8),
-            "column 'label' holds list<item: int64>, for which no feature is known: for labels "
-            "write dfgen.MultiLabel('label'), for vectors of numbers, one-hot ones too, "
-            "dfgen.Column('label', np.array, shape=(1,))",
-        ),
-        (
-            lambda df: pd.concat([df, df["label"]], axis=1),
-            "the manifest has a column named 'label' several times: rename it",
-        ),
-        (
-            lambda df: df.drop(columns="path"),
-            'x="path" is not a column of the manifest. Columns: id, label.',
-        ),
+        (lambda df: df.assign(label=df.label.where(df.index > 1)),
+         "column 'label' has 2 rows without a class; drop them: df = df[df['label'].notna()], "
+         'or, in y, give these rows no weight, by missing="ignore" in the feature'),
+        (lambda df: df.assign(age=1),
+         'y=None, and several columns could be the label: label, age. Name one, y="label", '
+         "several, y=['label', 'age'], or none, label_mode=None"),
+        (lambda df: df.drop(columns="id").assign(path=df.path[0]),
+         "the manifest has no column 'id' (columns: path, label). Name the column that tells "
+         'the rows apart: id="object_id"'),
+        (lambda df: df.assign(label=["a", 1] * 4),
+         "column 'label' mixes int, str: give it one type, as with "
+         "df['label'] = df['label'].astype(str)"),
+        (lambda df: df.assign(label=[[1]] * 8),
+         "column 'label' holds list<item: int64>, for which no feature is known: for labels "
+         "write dfgen.MultiLabel('label'), for vectors of numbers, one-hot ones too, "
+         "dfgen.Column('label', np.array, shape=(1,))"),
+        (lambda df: pd.concat([df, df["label"]], axis=1),
+         "the manifest has a column named 'label' several times: rename it"),
+        (lambda df: df.drop(columns="path"),
+         'x="path" is not a column of the manifest. Columns: id, label.'),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_frame_says_what_is_wrong_and_what_to_do(frame, change, message):
     with pytest.raises(ValueError) as caught:
         sequence(change(frame(8)))

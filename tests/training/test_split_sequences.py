@@ -12,7 +12,7 @@ from watching import watcher
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, UnknownArgumentError
-from dfgen.training.sequence_arguments import SequenceArguments, TrainArguments
+from dfgen.training.split_sequences import SequenceArguments, TrainArguments
 
 SMALL = {"batch_size": 4, "image_size": (4, 4), "workers": 2}
 

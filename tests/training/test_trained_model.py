@@ -93,45 +93,27 @@ NO_YES = ["no", "yes"]
 # the head: the model, y in training, y of other numbers
 HEADS = {
     "int": (model, category(), category(names=TURNED)),
-    "one-hot": (
-        lambda: model(loss="categorical_crossentropy"),
-        category(label_mode="categorical"),
-        category(names=TURNED, label_mode="categorical"),
-    ),
-    "binary": (
-        lambda: model(1, "binary_crossentropy", "sigmoid"),
+    "one-hot": (lambda: model(loss="categorical_crossentropy"), category(label_mode="categorical"),
+        category(names=TURNED, label_mode="categorical")),
+    "binary": (lambda: model(1, "binary_crossentropy", "sigmoid"),
         category("tame", NO_YES, label_mode="binary"),
-        category("tame", NO_YES[::-1], label_mode="binary"),
-    ),
-    "several labels": (
-        lambda: model(3, "binary_crossentropy", "sigmoid"),
-        dfgen.MultiLabel("tags", NAMES),
-        dfgen.MultiLabel("tags", TURNED),
-    ),
+        category("tame", NO_YES[::-1], label_mode="binary")),
+    "several labels": (lambda: model(3, "binary_crossentropy", "sigmoid"),
+        dfgen.MultiLabel("tags", NAMES), dfgen.MultiLabel("tags", TURNED)),
     "a dict": (two_heads, heads(), heads(other=TURNED)),
-    "a list": (
-        lambda: two_heads(as_dict=False),
-        list(heads().values()),
-        list(heads(other=TURNED).values()),
-    ),
+    "a list": (lambda: two_heads(as_dict=False), list(heads().values()),
+        list(heads(other=TURNED).values())),
     "numbers for classes": (model, dfgen.Number("grade"), category("grade", [2, 1, 0])),
     "classes for numbers": (model, category("grade", [2, 1, 0]), dfgen.Number("grade")),
-    "columns that change places": (
-        lambda: model(2, "mse", None),
-        dfgen.Number(["size", "age"]),
-        dfgen.Number(["age", "size"]),
-    ),
-    "heads that change columns": (
-        two_heads,
+    "columns that change places": (lambda: model(2, "mse", None), dfgen.Number(["size", "age"]),
+        dfgen.Number(["age", "size"])),
+    "heads that change columns": (two_heads,
         {"kind": dfgen.Number("grade"), "other": dfgen.Number("row")},
-        {"kind": dfgen.Number("row"), "other": dfgen.Number("grade")},
-    ),
-    "a mask": (
-        lambda: model(3, LOGITS, None, [LAYERS.Rescaling(1 / 255)], LAYERS.Conv2D),
+        {"kind": dfgen.Number("row"), "other": dfgen.Number("grade")}),
+    "a mask": (lambda: model(3, LOGITS, None, [LAYERS.Rescaling(1 / 255)], LAYERS.Conv2D),
         dfgen.Mask("mask", palette=PALETTE),
-        dfgen.Mask("mask", palette={level: 2 - number for level, number in PALETTE.items()}),
-    ),
-}
+        dfgen.Mask("mask", palette={level: 2 - number for level, number in PALETTE.items()})),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -263,7 +245,6 @@ LEGITIMATE = {
 
 
 @pytest.mark.parametrize("name", some(LEGITIMATE, "no labels", "one class more"))
-@pytest.mark.filterwarnings("ignore:the output .* has 3 units, but column 'kind' has 2 classes")
 def test_what_means_the_same_is_left_alone(rows, name):
     made, other = model(), LEGITIMATE[name](rows)
     made.fit(sequence(rows), verbose=0)
@@ -285,7 +266,6 @@ def test_text_for_numbers_is_the_same_class(rows):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:the output .* has 3 units, but column 'kind' has 2 classes")
 def test_what_a_model_knows_outlives_a_fit_on_fewer_classes_or_none(rows):
     made, few = model(), rows[rows.kind != "c"]
     made.fit(sequence(rows), verbose=0)

@@ -54,16 +54,10 @@ LEGITIMATE = {
     ),
     "another size, for a model that takes any": ({}, {"x": image(size=(8, 8))}),
     "stretched in training, padded in validation": ({}, {"x": image(resize="pad")}),
-    "one scale in two words": (
-        {"x": image(scale="-1..1")},
-        {"x": image(scale=(1 / 127.5, -1))},
-    ),
+    "one scale in two words": ({"x": image(scale="-1..1")}, {"x": image(scale=(1 / 127.5, -1))}),
     "floats 0..255 beside uint8": ({}, {"x": image(dtype="float32")}),
     "a transform in training alone": ({"transform": halved}, {}),
-    "a batch_transform that scales": (
-        {"batch_transform": scaled},
-        {"x": image(scale="0..1")},
-    ),
+    "a batch_transform that scales": ({"batch_transform": scaled}, {"x": image(scale="0..1")}),
     "weights in training alone": ({"class_weight": "balanced"}, {}),
     "balanced training": ({"balance": "label"}, {}),
     "batches of another size": ({"drop_remainder": True}, {"batch_size": 5}),
@@ -102,10 +96,9 @@ SAME_ROWS = (
     "validation",
     [
         lambda train, rows: train,
-        lambda train, rows: sequence(rows, shuffle=False),
-        lambda train, rows: sequence(rows.sample(frac=1, random_state=1), image(size=(8, 8))),
+        lambda train, rows: sequence(rows, image(size=(8, 8)), shuffle=False),
     ],
-    ids=["the same Sequence", "the same frame", "another order"],
+    ids=["the same Sequence", "the same frame"],
 )
 def test_validation_on_the_rows_that_train_is_told_once_and_trains(validation, frame):
     rows = frame(12)

@@ -9,21 +9,8 @@ import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.training.callbacks.backup_files import Generations, NamedArrays
-from dfgen.training.callbacks.callback_counts import (
-    COUNTS,
-    contents,
-    counts,
-    put_back,
-    warn_of_changed,
-    warn_of_uncounted,
-)
-from dfgen.training.callbacks.model_state import (
-    build,
-    optimizer_name,
-    restore,
-    snapshot,
-    trained,
-)
+from dfgen.training.callbacks.callback_counts import COUNTS, counts, put_back, warn_of_uncounted
+from dfgen.training.callbacks.model_state import build, optimizer_name, restore, snapshot, trained
 from dfgen.training.callbacks.sigterm import Sigterm
 from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.keras_calls import of_fit, validation_logs
@@ -46,21 +33,20 @@ class BackupAndRestore(keras.callbacks.Callback):
     the Sequence stands, the weights that it draws rows by, and what the other callbacks count:
     those of Keras, and yours that have `get_state()`, which returns what JSON can hold, and
     `set_state(state)`. One of yours without them that seems to count something is named by a
-    warning when training begins, or when what it holds has changed. A backup appears whole or not
-    at all, and is checked when it is read; the one before is kept, and used where the newer is
-    damaged. It is deleted when `fit` returns.
+    warning when training begins. A backup appears whole or not at all, and is checked when it is
+    read; the one before is kept, and used where the newer is damaged. It is deleted when `fit`
+    returns.
 
     Not in it: what the generators of Python and NumPy would draw. `History` and the progress bar
     begin with the epoch where it goes on, and callbacks count its batches from 0.
 
     If several processes train together (`shard`), the first one saves, and all go on from what
-    it saved, so they must see the same folder. Its receipts stay exact; on the others that of the
-    epoch in which training goes on has the digest of the first one's rows until there, and on torch
-    the metrics of that epoch are, until there, those of the first one's rows.
+    it saved, so they must see the same folder. In the epoch in which training goes on, receipts of
+    the others, and on torch their metrics, are of the first one's rows until there.
 
-    Nobody else may save in the folder meanwhile: a second run that would is refused as long as the
-    first one lives. A run that was killed keeps nobody out, nor does, in the same process, a `fit`
-    that failed. Where the file system has no locks a warning says so; on Windows nothing does.
+    A second run that would save in the folder is refused as long as the first one lives; one that
+    was killed or failed keeps nobody out. Where the file system has no locks a warning says so; on
+    Windows nothing does.
 
     Args:
         backup_dir: a folder for these backups alone; made if it is not there.
@@ -68,9 +54,9 @@ class BackupAndRestore(keras.callbacks.Callback):
         save_freq: `"epoch"` saves after each epoch and what callbacks do at its end; a number saves
             after so many steps, and where an epoch's last step is due, with the end of the epoch.
         on_sigterm: on SIGTERM, with which schedulers announce the end of a job, save after the step
-            that is running, and leave the program by `SystemExit(143)`; a handler that the program
-            has set is called before. A step whose batch does not come in 3 seconds is not waited
-            for. A second one ends the process at once. Needs `fit` to run in the main thread.
+            that is running, and leave the program by `SystemExit(143)`, after a handler that the
+            program has set. A step whose batch does not come in 3 seconds is not waited for. A
+            second one ends the process at once. Needs `fit` to run in the main thread.
         delete_checkpoint: False keeps the last backup of a run that has ended; it is not resumed.
 
     Raises:
@@ -103,10 +89,8 @@ class BackupAndRestore(keras.callbacks.Callback):
             )
         if not backup_dir:
             raise ArgumentError("backup_dir is empty: name a folder")
-        self._sequence = sequence
-        self._save_freq = save_freq
-        self._delete = delete_checkpoint
-        self._backups = Generations(backup_dir)
+        self._sequence, self._backups = sequence, Generations(backup_dir)
+        self._save_freq, self._delete = save_freq, delete_checkpoint
         self._on_sigterm = on_sigterm
         progress = sequence.progress  # not self: a circle, otherwise
         self._sigterm = Sigterm(lambda frame: _is_input(of_fit("x", frame), progress))
@@ -137,7 +121,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._backups.lock()
         callbacks = of_fit("callbacks").callbacks
         callbacks[:] = [each for each in callbacks if getattr(each, "tells", None) is not self]
-        callbacks.append(self._last())
+        callbacks.append(self._last())  # all others have had their turn then
         if self._on_sigterm:
             self._sigterm.watch(self._leave)
             for data in (self._sequence, of_fit("validation_data")):
@@ -145,7 +129,6 @@ class BackupAndRestore(keras.callbacks.Callback):
                     data.look_while_waiting(self._sigterm.look)
 
     def _last(self) -> keras.callbacks.Callback:
-        """Return a callback for the end of the list: all others have had their turn then."""
         last = keras.callbacks.LambdaCallback(
             on_train_begin=lambda logs: self._all_begun(),
             on_epoch_begin=lambda epoch, logs: self._all_begun_epoch(),
@@ -158,7 +141,6 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def _all_begun(self) -> None:
         warn_of_uncounted(of_fit("callbacks").callbacks)
-        self._contents, self._looked = contents(of_fit("callbacks").callbacks), -1
         if (backup := self._backups.load()) is not None:
             try:
                 self._go_on(*backup)
@@ -235,11 +217,8 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def _refuse_two(self) -> None:
         folder = self._backups.folder
-        folders = map(_folder_of, of_fit("callbacks").callbacks)
-        if (
-            sum(bool(one) and os.path.realpath(one) == os.path.realpath(folder) for one in folders)
-            > 1
-        ):
+        folders = [one for one in map(_folder_of, of_fit("callbacks").callbacks) if one]
+        if [*map(os.path.realpath, folders)].count(os.path.realpath(folder)) > 1:
             raise ArgumentError(
                 f"two BackupAndRestore of callbacks=[...] save in {folder}: they would delete and "
                 "restore each other's backups. Leave one out, or give each its own backup_dir"
@@ -277,9 +256,6 @@ class BackupAndRestore(keras.callbacks.Callback):
         arrays |= {f"{_DRAWS}{place}": each.weights for place, each in enumerate(draws)}
         if self._saves:
             self._backups.save(facts, arrays)
-        if self._unsaved and self._looked < self._epoch and not (ended or self._sigterm.noticed):
-            self._looked = self._epoch  # once an epoch: an array may be large
-            self._contents = warn_of_changed(of_fit("callbacks").callbacks, self._contents)
         self._due, self._unsaved = False, 0
         if self._sigterm.noticed:
             folder = self._backups.folder
@@ -292,10 +268,8 @@ class BackupAndRestore(keras.callbacks.Callback):
             print(f"dfgen: {path} is of a run that has ended: this one begins anew", flush=True)
             return
         epoch, step, steps = facts["epoch"], facts["step"], self.params["steps"]
-        drawn_by = [array for name, array in arrays.items() if name.startswith(_DRAWS)]
-        lists = {name: array for name, array in arrays.items() if name.startswith(COUNTS)}
-        of_others = (_DRAWS, COUNTS)
-        arrays = {name: array for name, array in arrays.items() if not name.startswith(of_others)}
+        drawn_by = [arrays.pop(name) for name in [*arrays] if name.startswith(_DRAWS)]
+        lists = {name: arrays.pop(name) for name in [*arrays] if name.startswith(COUNTS)}
         for weights in drawn_by[:1]:
             self._progress.draw_by(weights)
         self._sequence.load_state_dict(facts["input"])
@@ -307,18 +281,20 @@ class BackupAndRestore(keras.callbacks.Callback):
         after = f" after {step} of {steps} steps" if step else ""
         print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)
         facts = {"begun": step > 0, "stopped": False, "logs": {}, "callbacks": {}, **facts}
-        for told in put_back(of_fit("callbacks").callbacks, facts["callbacks"], lists):
+        callbacks = of_fit("callbacks")
+        for told in put_back(callbacks.callbacks, facts["callbacks"], lists):
             print(f"dfgen: {told}", flush=True)
         self._found = (facts, arrays, lists) if facts["begun"] else None
         if facts["begun"] and (step >= steps or facts["stopped"]):
-            self._end_epoch(epoch, facts["logs"])
+            # what was cut off after the last step: its validation, and its end
+            self._logs = facts["logs"]
+            callbacks.on_epoch_begin(epoch)
+            logs = validation_logs(self.model, epoch)
+            callbacks.on_epoch_end(epoch, {**self._logs, **logs})
             epoch, step = epoch + 1, 0
         if facts["stopped"] or self.model.stop_training:
             epoch = self.params["epochs"]
-        self._begin_at(epoch)
         self._step = self._progress.steps_done = step
-
-    def _begin_at(self, epoch: int) -> None:
         if not lacks("Model._initial_epoch"):
             begin_at(self.model, epoch)
         elif of_fit("initial_epoch") != epoch:
@@ -326,12 +302,6 @@ class BackupAndRestore(keras.callbacks.Callback):
                 f"with Keras {keras.__version__} nobody but fit can say at which epoch it begins, "
                 f"and the backup is of epoch {epoch}: call fit(..., initial_epoch={epoch})"
             )
-
-    def _end_epoch(self, epoch: int, logs: Mapping[str, float]) -> None:
-        """Do what was cut off after the last step of an epoch: its validation, and its end."""
-        callbacks, self._logs = of_fit("callbacks"), logs
-        callbacks.on_epoch_begin(epoch)
-        callbacks.on_epoch_end(epoch, {**logs, **validation_logs(self.model, epoch)})
 
 
 def _folder_of(callback: Any) -> Any:

@@ -29,8 +29,7 @@ class Generations:
     """The backups in a folder: `backup-00000017.dfgen` and the one before.
 
     A file is a line of JSON, the arrays that it names as `np.save` writes them, and the BLAKE2b-128
-    of all that. It appears whole or not at all. The folder is made when it is locked or the first
-    is saved; nobody else may use it.
+    of all that. It appears whole or not at all.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -77,10 +76,7 @@ class Generations:
         return self._path(number)
 
     def load(self) -> tuple[str, Facts, NamedArrays] | None:
-        """Return path, facts and arrays of the newest backup that is whole; None where none is.
-
-        One line on stdout tells of a newer one that is damaged; that all are is an error.
-        """
+        """Return path, facts and arrays of the newest backup that is whole; None where none is."""
         numbers = self._numbers()
         for number in reversed(numbers):
             path = self._path(number)
@@ -102,9 +98,8 @@ class Generations:
     @property
     def way_out(self) -> str:
         """Advice for backups that are of no use."""
-        return (
-            f"To start anew, delete the folder {self.folder}; to keep them, give another backup_dir"
-        )
+        anew = f"To start anew, delete the folder {self.folder}"
+        return f"{anew}; to keep them, give another backup_dir"
 
     def delete(self) -> None:
         """Delete all backups, the newest last, and the folder if nothing else is in it."""

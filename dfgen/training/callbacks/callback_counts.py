@@ -5,7 +5,6 @@ import json
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from hashlib import blake2b
 from io import IOBase
 from types import FunctionType
 from typing import Any
@@ -48,17 +47,14 @@ def put_back(
     """Have callbacks count on; return which of them begin anew and which are gone, in words."""
     found = dict(_counting(callbacks))
     for key in facts.keys() & found.keys():
-        for name, value in facts[key].items():
-            if name == _OWN[0]:
-                found[key].set_state(value)
-            else:
-                setattr(found[key], name, value)
-        lists: dict[str, list[Any]] = {}
+        counted = dict(facts[key])
+        if _OWN[0] in counted:
+            found[key].set_state(counted.pop(_OWN[0]))
         for path, array in arrays.items():
             owner, name, _ = path.rsplit("/", 2)
             if owner == COUNTS + key:
-                lists.setdefault(name, []).append(array)
-        for name, value in lists.items():
+                counted.setdefault(name, []).append(array)
+        for name, value in counted.items():
             setattr(found[key], name, value)
     anew = [f"{key} is not in the backup: it begins anew" for key in found if key not in facts]
     gone = [f"{key} is in the backup, but not in this fit" for key in facts if key not in found]
@@ -69,7 +65,7 @@ def warn_of_uncounted(callbacks: Iterable[Any]) -> None:
     """Name the callbacks that do not go on as if nothing had happened; refuse a state not for JSON.
 
     The attributes of one of the user's that its methods set again, its empty containers and its
-    iterators count something; what it was merely made with does where it changes: see `contents`.
+    iterators count something.
     """
     for callback in callbacks:
         name = type(callback).__name__
@@ -87,57 +83,12 @@ def warn_of_uncounted(callbacks: Iterable[Any]) -> None:
                     f"get_state() of {name} must return what JSON can hold: {error}"
                 ) from error
         elif changing := _changing(callback):
-            _warn_of(callback, changing)
-
-
-def contents(callbacks: Iterable[Any]) -> dict[tuple[int, str], str]:
-    """Return digests of the containers of the user's callbacks that have not been named yet."""
-    return {
-        (place, name): blake2b(_shown(value).encode()).hexdigest()
-        for place, callback in enumerate(callbacks)
-        if not _has_own(callback)
-        for name, value in _of_user(callback).items()
-        if isinstance(value, _CONTAINERS) and name not in _changing(callback)
-    }
-
-
-def warn_of_changed(
-    callbacks: Iterable[Any], before: Mapping[tuple[int, str], str]
-) -> dict[tuple[int, str], str]:
-    """Name the callbacks whose containers have changed since; return those that have not."""
-    callbacks = list(callbacks)
-    changed: dict[int, list[str]] = {}
-    for (place, name), digest in before.items():
-        shown = _shown(getattr(callbacks[place], name, None))
-        if blake2b(shown.encode()).hexdigest() != digest:
-            changed.setdefault(place, []).append(name)
-    for place, names in changed.items():
-        _warn_of(callbacks[place], sorted(names))
-    return {key: digest for key, digest in before.items() if key[1] not in changed.get(key[0], ())}
-
-
-def _warn_of(callback: Any, names: list[str]) -> None:
-    warnings.warn(
-        f"BackupAndRestore does not know what {type(callback).__name__} keeps in "
-        f"{', '.join(names)}: where a stopped training goes on, it begins anew. Give it "
-        "get_state(), which returns what JSON can hold, and set_state(state)",
-        stacklevel=3,
-    )
-
-
-def _shown(value: Any) -> str:
-    """Return plain values, and those in containers, as text; of anything else its class."""
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{_shown(k)}: {_shown(v)}' for k, v in value.items())}}}"
-    if isinstance(value, set | frozenset):
-        return f"{{{', '.join(sorted(map(_shown, value)))}}}"
-    if isinstance(value, list | tuple | deque):
-        return f"[{', '.join(map(_shown, value))}]"
-    if isinstance(value, np.ndarray):
-        data = _shown(value.tolist()) if value.dtype.hasobject else blake2b(value.tobytes())
-        return f"{value.shape} {data if isinstance(data, str) else data.hexdigest()}"
-    plain = isinstance(value, str | bytes | bytearray | int | float | complex | np.generic | None)
-    return repr(value) if plain else type(value).__name__
+            warnings.warn(
+                f"BackupAndRestore does not know what {name} keeps in {', '.join(changing)}: where "
+                "a stopped training goes on, it begins anew. Give it get_state(), which returns "
+                "what JSON can hold, and set_state(state)",
+                stacklevel=2,
+            )
 
 
 def _counting(callbacks: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -167,27 +118,21 @@ def _known(callback: Any) -> list[str]:
 def _changing(callback: Any) -> list[str]:
     """Return the attributes of a user's callback that seem to count something."""
     classes = type(callback).__mro__
-    users = [each for each in classes if not each.__module__.startswith(_NOT_OF_USERS)]
+    others = [each for each in classes if each.__module__.startswith(_NOT_OF_USERS)]
+    users = [each for each in classes if each not in others]
     if not users:
         return []
+    known = {name for each in others for name in _set_by(each)}.union(_known(callback))
     later = {name for each in users for name in _set_by(each, skip=_BEGINNING)}
-    moving = {
-        name
-        for name, value in _of_user(callback).items()
-        if (isinstance(value, _CONTAINERS) and not len(value))
-        or (isinstance(value, Iterator) and not isinstance(value, IOBase))
-    }
+    moving = {name for name, value in vars(callback).items() if _moves(value)} - known
     changing = (later | moving).difference(_known(callback))
     return sorted(name for name in changing if hasattr(callback, name))
 
 
-def _of_user(callback: Any) -> dict[str, Any]:
-    classes = type(callback).__mro__
-    others = [each for each in classes if each.__module__.startswith(_NOT_OF_USERS)]
-    if others == list(classes):
-        return {}
-    known = {name for each in others for name in _set_by(each)}.union(_known(callback))
-    return {name: value for name, value in vars(callback).items() if name not in known}
+def _moves(value: Any) -> bool:
+    if isinstance(value, _CONTAINERS):
+        return not len(value)
+    return isinstance(value, Iterator) and not isinstance(value, IOBase)
 
 
 def _set_by(owner: type, skip: tuple[str, ...] = ()) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""All that a model is in the middle of its training, as arrays, and back.
+"""All that a training step changes, as arrays, and back.
 
 Keras's saved weights leave out the seed generators, running metrics and torch's generator, so
-after a restart Dropout would draw its first masks again. Here is everything that a step changes.
+after a restart Dropout would draw its first masks again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,10 +20,7 @@ _COMPILED = "optimizer"
 
 
 def snapshot(model: keras.Model) -> NamedArrays:
-    """Return all that a training step of the model changes.
-
-    On JAX ask for the model by `callback.model`, which puts the state of the step into it.
-    """
+    """Return all that a step changes; on JAX of `callback.model`, which gets the state of now."""
     arrays = {name: _array(variable) for name, variable in _variables(model).items()}
     return {**arrays, **_generators()}
 
@@ -55,7 +52,10 @@ def restore(
                 f"here {variable.path} has {tuple(variable.shape)}"
             )
     for name, variable in variables.items():
-        variable.assign(_typed(arrays[name], variable))
+        array = arrays[name]
+        if array.dtype.kind == "V":  # one that NumPy does not know, such as bfloat16
+            array = array.view(_array(variable).dtype)
+        variable.assign(array)
     _restore_generators(arrays)
 
 
@@ -87,10 +87,7 @@ def build(
 
 
 def trained(model: keras.Model) -> dict[str, list[int]] | None:
-    """Return the places among a model's variables of those that each built optimizer trains.
-
-    None where Keras does not tell.
-    """
+    """Return the places among a model's variables of those that each built optimizer trains."""
     if lacks("Optimizer._trainable_variables"):
         return None
     places = {id(variable): place for place, variable in enumerate(model.variables)}
@@ -149,11 +146,6 @@ def _counts(names: Iterable[str]) -> str:
 
 def _array(variable: Any) -> npt.NDArray[Any]:
     return np.asarray(keras.ops.convert_to_numpy(variable))
-
-
-def _typed(array: npt.NDArray[Any], variable: Any) -> npt.NDArray[Any]:
-    """Give an array of a dtype that NumPy does not know, such as bfloat16, its dtype back."""
-    return array.view(_array(variable).dtype) if array.dtype.kind == "V" else array
 
 
 def _generators() -> NamedArrays:

@@ -52,10 +52,7 @@ def read_receipts(path: str | os.PathLike[str]) -> pa.Table:
 
 
 def add_receipts(path: str | os.PathLike[str], receipts: Iterable[Receipt]) -> None:
-    """Add receipts to a file, which stays whole; an epoch that is there already is replaced.
-
-    So are later ones: they are of a training that went on from before them.
-    """
+    """Add receipts to a file, in place of those of their epochs and of later ones."""
     table = read_receipts(path)
     for receipt in receipts:
         row = pa.Table.from_pylist([asdict(receipt)], _COLUMNS)
@@ -71,20 +68,18 @@ class InputMonitor(keras.callbacks.Callback):
 
     At the end it prints what was measured, and what would gain how much where training waited 3 %
     of the time and a second at least, unless `fit` was given `verbose=0`. Of several epochs the
-    first does not count for that, of one its first step: they wait for what happens once. In
-    `evaluate` and `predict` it does nothing.
+    first does not count for that, of one its first step. In `evaluate` and `predict` it does
+    nothing.
 
     It adds these floats to the logs of every epoch, and so to `history`; put it before callbacks
     that write logs, such as CSVLogger:
 
-    - `input_wait`: the share of the epoch's steps spent waiting, 0..1. Step k begins when step k -
-      1 has ended; its wait is the time from there until its batch was handed out, if that came
-      later. So it means the same on TensorFlow, JAX and torch, whether Keras takes the batch
-      inside of the step or before. Of several steps in one execution the first batch counts.
+    - `input_wait`: the share of the epoch's steps spent waiting, 0..1: from the end of the step
+      before until the batch was handed out, the same on every backend. Of several steps in one
+      execution the first batch counts.
     - `images_per_second`: rows that the steps took in each second that they lasted.
     - `input_headroom`: rows a second that the workers could make, always at work, divided by those
-      that the model could take without waiting: above 1 the workers would keep up with a model
-      so many times as fast, below 1 they are the limit. At most 1000.
+      that the model could take without waiting: below 1 the workers are the limit. At most 1000.
     - `input_read`, `input_decode`, `input_resize`, `input_transform`, `input_scale`,
       `input_batch_transform`: what share of their time the workers spent on it while steps ran,
       0..1; what is left of 1 they had nothing to do. Only what there is to do, by the first epoch.

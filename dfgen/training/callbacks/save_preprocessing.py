@@ -22,13 +22,11 @@ class SavePreprocessing(keras.callbacks.Callback):
     """Saves the preprocessing of a Sequence as JSON when training begins.
 
     Use it beside whatever saves the model, so that who serves the model has its class names and
-    does to an image what training did. The file is written whole or not at all. What cannot be
-    saved is refused here, before training.
+    does to an image what training did. What cannot be saved is refused here, before training.
 
     Args:
         path: of the file, such as "pets.keras.json" beside "pets.keras".
-        sequence: whose preprocessing it is: best that which the model is evaluated on. Its classes
-            have the numbers, and its pixels the range, of the Sequence that `fit` trains on.
+        sequence: whose preprocessing it is: best that which the model is evaluated on.
         transform: as of `Sequence.preprocessing`.
 
     Raises:

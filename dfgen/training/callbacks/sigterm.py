@@ -16,14 +16,11 @@ _GRACE = 3.0  # seconds that a step which waits for its batch gets to end after 
 
 
 class Sigterm:
-    """Notices SIGTERM while something runs, so that it can end in order.
+    """Notices SIGTERM while something runs, by `runs` of a frame, so that it can end in order.
 
-    `runs` tells whether that runs in a frame or one of its callers; else the signal does what it
-    did before. A second one ends the process at once.
-
-    Python runs handlers in its main thread, which on TensorFlow does not come by while a step waits
-    for its batch. So the system also writes the number of the signal into a pipe, where whoever
-    makes that batch looks for it.
+    A second one ends the process at once. Python runs handlers in its main thread, which on
+    TensorFlow does not come by while a step waits for its batch. So the system also writes the
+    number of the signal into a pipe, where whoever makes that batch looks for it.
     """
 
     def __init__(self, runs: Callable[[FrameType | None], bool]) -> None:

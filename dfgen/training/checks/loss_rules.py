@@ -6,64 +6,39 @@ what cannot train as it stands, or what Keras would refuse in words of arrays.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.training.checks.model_outputs import (
-    BINARY,
-    CATEGORICAL,
-    COUNTS,
-    MARGIN,
-    OVERLAP,
-    REGRESSION,
-    SHARES,
-    SPARSE,
-    VECTORS,
-    Target,
-    Trained,
-)
+from dfgen.training.checks.model_outputs import LossKind, Target, Trained
 
 _ANY = float("inf")
-_PROBABILITIES = "sigmoid", "hard_sigmoid", "softmax"
-_SUITED: dict[str, tuple[str, ...]] = {
-    SPARSE: ("softmax",),
-    CATEGORICAL: ("softmax",),
-    SHARES: ("softmax",),
-    BINARY: _PROBABILITIES,
-    OVERLAP: _PROBABILITIES,
-    COUNTS: ("exponential", "softplus", "relu", "relu6", *_PROBABILITIES),
-    MARGIN: ("linear", "tanh", "softsign"),
-}
-"""The activations whose numbers a loss takes, that of tutorials first."""
 _SUM = "probabilities that sum to 1"
-_TAKES = {
-    SPARSE: _SUM,
-    CATEGORICAL: _SUM,
-    SHARES: _SUM,
-    BINARY: "probabilities",
-    OVERLAP: "probabilities",
-    COUNTS: "the logarithm, of numbers above 0 alone",
-    MARGIN: "numbers of either sign",
+_SUITED: dict[str, tuple[tuple[str, ...], str]] = {
+    LossKind.SPARSE: (("softmax",), _SUM),
+    LossKind.CATEGORICAL: (("softmax",), _SUM),
+    LossKind.BINARY: (("sigmoid", "hard_sigmoid", "softmax"), "probabilities"),
+    LossKind.MARGIN: (("linear", "tanh", "softsign"), "numbers of either sign"),
 }
+"""The activations whose numbers a loss takes, that of tutorials first; and these in words."""
 
 
 def mismatch(trained: Trained, training: bool) -> str | None:
     """Return what is wrong in words, None where nothing is known to be."""
     if trained.output.units is None:
         return None
-    rules: tuple[_Rule, ...] = (_constant, *_RULES[trained.loss.kind], *(_often_beyond,) * training)
+    rules: tuple[_Rule, ...] = (_constant, *_RULES[trained.loss.kind], *(_beyond_reach,) * training)
     return _first(rules, trained)
 
 
 def doubt(trained: Trained, on_tensorflow: bool) -> str | None:
     """Return what is wrong but trains nevertheless, None where nothing is known."""
-    loss, wanted = trained.loss, _SUITED.get(trained.loss.kind, ("",))[0]
-    rules = _DOUBTS[loss.kind]
-    if on_tensorflow and loss.from_logits and trained.output.activation == wanted:
-        rules = tuple(rule for rule in rules if rule is not _other_activation)
+    loss, rules = trained.loss, _DOUBTS[trained.loss.kind]
+    if on_tensorflow and loss.from_logits:  # which undoes the activation
+        suited = _SUITED.get(loss.kind, (("",), ""))[0]
+        if trained.output.activation == suited[0]:
+            rules = tuple(rule for rule in rules if rule is not _other_activation)
     return _first(rules, trained)
 
 
@@ -73,43 +48,43 @@ def _first(rules: Iterable["_Rule"], trained: Trained) -> str | None:
 
 def _other_activation(trained: Trained) -> str | None:
     loss, made = trained.loss, trained.output.activation
-    suited, name = _SUITED[loss.kind], f"the last layer {trained.output.name!r} of the model"
+    (suited, taken), name = _SUITED[loss.kind], trained.output.name
     if made is None or made in (("linear",) if loss.from_logits else suited):
         return None
+    last = f"the last layer {name!r} of the model"
     if loss.from_logits:
         given = f"gives probabilities, by {made}" if made in suited else _given(trained)
         return (
-            f"{name} {given}, but the loss {loss.name} takes logits, as from_logits=True says: "
+            f"{last} {given}, but the loss {loss.name} takes logits, as from_logits=True says: "
             f"leave out {'one of the two' if made in suited else 'the activation'}"
         )
     layer = f'{trained.output.layer_class}(..., activation="{suited[0]}")'
     if made == "linear" and "crossentropy" in loss.name:
         logits = replace(loss, from_logits=True).named(loss.name)
         return (
-            f"{name} has no activation, so that it gives logits, any numbers, but the loss "
+            f"{last} has no activation, so that it gives logits, any numbers, but the loss "
             f"{loss.name} takes probabilities: write {layer}, or {logits}"
         )
     remedy = "leave out the activation" if suited[0] == "linear" else f"write {layer}"
-    return f"{name} {_given(trained)}, but the loss {loss.name} takes {_TAKES[loss.kind]}: {remedy}"
+    return f"{last} {_given(trained)}, but the loss {loss.name} takes {taken}: {remedy}"
 
 
 def _given(trained: Trained) -> str:
     made, (low, high) = trained.output.activation, trained.output.reach
     if made == "linear":
         return "has no activation, so that it gives any numbers"
-    classes = trained.loss.kind in (SPARSE, CATEGORICAL, SHARES)
-    alone = " for each class by itself" if classes and made == "sigmoid" else ""
+    alone = trained.loss.kind in (LossKind.SPARSE, LossKind.CATEGORICAL) and made == "sigmoid"
     span = f"{low:g} or more" if high == _ANY else f"{low:g} to {high:g}"
-    return f"ends in {made}, which gives {span}{alone}"
+    return f"ends in {made}, which gives {span}{' for each class by itself' * alone}"
 
 
 def _several_labels(trained: Trained) -> str | None:
     """Rows of several classes, under a loss or an activation that shares 1 among them."""
     target, loss = trained.target, trained.loss
-    shares = loss.kind in (CATEGORICAL, SHARES, VECTORS)
+    shares = loss.kind in (LossKind.CATEGORICAL, LossKind.VECTORS)
     if not (shares or trained.output.activation == "softmax") or target.is_one_number:
         return None
-    if not target.has_several():
+    if not target.has_several:
         return None
     held = target.classes + ", of which some rows have"
     if target.class_names is None:
@@ -121,18 +96,6 @@ def _several_labels(trained: Trained) -> str | None:
         reason = f"the loss {loss.name} takes one class a row, or shares of it that sum to 1"
     remedy = trained.ending(target.shape[-1] or 0, "sigmoid", "binary_crossentropy")
     return f"{held} several, but {reason}: {remedy}"
-
-
-def _more_units(trained: Trained) -> str | None:
-    names, units = trained.target.class_names, trained.output.units or 0
-    if names is None or units <= len(names):
-        return None
-    more = units - len(names)
-    return (
-        f"{trained.shown}, but {trained.target.classes}, and none for the last "
-        f"{'unit' if more == 1 else f'{more} units'}: {trained.layer(len(names), 'softmax')}, or "
-        "name all classes that are to come, class_names=[...]"
-    )
 
 
 def _numbers_of_classes(trained: Trained) -> str | None:
@@ -159,23 +122,18 @@ def _numbers_of_classes(trained: Trained) -> str | None:
     )
 
 
-def _beyond_reach(trained: Trained, often: bool) -> str | None:
-    """Numbers beyond what the last layer can give, or the loss take; rounding does not count.
-
-    They are told of often, in one of twenty or more, or of fewer: measured with noise, or wrong.
-    """
+def _beyond_reach(trained: Trained) -> str | None:
+    """One number in twenty beyond what the last layer gives, or the loss takes, but for noise."""
     target, loss, output = trained.target, trained.loss, trained.output
-    positive = loss.kind == COUNTS or loss.name == "mean_squared_logarithmic_error"
+    positive = loss.name in ("poisson", "mean_squared_logarithmic_error")
     least, most = max(output.reach[0], 0.0 if positive else -_ANY), output.reach[1]
     numbers = target.numbers if (least, most) != (-_ANY, _ANY) else None
-    if loss.kind not in (REGRESSION, COUNTS) or numbers is None or not numbers.size:
+    if loss.kind != LossKind.REGRESSION or numbers is None or not numbers.size:
         return None
     low, high = float(numbers.min()), float(numbers.max())
     slack = (high - low) / 100
-    if low >= least - slack and high <= most + slack:
-        return None
     beyond = np.count_nonzero((numbers < least - slack) | (numbers > most + slack))
-    if (beyond * 20 >= numbers.size) != often:
+    if not beyond or beyond * 20 < numbers.size:
         return None
     outside = f"below {least:g}" if most == _ANY else f"outside {least:g} to {most:g}"
     reason = f"the loss {loss.name} takes no numbers"
@@ -194,7 +152,9 @@ def _beyond_reach(trained: Trained, often: bool) -> str | None:
 
 def _bytes(trained: Trained) -> str | None:
     output, column = trained.output, trained.target.column
-    if not trained.target.is_bytes or (trained.loss.kind == REGRESSION and output.reach[1] == _ANY):
+    if not trained.target.is_bytes or (
+        trained.loss.kind == LossKind.REGRESSION and output.reach[1] == _ANY
+    ):
         return None
     needs = f"the loss {trained.loss.name} takes 0 to 1"
     if output.reach[1] != _ANY:
@@ -208,7 +168,9 @@ def _bytes(trained: Trained) -> str | None:
 
 def _constant(trained: Trained) -> str | None:
     softmax, kind = trained.output.activation == "softmax", trained.loss.kind
-    if trained.output.units != 1 or not (softmax or kind in (SPARSE, CATEGORICAL)):
+    if trained.output.units != 1 or not (
+        softmax or kind in (LossKind.SPARSE, LossKind.CATEGORICAL)
+    ):
         return None
     reason = f"but the loss {trained.loss.name} needs one for each class"
     if softmax:
@@ -217,7 +179,7 @@ def _constant(trained: Trained) -> str | None:
     remedy = f"for two classes {two}; for more, a unit for each"
     if trained.target.class_names is not None:
         remedy = trained.remedy
-    elif kind == REGRESSION:
+    elif kind == LossKind.REGRESSION:
         remedy = f"leave out the activation, {trained.output.layer_class}(1)"
     return f"{trained.shown}, {reason}: {remedy}"
 
@@ -237,23 +199,23 @@ def _vectors_for_numbers(trained: Trained) -> str | None:
 
 
 def _numbers_for_vectors(trained: Trained) -> str | None:
-    target, loss = trained.target, trained.loss
+    target, loss, named = trained.target, trained.loss, trained.target.class_names is not None
     if not target.is_one_number or trained.output.units == 1:
         return None
-    if target.class_names is None and loss.kind == REGRESSION and target.shape != ():
+    if not named and loss.kind == LossKind.REGRESSION and target.shape != ():
         return None  # broadcast on purpose
-    held = f"column {target.column!r} gives" if target.class_names is None else target.classes + ","
     sparse = loss.named("sparse_categorical_crossentropy")
-    one_hot = loss.kind in (CATEGORICAL, SHARES, VECTORS)
-    if one_hot and target.class_names is None:
-        remedy = f"y=dfgen.Category({target.column!r}, label_mode='categorical'), or {sparse}"
-    elif one_hot:
-        remedy = f'label_mode="categorical", or {sparse}'
-    elif target.class_names is not None:
+    if loss.kind in (LossKind.CATEGORICAL, LossKind.VECTORS):
+        hot = 'label_mode="categorical"'
+        if not named:
+            hot = f"y=dfgen.Category({target.column!r}, label_mode='categorical')"
+        remedy = f"{hot}, or {sparse}"
+    elif named:
         remedy = trained.remedy
     else:
-        wanted = {COUNTS: "exponential", MARGIN: None}.get(loss.kind, "sigmoid")
-        remedy = f"end it in {trained.layer(1, wanted)}, or for class numbers {sparse}"
+        layer = trained.layer(1, None if loss.kind == LossKind.MARGIN else "sigmoid")
+        remedy = f"end it in {layer}, or for class numbers {sparse}"
+    held = target.classes + "," if named else f"column {target.column!r} gives"
     return (
         f"{held} in batches one number for each row, but {trained.shown}, and the loss {loss.name} "
         f"takes a number for each unit: {remedy}"
@@ -266,16 +228,20 @@ def _other_length(trained: Trained) -> str | None:
     if target.is_one_number or target.shape[-1] in (units, None):
         return None
     if target.is_vector_of_classes:
-        return (
-            f"{trained.shown}, but {target.classes}, and the loss {trained.loss.name} needs a unit "
-            f"for each: {trained.remedy}"
-        )
-    if units == 1 or trained.loss.kind == REGRESSION:
+        return _unit_for_each(trained, trained.remedy)
+    if units == 1 or trained.loss.kind == LossKind.REGRESSION:
         return None  # y may have an axis less than the output, or be broadcast on purpose
     return (
         f"{trained.shown}, but column {target.column!r} gives {target.shape[-1]} numbers (shape "
         f"{target.shape}), and the loss {trained.loss.name} needs a unit for each: "
         f"{trained.layer(target.shape[-1] or 0, 'sigmoid')}"
+    )
+
+
+def _unit_for_each(trained: Trained, remedy: str) -> str:
+    return (
+        f"{trained.shown}, but {trained.target.classes}, and the loss {trained.loss.name} needs a "
+        f"unit for each: {remedy}"
     )
 
 
@@ -293,20 +259,16 @@ def _beyond_units(trained: Trained) -> str | None:
     if numbers is None:
         return None
     if numbers.dtype.kind == "f" and (fractions := numbers != np.trunc(numbers)).any():
-        example = numbers[fractions][0]
         return (
-            f"column {target.column!r} holds fractions such as {example:g}, but the loss "
-            f"{trained.loss.name} takes class numbers, and would cut them to whole ones: to learn "
-            'the numbers end the model in Dense(1), with loss="mse"'
+            f"column {target.column!r} holds fractions such as {numbers[fractions][0]:g}, but the "
+            f"loss {trained.loss.name} takes class numbers, and would cut them to whole ones: to "
+            'learn the numbers end the model in Dense(1), with loss="mse"'
         )
     low, high = int(numbers.min()), int(numbers.max())
     if low >= 0 and high < units:
         return None
     if target.class_names is not None:
-        return (
-            f"{trained.shown}, but {target.classes}, and the loss {trained.loss.name} needs a unit "
-            f"for each: {trained.layer(len(target.class_names), 'softmax')}"
-        )
+        return _unit_for_each(trained, trained.layer(len(target.class_names), "softmax"))
     return (
         f"column {target.column!r} holds the numbers {low} to {high}, but {trained.shown}, which "
         f"the loss {trained.loss.name} takes for the classes 0 to {units - 1}: "
@@ -342,7 +304,7 @@ def _beyond_two(trained: Trained) -> str | None:
     if numbers is None:
         return None
     low, high = numbers.min(), numbers.max()
-    signed = trained.loss.kind == MARGIN
+    signed = trained.loss.kind == LossKind.MARGIN
     if low >= -signed and high <= 1:
         return None
     if target.class_names is not None:
@@ -365,26 +327,19 @@ def _beyond_two(trained: Trained) -> str | None:
 
 
 _Rule = Callable[[Trained], str | None]
-_often_beyond, _seldom_beyond = (partial(_beyond_reach, often=often) for often in (True, False))
 _RULES: dict[str, tuple[_Rule, ...]] = {
-    SPARSE: (_vectors_for_numbers, _beyond_units),
-    CATEGORICAL: (_numbers_for_vectors, _other_length),
-    BINARY: (_numbers_for_vectors, _other_length, _beyond_two, _several_labels),
-    REGRESSION: (_numbers_for_vectors, _other_length, _several_labels),
-    COUNTS: (_numbers_for_vectors, _other_length),
-    MARGIN: (_numbers_for_vectors, _other_length, _beyond_two),
-    VECTORS: (_numbers_for_vectors, _other_length),
-    SHARES: (_numbers_for_vectors, _other_length),
-    OVERLAP: (_numbers_for_vectors, _other_length, _beyond_two),
+    LossKind.SPARSE: (_vectors_for_numbers, _beyond_units),
+    LossKind.CATEGORICAL: (_numbers_for_vectors, _other_length),
+    LossKind.BINARY: (_numbers_for_vectors, _other_length, _beyond_two, _several_labels),
+    LossKind.REGRESSION: (_numbers_for_vectors, _other_length, _several_labels),
+    LossKind.MARGIN: (_numbers_for_vectors, _other_length, _beyond_two),
+    LossKind.VECTORS: (_numbers_for_vectors, _other_length),
 }
 _DOUBTS: dict[str, tuple[_Rule, ...]] = {
-    SPARSE: (_other_activation, _more_units),
-    CATEGORICAL: (_several_labels, _other_activation),
-    BINARY: (_other_activation, _bytes),
-    REGRESSION: (_numbers_of_classes, _seldom_beyond, _bytes),
-    COUNTS: (_numbers_of_classes, _other_activation, _seldom_beyond),
-    MARGIN: (_other_activation,),
-    VECTORS: (_several_labels,),
-    SHARES: (_several_labels, _other_activation),
-    OVERLAP: (_other_activation, _bytes),
+    LossKind.SPARSE: (_other_activation,),
+    LossKind.CATEGORICAL: (_several_labels, _other_activation),
+    LossKind.BINARY: (_other_activation, _bytes),
+    LossKind.REGRESSION: (_numbers_of_classes, _bytes),
+    LossKind.MARGIN: (_other_activation,),
+    LossKind.VECTORS: (_several_labels,),
 }

@@ -1,6 +1,5 @@
 """Meanings of the numbers in an input or a target: which class, which range, which column.
 
-Two Sequences that give a model other meanings make it no error and no sense: the shapes are alike.
 A model remembers in this process what it was trained on: later data must mean the same. One that
 was loaded is unknown here: `SavePreprocessing` writes beside it what tells.
 """
@@ -28,22 +27,15 @@ CLASSES, ORDER, SCALE = "classes", "order", "scale"
 
 @dataclass(frozen=True)
 class Meaning:
-    """The meaning of the numbers of one input or target, without its rows and functions.
-
-    Args:
-        class_names: in the order of their numbers; None where classes are numbers already.
-        palette: of a mask, what stands for which class.
-        spec: of its first array.
-        scale: of pixels, in a tuple of one; None where functions may change their range.
-    """
+    """The meaning of the numbers of one input or target, without its rows and functions."""
 
     name: str
     columns: tuple[str, ...]
     label_column: str | None
-    class_names: tuple[object, ...] | None
+    class_names: tuple[object, ...] | None  # None where classes are numbers already
     palette: tuple[tuple[Any, int], ...]
-    spec: Spec | None = None
-    scale: tuple[Any] | None = None
+    spec: Spec | None = None  # of its first array
+    scale: tuple[Any] | None = None  # of pixels, if no function may change their range
 
     @property
     def is_one_hot(self) -> bool:
@@ -68,21 +60,19 @@ def meaning_of(
 
 def meanings(view: SequenceView) -> dict[str, Meanings]:
     """Return what the inputs and the targets of a Sequence mean, by "x" and "y"."""
+    reader, by_rows = view.loader.reader, not view.loader.transforms_batches
+
+    def of(bound: BoundFeature) -> Meaning:
+        feature, spec = bound.feature, reader.specs[next(iter(bound.arrays.values()))]
+        # no function of the user's can change the range that `scale` tells
+        settled = reader.transform is None or feature.after_transform.dtype is not None
+        known = feature.has_channels and by_rows and settled
+        scale = getattr(feature, "scale", None)
+        return meaning_of(bound.name, feature, spec, (scale,) if known else None)
+
     return {
-        what: {key: _of(bound, view) for key, bound in features(view, what).items()}
-        for what in ("x", "y")
+        what: {key: of(bound) for key, bound in features(view, what).items()} for what in ("x", "y")
     }
-
-
-def _of(bound: BoundFeature, view: SequenceView) -> Meaning:
-    feature, reader = bound.feature, view.loader.reader
-    # pixels whose range `scale` alone tells: no function of the user's can change it
-    settled = feature.has_channels and not view.loader.transforms_batches
-    settled = settled and (reader.transform is None or feature.after_transform.dtype is not None)
-    spec = reader.specs[next(iter(bound.arrays.values()))]
-    return meaning_of(
-        bound.name, feature, spec, (getattr(feature, "scale", None),) if settled else None
-    )
 
 
 def features(view: SequenceView, what: str) -> dict[object, BoundFeature]:
@@ -90,11 +80,11 @@ def features(view: SequenceView, what: str) -> dict[object, BoundFeature]:
     tree = getattr(view.layout, what)
     by_array = {next(iter(bound.arrays.values())): bound for bound in view.loader.reader.features}
     names = [] if tree is None else keras.tree.flatten(tree)
-    found = [by_array[name] for name in names if name in by_array]
+    found = {name: by_array[name] for name in names if name in by_array}
     if not isinstance(tree, Mapping):
-        return dict(enumerate(found))
+        return dict(enumerate(found.values()))
     keys = {name: key for key, name in tree.items() if isinstance(name, str)}
-    return {keys.get(next(iter(b.arrays.values())), b.name): b for b in found}
+    return {keys.get(name, one.name): one for name, one in found.items()}
 
 
 def pairs(
@@ -106,8 +96,8 @@ def pairs(
     if {*map(type, ours)} == {*map(type, theirs)}:
         return [(ours[key], theirs[key]) for key in ours if key in theirs]
     by_columns = {_columns(one): one for one in theirs.values()}
-    known = (one for one in ours.values() if _columns(one) in by_columns)
-    return [(one, by_columns[_columns(one)]) for one in known]
+    found = ((one, by_columns.get(_columns(one))) for one in ours.values())
+    return [(one, other) for one, other in found if other is not None]
 
 
 def _columns(one: Meaning | BoundFeature) -> tuple[str, ...]:
@@ -125,10 +115,7 @@ class Difference(NamedTuple):
 def differences(
     ours: Mapping[str, Meanings], theirs: Mapping[str, Meanings], where: str
 ) -> Iterator[Difference]:
-    """Yield how inputs and targets elsewhere, theirs, mean something else than in training, ours.
-
-    They are of the kinds CLASSES, ORDER and SCALE, in this order for each of x and y.
-    """
+    """Yield how inputs and targets elsewhere, theirs, mean something else than ours of training."""
     for what, others in theirs.items():
         found = pairs(ours[what], others)
         told = [Difference(CLASSES, _other_classes(*pair, where), pair) for pair in found]
@@ -142,9 +129,9 @@ def _other_classes(ours: Meaning, theirs: Meaning, where: str) -> str:
     trained, tested = _names(ours, theirs), _names(theirs, ours)
     if trained is None or tested is None or column is None:
         return _other_palette(ours, theirs, where)
-    other = next(
-        (i for i, pair in enumerate(zip(trained, tested, strict=False)) if _differ(*pair)), None
-    )
+    # a table of text has "1" for 1
+    both = enumerate(zip(map(str, trained), map(str, tested), strict=False))
+    other = next((number for number, (one, another) in both if one != another), None)
     if other is not None:
         return (
             f"number {other} is class {trained[other]!r} of {column!r} in training and "
@@ -160,15 +147,11 @@ def _other_classes(ours: Meaning, theirs: Meaning, where: str) -> str:
 
 
 def _names(one: Meaning, other: Meaning) -> tuple[object, ...] | None:
-    names = other.class_names
-    as_it_is = one.class_names is None and names is not None and one.columns == other.columns
-    if as_it_is and all(type(name) is int for name in names or ()):
-        return tuple(range(len(names or ())))
+    """Return class names; of a column of numbers, where the other has numbered them, these."""
+    names = other.class_names or ()
+    if one.class_names is None and names and one.columns == other.columns:
+        return tuple(range(len(names))) if all(type(name) is int for name in names) else None
     return one.class_names
-
-
-def _differ(one: object, other: object) -> bool:
-    return one != other and str(one) != str(other)  # a table of text has "1" for 1
 
 
 def _other_palette(ours: Meaning, theirs: Meaning, where: str) -> str:
@@ -184,24 +167,17 @@ def _other_palette(ours: Meaning, theirs: Meaning, where: str) -> str:
 
 
 def _other_order(ours: Meanings, theirs: Meanings, what: str, where: str) -> str:
-    """Return in words that columns stand in the places of each other.
-
-    Two inputs may change places on purpose, as the halves of a pair do.
-    """
-    found = [[one.columns, other.columns] for one, other in pairs(ours, theirs)]
-    if what == "x" and len(found) > 1:
-        found = [pair for pair in found if len(pair[0]) > 1]
-        swapped = next((p for p in found if p[0] != p[1] and sorted(p[0]) == sorted(p[1])), None)
-    else:
-        trained, tested = ([name for pair in found for name in pair[i]] for i in (0, 1))
-        is_other = trained != tested and sorted(trained) == sorted(tested)
-        swapped = [tuple(trained), tuple(tested)] if is_other else None
-    if swapped is None:
-        return ""
-    return (
-        f"{what} is made of the columns {listed(swapped[0])} in training, in {where} of "
-        f"{listed(swapped[1])}: the model would take each for another"
-    )
+    """Return in words that columns stand in the places of each other; two inputs may on purpose."""
+    found: list[Any] = [(one.columns, other.columns) for one, other in pairs(ours, theirs)]
+    if what == "y" or len(found) == 1:
+        found = [tuple(sum(side, ()) for side in zip(*found, strict=True))] if found else []
+    for trained, tested in found:
+        if trained != tested and sorted(trained) == sorted(tested):
+            return (
+                f"{what} is made of the columns {listed(trained)} in training, in {where} of "
+                f"{listed(tested)}: the model would take each for another"
+            )
+    return ""
 
 
 def _other_scale(what: str, ours: Meaning, theirs: Meaning, where: str) -> str:
@@ -212,9 +188,10 @@ def _other_scale(what: str, ours: Meaning, theirs: Meaning, where: str) -> str:
     channels = [spec.shape[-1] for spec in (ours.spec, theirs.spec)]
     if trained == tested or channels[0] != channels[1] or _alike(trained, tested, channels[0]):
         return ""
+    shown = [f"{one.name} {shape_shown(one.spec)}" for one in (ours, theirs)]
     return (
-        f"{what} of {where} has scale={tested!r}, {_range(theirs)}, that of training "
-        f"scale={trained!r}, {_range(ours)}: the model would see other numbers than it was trained "
+        f"{what} of {where} has scale={tested!r}, {shown[1]}, that of training "
+        f"scale={trained!r}, {shown[0]}: the model would see other numbers than it was trained "
         f"on. Give both Sequences the same, scale={trained!r}"
     )
 
@@ -225,10 +202,6 @@ def _alike(one: Any, other: Any, channels: int) -> bool:
     rescale(pixels, one, made[0])
     rescale(pixels, other, made[1])
     return np.allclose(made[0], made[1], atol=1e-3, rtol=1e-3)
-
-
-def _range(one: Meaning) -> str:
-    return f"{one.name} {shape_shown(one.spec)}"
 
 
 def shape_shown(spec: Any) -> str:
@@ -246,8 +219,7 @@ _SMALL = 4_096
 """Numbers in a weight, such as a bias, that is compared with what it was before the first fit."""
 
 
-@dataclass(frozen=True)
-class _Trained:
+class _Trained(NamedTuple):
     """What x and y meant to a model that was trained; it holds neither the model nor rows."""
 
     told: dict[str, Meanings]
@@ -264,10 +236,9 @@ def check_trained(call: Call, view: SequenceView) -> None:
     told = meanings(view)
     if call.purpose == "fit":
         _check_fit(call.model, told)
-    elif call.purpose == "evaluate":
-        check_as_before(call.model, told, "evaluate")
-    elif call.purpose == "predict":
-        check_as_before(call.model, {"x": told["x"]}, "predict")
+    elif call.purpose is not None:
+        read = told if call.purpose == "evaluate" else {"x": told["x"]}
+        check_as_before(call.model, read, call.purpose)
 
 
 def check_as_before(model: Any, told: Mapping[str, Meanings], purpose: str) -> None:
@@ -281,12 +252,10 @@ def check_as_before(model: Any, told: Mapping[str, Meanings], purpose: str) -> N
 
 
 def _check_fit(model: Any, told: Mapping[str, Meanings]) -> None:
-    """Refuse other numbers of the same classes in another `fit`.
+    """Refuse other numbers of the same classes in another `fit`; pixels of another range it learns.
 
     Classes of which the model knows none may be another task: they are trained on, with a warning.
-    Pixels of another range it can learn. A model that has its first weights again, as in a loop of
-    one model a class, knows nothing. Other weights prove nothing: `EarlyStopping` puts back those
-    of its best epoch.
+    A model that has its first weights again, as in a loop of one model a class, knows nothing.
     """
     known = _known(model)
     if known is None:
@@ -333,10 +302,7 @@ def _refused(
 
 
 def _known(model: Any) -> _Trained | None:
-    """Return what is known of a model, or of one that it is a part of or wraps, by their weights.
-
-    None of a model whose layers were replaced since.
-    """
+    """Return what is known of the weights of a model; None where layers were replaced since."""
     own = {*map(id, model.weights)}
     for known in (_KNOWN.get(model), *_KNOWN.values()):
         noted = set() if known is None else {id(weight()) for weight in known.weights}

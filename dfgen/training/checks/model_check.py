@@ -1,7 +1,4 @@
-"""Does a Sequence feed what a model asks for, and does it get what `fit` is given?
-
-Told before the first step, not in its middle.
-"""
+"""Does a Sequence feed what a model asks for, and does it get what `fit` is given?"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -17,6 +14,7 @@ from dfgen.training.checks.pairing import (
     Ends,
     columns_of,
     ends_made,
+    has_keras_loss,
     inputs_of,
     outputs_of_loss,
     steps_as_keras,
@@ -29,9 +27,8 @@ from dfgen.training.layout import SequenceView
 def check_shapes(model: Any, x: Any, where: str) -> None:
     """Refuse images of another size or other channels than a model can take.
 
-    A functional model insists on the shapes of its inputs. A Sequential may take others, where its
-    layers do: that is tried, without numbers. Height and width exchanged are never meant, and
-    where a Flatten follows nobody else would tell.
+    A Sequential may take others than it was built for, where its layers do: that is tried, without
+    numbers. Height and width exchanged are never meant.
     """
     for given, expected in filter(lambda pair: _differ(*pair), _pairs(model, x)):
         sizes = _sizes(given), _sizes(expected)
@@ -79,25 +76,20 @@ def _takes(sequential: Any, tensor: Any) -> bool:
 
 
 def _advice(given: Any, expected: Any) -> str:
-    shape = ", ".join("None" if size is None else str(size) for size in given.shape[1:])
-    found = [f"the model begin with keras.Input(({shape}{',' * (len(given.shape) == 2)}))"]
-    if len(given.shape) == 4:
-        if _channels(given) != _channels(expected):
-            names = {1: "grayscale", 3: "rgb", 4: "rgba"}
-            if (mode := names.get(_channels(expected))) is not None:
-                found.insert(0, f'color_mode="{mode}"')
-        elif None not in _sizes(expected):
-            found.insert(0, f"image_size={_sizes(expected)}")
-    return f"write {found[0]}, or let {found[-1]}" if len(found) > 1 else f"let {found[0]}"
+    begin = f"let the model begin with keras.Input({tuple(given.shape[1:])})"
+    if len(given.shape) != 4:
+        return begin
+    axis = -1 if keras.config.image_data_format() == "channels_last" else 1
+    if given.shape[axis] != (channels := expected.shape[axis]):
+        mode = {1: "grayscale", 3: "rgb", 4: "rgba"}.get(channels)
+        return begin if mode is None else f'write color_mode="{mode}", or {begin}'
+    sizes = _sizes(expected)
+    return begin if None in sizes else f"write image_size={sizes}, or {begin}"
 
 
 def _sizes(image: Any) -> tuple[Any, ...]:
     last = keras.config.image_data_format() == "channels_last"
     return tuple(image.shape[1:-1] if last else image.shape[2:])
-
-
-def _channels(image: Any) -> Any:
-    return image.shape[-1 if keras.config.image_data_format() == "channels_last" else 1]
 
 
 def _shown(tensor: Any) -> str:
@@ -107,15 +99,18 @@ def _shown(tensor: Any) -> str:
 def check_model(call: Call, view: SequenceView, where: str = "") -> None:
     """Refuse a model with an input or output that a Sequence has nothing for, or not one for one.
 
-    Names, numbers and shapes are compared. A model that is not functional does not tell its
-    inputs, and its outputs only when it is first run; one with a step or `compute_loss` of its own
-    may do with a batch what it likes.
+    A model that is not functional does not tell its inputs, and its outputs when it is first run.
     """
     model, element_spec = call.model, view.element_spec
     if not steps_as_keras(model, call.purpose):
         return
-    if keras.backend.backend() != "tensorflow":
-        _refuse_strings(element_spec[0])
+    strings = [one.name for one in keras.tree.flatten(element_spec[0]) if one.dtype == "string"]
+    if strings and (backend := keras.backend.backend()) != "tensorflow":
+        raise ArgumentError(
+            f"x has text or bytes, {listed(strings)}, which models on {backend} cannot take: make "
+            "numbers of them before, with dfgen.Column, or train on TensorFlow "
+            "(KERAS_BACKEND=tensorflow)"
+        )
     if isinstance(model, keras.Sequential):
         _check_single(call, element_spec)
     check_shapes(model, element_spec[0], where)
@@ -126,7 +121,7 @@ def check_model(call: Call, view: SequenceView, where: str = "") -> None:
     if (outputs := outputs_of_loss(model)) is not None:
         _check(outputs, element_spec[1])
         _check_weights(element_spec[2:], outputs)
-    elif type(model).compute_loss is keras.Model.compute_loss:
+    elif has_keras_loss(model):
         when_losses_are_built(call, partial(_check_made, model, view))
 
 
@@ -141,8 +136,7 @@ def _check_made(model: Any, view: SequenceView, made: Any) -> None:
 
 def _check_single(call: Call, element_spec: tuple[Any, ...]) -> None:
     told = [("input", "x", element_spec[0])] if getattr(call.model, "inputs", None) else []
-    default = type(call.model).compute_loss is keras.Model.compute_loss
-    if call.purpose != "predict" and call.model.loss is not None and default:
+    if call.purpose != "predict" and call.model.loss is not None and has_keras_loss(call.model):
         told += [("output", "y", target) for target in element_spec[1:2]]
     for what, argument, given in told:
         if isinstance(given, Mapping | tuple) and len(given) > 1:
@@ -159,29 +153,28 @@ def _one_for_several(what: str, argument: str, count: int) -> str:
 
 def check_dropped(given: Mapping[str, Any], caller: str | None) -> None:
     """Refuse arguments of fit, evaluate and predict that never reach a DataAdapter."""
-    for name in DROPPED:
-        if given.get(name) is not None:
-            column = ", a column of the manifest" if name in ("y", "sample_weight") else ""
-            raise ArgumentError(
-                f"{caller}({name}=...) does not reach a dfgen.Sequence, Keras would drop it. "
-                f"Give the Sequence its own {name}={column}"
-            )
+    name = next((name for name in DROPPED if given.get(name) is not None), None)
+    if name is not None:
+        column = ", a column of the manifest" if name in ("y", "sample_weight") else ""
+        raise ArgumentError(
+            f"{caller}({name}=...) does not reach a dfgen.Sequence, Keras would drop it. "
+            f"Give the Sequence its own {name}={column}"
+        )
 
 
 def check_arguments(call: Call, shuffle: bool, endless: bool) -> None:
     """Refuse arguments of fit, evaluate and predict that never reach a Sequence, or cannot be."""
     given, caller = call.arguments, call.caller
     check_dropped(given, caller)
+    name = "steps_per_epoch" if caller == "fit" else "steps"
     if isinstance(steps := given.get("steps_per_epoch"), float | np.floating):
-        name = "steps_per_epoch" if caller == "fit" else "steps"
         raise ArgumentError(
             f"{caller}({name}={steps:g}) is a fraction or a float, expected a whole number: leave "
             f"it out, then each row comes once, or write {name}={int(steps)}"
         )
     if endless and call.steps is None:
         raise ArgumentError(
-            f"{caller} on repeat() would never end: give it "
-            f"{'steps_per_epoch' if caller == 'fit' else 'steps'}=, or the Sequence itself"
+            f"{caller} on repeat() would never end: give it {name}=, or the Sequence itself"
         )
     if caller == "predict" and shuffle:
         raise ArgumentError(
@@ -199,9 +192,9 @@ def check_variables(model: Any) -> None:
     """Refuse a model without weights, of which Keras would say that NoneType is not callable."""
     if has_lost_variables(model):
         raise ArgumentError(
-            "the model has lost its weights: on JAX Keras takes them out of a model for its steps, "
-            "and where an error or an interruption ends evaluate, predict or the first step of "
-            "fit, it does not put them back. Make the model anew, and load weights that were saved"
+            "the model has lost its weights: on JAX Keras takes them out for its steps, and does "
+            "not put them back where evaluate, predict or the first step of fit is cut off. Make "
+            "the model anew, and load weights that were saved"
         )
 
 
@@ -253,14 +246,4 @@ def _check(ends: Ends, given: Any, exact: bool = True) -> None:
         raise ArgumentError(
             f"{argument} has {listed(extra)}, which the model has no {what} for: its {what}s are "
             f"{listed(names)}. Leave it out of {argument}.{did_you_mean(extra[0], names)}"
-        )
-
-
-def _refuse_strings(x: Any) -> None:
-    strings = [spec.name for spec in keras.tree.flatten(x) if spec.dtype == "string"]
-    if strings:
-        raise ArgumentError(
-            f"x has text or bytes, {listed(strings)}, which models on "
-            f"{keras.backend.backend()} cannot take: make numbers of them before, with "
-            "dfgen.Column, or train on TensorFlow (KERAS_BACKEND=tensorflow)"
         )

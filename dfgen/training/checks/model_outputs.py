@@ -1,45 +1,61 @@
 """Losses of Keras, outputs of a model and their targets, as far as each is known.
 
-A functional model tells its outputs, and so does a Sequential that is built. Of a Sequential that
-is not, the last layers may tell them. Of any other model nothing is known before it has run, and
-nothing is run here: that would make its variables earlier than `fit` does.
+Of a Sequential that is not built the last layers may tell its outputs. No model is run here: that
+would make its variables earlier than `fit` does.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum, auto
 from functools import cached_property
 from typing import Any
 
 import keras
+import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import listed
+from dfgen.errors import DecodeError, MissingFileError, listed
+from dfgen.loading.loader import Loader
+from dfgen.samples.albumentations import Pipeline
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.encoded import Encoded
 from dfgen.training.keras_private import arguments_of_loss, operation_of
 
-SPARSE, CATEGORICAL, BINARY, REGRESSION = "sparse", "categorical", "binary", "regression"
-COUNTS, MARGIN, VECTORS, SHARES, OVERLAP = "counts", "margin", "vectors", "shares", "overlap"
+
+class LossKind(StrEnum):
+    """A family of losses, whose targets and outputs go together in one way."""
+
+    SPARSE = auto()
+    CATEGORICAL = auto()
+    BINARY = auto()
+    REGRESSION = auto()
+    MARGIN = auto()
+    VECTORS = auto()
+
+
 _KINDS = {
-    "sparse_categorical_crossentropy": SPARSE,
-    "categorical_crossentropy": CATEGORICAL,
-    "categorical_focal_crossentropy": CATEGORICAL,
-    "binary_crossentropy": BINARY,
-    "binary_focal_crossentropy": BINARY,
-    "mean_squared_error": REGRESSION,
-    "mean_absolute_error": REGRESSION,
-    "mean_absolute_percentage_error": REGRESSION,
-    "mean_squared_logarithmic_error": REGRESSION,
-    "huber": REGRESSION,
-    "log_cosh": REGRESSION,
+    "sparse_categorical_crossentropy": LossKind.SPARSE,
+    "categorical_crossentropy": LossKind.CATEGORICAL,
+    "categorical_focal_crossentropy": LossKind.CATEGORICAL,
+    "binary_crossentropy": LossKind.BINARY,
+    "binary_focal_crossentropy": LossKind.BINARY,
+    "mean_squared_error": LossKind.REGRESSION,
+    "mean_absolute_error": LossKind.REGRESSION,
+    "mean_absolute_percentage_error": LossKind.REGRESSION,
+    "mean_squared_logarithmic_error": LossKind.REGRESSION,
+    "huber": LossKind.REGRESSION,
+    "log_cosh": LossKind.REGRESSION,
 }
 CHECKED = _KINDS | {
-    "poisson": COUNTS,
-    "hinge": MARGIN,
-    "squared_hinge": MARGIN,
-    "categorical_hinge": VECTORS,
-    "kl_divergence": SHARES,
-    "dice": OVERLAP,
-    "tversky": OVERLAP,
+    "poisson": LossKind.REGRESSION,
+    "hinge": LossKind.MARGIN,
+    "squared_hinge": LossKind.MARGIN,
+    "categorical_hinge": LossKind.VECTORS,
+    "kl_divergence": LossKind.CATEGORICAL,
+    "dice": LossKind.BINARY,
+    "tversky": LossKind.BINARY,
 }
 """Also losses that predictions know nothing of, but `fit` does."""
 
@@ -83,33 +99,20 @@ def known_loss(given: Any, kinds: Mapping[str, str] = _KINDS) -> KnownLoss | Non
     return None
 
 
-_CONVOLUTIONS = (
-    keras.layers.Conv1D,
-    keras.layers.Conv2D,
-    keras.layers.Conv3D,
-    keras.layers.Conv1DTranspose,
-    keras.layers.Conv2DTranspose,
-    keras.layers.Conv3DTranspose,
+_CONVOLUTIONS = tuple(
+    getattr(keras.layers, f"Conv{axes}D{kind}") for axes in (1, 2, 3) for kind in ("", "Transpose")
 )
 _KEEP_UNITS = (
-    keras.layers.Activation,
-    keras.layers.BatchNormalization,
-    keras.layers.Dropout,
-    keras.layers.LayerNormalization,
-    keras.layers.Softmax,
-)
+    keras.layers.Activation, keras.layers.BatchNormalization, keras.layers.Dropout,
+    keras.layers.LayerNormalization, keras.layers.Softmax,
+)  # fmt: skip
 _ANY = float("inf")
 _REACH = {
     "linear": (-_ANY, _ANY),
-    "sigmoid": (0.0, 1.0),
-    "hard_sigmoid": (0.0, 1.0),
-    "softmax": (0.0, 1.0),
-    "tanh": (-1.0, 1.0),
-    "softsign": (-1.0, 1.0),
-    "relu": (0.0, _ANY),
+    **dict.fromkeys(("sigmoid", "hard_sigmoid", "softmax"), (0.0, 1.0)),
+    **dict.fromkeys(("tanh", "softsign"), (-1.0, 1.0)),
     "relu6": (0.0, 6.0),
-    "softplus": (0.0, _ANY),
-    "exponential": (0.0, _ANY),
+    **dict.fromkeys(("relu", "softplus", "exponential"), (0.0, _ANY)),
 }
 """The least and the largest number that an activation of Keras gives."""
 
@@ -176,11 +179,16 @@ def outputs_of(model: Any) -> dict[str, Output]:
 def outputs_made(model: Any, made: Any) -> dict[str, Output]:
     """Return the outputs of a model by what it makes: one tensor, or a dict of them."""
     tensors = made if isinstance(made, Mapping) else {model.name: made}
+    known = {name: tensors[name] for name in keras_order(tensors)}
     return {
-        name: Output(name, tensors[name].shape[-1] if len(tensors[name].shape) > 1 else None, None)
-        for name in keras_order(tensors)
-        if hasattr(tensors[name], "shape")
+        name: Output(name, _last_axis(one), None)
+        for name, one in known.items()
+        if hasattr(one, "shape")
     }
+
+
+def _last_axis(tensor: Any) -> int | None:
+    return tensor.shape[-1] if len(tensor.shape) > 1 else None
 
 
 def keras_order(keyed: Mapping[str, Any]) -> list[str]:
@@ -189,9 +197,8 @@ def keras_order(keyed: Mapping[str, Any]) -> list[str]:
 
 
 def _of_tensor(tensor: Any) -> Output:
-    layer, shape = operation_of(tensor), tensor.shape
-    name = getattr(layer, "name", tensor.name)
-    return Output(name, shape[-1] if len(shape) > 1 else None, _last(layer))
+    layer = operation_of(tensor)
+    return Output(getattr(layer, "name", tensor.name), _last_axis(tensor), _last(layer))
 
 
 def _last(layer: Any) -> Any:
@@ -223,31 +230,75 @@ def _units(layers: list[Any]) -> int | None:
     return None
 
 
-@dataclass(frozen=True)
+_FILES = 4
+"""Files of masks that are looked into, whose classes no table tells."""
+_NUMBERS = 4_000_000
+"""Zeros and ones that are looked through for rows of several labels."""
+
+
 class Target:
-    """One target: a column of the manifest, and the shape of one sample of it.
+    """One target of a Sequence; unknown is what a function of the user's makes of its numbers."""
 
-    Args:
-        many_labels: whether a row may have several classes.
-        has_several: tells whether one of the rows that count has, of many at least one in 50,000.
-        is_bytes: whether it is pixels of 0 to 255.
-        of_files: whether it is a mask whose classes are what its files hold.
-        find_numbers: returns the numbers in all rows, or in some files of a mask.
-    """
+    def __init__(
+        self, bound: BoundFeature, array: str, loader: Loader, ignored: int | None
+    ) -> None:
+        feature, spec = bound.feature, loader.specs[array]
+        same = loader.specs is loader.reader.specs  # without a batch_transform
+        self._bound, self._loader, self._ignored = bound, loader, ignored
+        self._as_written = same and isinstance(loader.reader.transform, Pipeline | None)
+        self.column, self.shape = ", ".join(feature.columns), spec.shape
+        names = feature.class_names if same and len(bound.specs) == 1 else None
+        self.class_names: tuple[object, ...] | None = names
+        self.many_labels = feature.many_labels
+        is_image = bound.image is not None and spec.dtype == np.uint8
+        self.is_bytes = self._as_written and is_image  # pixels of 0 to 255
 
-    column: str
-    shape: tuple[int | None, ...]
-    class_names: tuple[object, ...] | None
-    many_labels: bool
-    has_several: Callable[[], bool]
-    is_bytes: bool
-    of_files: bool
-    find_numbers: Callable[[], npt.NDArray[Any] | None]
+    @property
+    def _counted(self) -> Any:
+        counted, present = self._loader.counted, self._bound.present
+        return counted if present is None else counted & present
 
     @cached_property
     def numbers(self) -> npt.NDArray[Any] | None:
-        """The numbers in all rows that count, None where they are not known."""
-        return self.find_numbers()
+        """The numbers in all rows that count, or in some files of a mask; None: not known."""
+        if not self._as_written:
+            return None
+        counted, found = self._counted, self._bound.feature.label_numbers(self._bound.values)
+        if found is None:
+            found = self._labels_in_files(counted)
+        elif len(found) == len(counted) and not counted.all():
+            found = found[counted]
+        return found if found is None or self._ignored is None else found[found != self._ignored]
+
+    def _labels_in_files(self, counted: Any) -> Any:
+        bound = self._bound
+        whole = bound.files is not None and bound.array_rows is None and not bound.has_lists
+        if not whole or not counted.any():
+            return None
+        rows, found = np.flatnonzero(counted), list[Any]()
+        for row in rows[np.linspace(0, len(rows) - 1, min(len(rows), _FILES)).astype(int)]:
+            with suppress(DecodeError, MissingFileError):  # told when the row is read
+                data = self._loader.reader.store.read(bound.feature.at(bound.values, row))
+                found.append(bound.feature.label_numbers(bound.values, data))
+        found = [labels for labels in found if labels is not None]
+        return np.unique(np.concatenate(found)) if found else None
+
+    @property
+    def of_files(self) -> bool:
+        """Whether it is a mask whose classes are what its files hold."""
+        feature = self._bound.feature
+        return feature.follows and feature.label_numbers(self._bound.values) is None
+
+    @property
+    def has_several(self) -> bool:
+        """Whether one of the rows that count has several classes."""
+        shape = next(iter(self._bound.specs.values())).shape
+        encoded = isinstance(self._bound.feature, Encoded)
+        if not self._as_written or not encoded or len(shape) != 1:
+            return False
+        rows = np.flatnonzero(self._counted)
+        found = self._bound.gather(rows[:: 1 + len(rows) * shape[0] // _NUMBERS])
+        return bool(np.isin(found, (0, 1)).all() and (found.sum(axis=1) > 1).any())
 
     @property
     def is_one_number(self) -> bool:
@@ -285,7 +336,7 @@ class Trained:
         """Return the last layer as it should be written."""
         called = self.output.layer_class
         more = "" if called == "Dense" else ", ..."
-        plain = self.loss.from_logits or (units == 1 and self.loss.kind == REGRESSION)
+        plain = self.loss.from_logits or (units == 1 and self.loss.kind == LossKind.REGRESSION)
         given = "" if plain or activation is None else f', activation="{activation}"'
         return f"{called}({units}{more}{given})"
 

@@ -28,14 +28,10 @@ class Ends:
     """The inputs or the outputs of a model, some of which must be fed; `keyed`: they are a dict."""
 
     what: str
+    argument: str  # of Sequence, which feeds them
     names: list[str]
     needed: list[str]
     keyed: bool
-
-    @property
-    def argument(self) -> str:
-        """The argument of Sequence that feeds them."""
-        return "x" if self.what == "input" else "y"
 
     def nest(self, tree: Any, columns: ColumnNames) -> Any:
         """Return names of arrays nested as these are, where that is not plain to Keras."""
@@ -53,7 +49,7 @@ class Ends:
         if any(n != to and n in self.names and (n, n) not in pairs for n, to in pairs):
             exchanged = len({*known} & {*self.names}) == len(given)
             instead = f"write {self.argument}=[{listed(places)}], or for this order " * exchanged
-            raise self.refusal(known, "which Keras takes one after the other", instead or "write ")
+            raise self._refusal(known, "which Keras takes one after the other", instead or "write ")
         return tree
 
     def _by_names(self, given: list[Any], known: list[str | None]) -> dict[str, Any]:
@@ -62,17 +58,16 @@ class Ends:
         left = [name for name in self.needed if name not in found]
         if len(found) + len(others) == len(given) and len(others) == len(left) <= 1:
             return {**found, **dict(zip(left, others, strict=True))}
-        raise self.refusal(known, "and names do not tell which is for which")
+        raise self._refusal(known, "and names do not tell which is for which")
 
     def refuse_late(self, tree: Any, columns: ColumnNames, order: list[str]) -> None:
         """Refuse a list that these, known only now, are not fed with in the order of Keras."""
         nested = self.nest(tree, columns)
         found = [nested[name] for name in order if name in nested]
         if not isinstance(tree, Mapping) and found != list(leaves(tree)):
-            raise self.refusal(_known(tree, columns), f"which Keras takes as {listed(order)}")
+            raise self._refusal(_known(tree, columns), f"which Keras takes as {listed(order)}")
 
-    def refusal(self, known: list[str | None], why: str, instead: str = "write ") -> ArgumentError:
-        """Return the error that tells the columns of a list, the other side, and what to write."""
+    def _refusal(self, known: list[str | None], why: str, instead: str = "write ") -> ArgumentError:
         first = next(name for name in self.names if name in self.needed)
         shown = ", ".join("several columns" if name is None else repr(name) for name in known)
         return ArgumentError(
@@ -111,23 +106,33 @@ def steps_as_keras(model: Any, purpose: Any) -> bool:
     return own is of_keras  # None of both: NumPy trains nothing
 
 
+def has_keras_loss(model: Any) -> bool:
+    """Whether the losses that a model was compiled with are compared as Keras does."""
+    return type(model).compute_loss is keras.Model.compute_loss
+
+
+def by_output(tree: Any, names: list[str]) -> dict[str, Any]:
+    """Return the losses, weights or targets of outputs by name, as far as names or places tell."""
+    if not isinstance(tree, Mapping | list | tuple):
+        return dict.fromkeys(names, tree)
+    found = list(leaves(tree))
+    if isinstance(tree, Mapping) and not len(found) == len(names) == 1:
+        return {name: tree[name] for name in names if name in tree}
+    return dict(zip(names, found, strict=True)) if len(found) == len(names) else {}
+
+
 def inputs_of(model: Any) -> Ends | None:
     """Return the inputs of a functional model; None of any other, which does not tell them."""
     if not getattr(model, "inputs", None) or isinstance(model, keras.Sequential):
         return None
     keyed = isinstance(model.input, Mapping)
     names = list(model.input) if keyed else [tensor.name for tensor in model.inputs]
-    return Ends("input", names, names, keyed)
+    return Ends("input", "x", names, names, keyed)
 
 
 def outputs_of_loss(model: Any) -> Ends | None:
-    """Return the outputs that the losses of a model compare; None where they are not known yet.
-
-    A model that is not functional tells them once it has run, and one that makes its loss by
-    itself never.
-    """
-    of_keras = type(model).compute_loss is keras.Model.compute_loss
-    if not of_keras or model.loss is None or isinstance(model, keras.Sequential):
+    """Return the outputs that the losses of a model compare; None where they are not known yet."""
+    if not has_keras_loss(model) or model.loss is None or isinstance(model, keras.Sequential):
         return None
     functional = getattr(model, "inputs", None) and _calls_as_keras(model)
     made = model.output if functional else built_outputs(model)
@@ -136,23 +141,19 @@ def outputs_of_loss(model: Any) -> Ends | None:
 
 def ends_made(model: Any, made: Any) -> Ends:
     """Return the outputs of a model, by what it makes."""
-    if isinstance(made, Mapping):
+    if keyed := isinstance(made, Mapping):
         order = keras_order(made)
         is_own = made is getattr(model, "output", None)
         names = list(made) if is_own else order
-        return Ends("output", names, _with_loss(model.loss, order), True)
-    places = list(map(str, range(len(keras.tree.flatten(made)))))
-    names = list(getattr(model, "output_names", places))
-    return Ends("output", names, _with_loss(model.loss, names), False)
+    else:
+        places = [*map(str, range(len(keras.tree.flatten(made))))]
+        order = names = list(getattr(model, "output_names", places))
+    loss, needed = model.loss, order
+    if not isinstance(loss, list | tuple) or len(loss) == len(order):
+        losses = by_output(loss, order)
+        needed = [name for name in order if losses.get(name) is not None]
+    return Ends("output", "y", names, needed, keyed)
 
 
 def _calls_as_keras(model: Any) -> bool:
     return bool(type(model).call.__module__.startswith("keras."))
-
-
-def _with_loss(loss: Any, names: list[str]) -> list[str]:
-    if isinstance(loss, Mapping):
-        return [name for name in names if loss.get(name) is not None]
-    if isinstance(loss, list | tuple) and len(loss) == len(names):
-        return [name for name, one in zip(names, loss, strict=True) if one is not None]
-    return names

@@ -22,18 +22,15 @@ _SMALL = ("0..1", "-1..1", "tf", "torch", "standardize")
 
 
 def warn_of_scaling_twice(model: Any, view: SequenceView) -> None:
-    """Warn where all images are about 1 already, and a layer divides them by 127 or 255 again.
-
-    Nothing would fail, but the model would see one gray for all images.
-    """
+    """Warn where images of about 1 are divided by 255 again: the model would see one gray."""
     for fault in _scaled_twice(model, _scales(view)):
         warn(fault)
 
 
 def range_faults(model: Any, view: SequenceView) -> list[str]:
-    """Return what is wrong with the range of pixels for a model: scaled twice, or not at all.
+    """Return what is wrong with the range of pixels: scaled twice, or not at all.
 
-    That pixels are not scaled is no fault that `fit` tells: some models learn to do with it.
+    `fit` does not tell the latter: some models learn to do with it.
     """
     scales = _scales(view)
     return [*_scaled_twice(model, scales), *_not_scaled(model, scales)]
@@ -48,10 +45,7 @@ def _scales(view: SequenceView) -> list[Any]:
 
 
 def _scaled_twice(model: Any, scales: list[Any]) -> Iterator[str]:
-    if not scales or not all(map(_is_small, scales)):
-        return
-    layer = next(_dividing(model), None)
-    if layer is not None:
+    if scales and all(map(_is_small, scales)) and (layer := _dividing(model)) is not None:
         yield (
             f"scale={scales[0]!r} makes pixels about 1 at most, and the layer {layer.name!r} of "
             f"the model, Rescaling, multiplies them by {float(layer.scale):.4g} again, so that all "
@@ -79,13 +73,13 @@ def _is_small(scale: Any) -> bool:
     return pair or (isinstance(scale, str) and scale in _SMALL)
 
 
-def _dividing(model: Any) -> Iterator[Any]:
+def _dividing(model: Any) -> Any:
+    """Return the layer that divides pixels by 100 to 300, where none makes them larger."""
     found = list(_operations(model))
-    if not any(map(_may_enlarge, found)):
-        for one in found:
-            scale = one.scale if type(one) is keras.layers.Rescaling else None
-            if isinstance(scale, int | float) and 1 / 300 < scale < 1 / 100:
-                yield one
+    if any(map(_may_enlarge, found)):
+        return None
+    scaling = (one for one in found if type(one) is keras.layers.Rescaling)
+    return next((one for one in scaling if 1 / 300 < one.scale < 1 / 100), None)
 
 
 def _operations(model: Any) -> Iterator[Any]:

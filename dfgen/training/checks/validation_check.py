@@ -1,6 +1,5 @@
 """Does what validates speak of the same classes and numbers as what trains?
 
-Keras looks at validation data after the first epoch only; here it is told before the first step.
 Differences of measurement alone, such as size, crop or weights, are allowed.
 """
 
@@ -12,7 +11,6 @@ import keras
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, listed, warn
 from dfgen.samples.bound_feature import BoundFeature
@@ -33,28 +31,28 @@ _ALIKE = (
     'df[{0!r}].astype("category") before splitting, or class_names=[...]'
 )
 
-_COMPARED = 1024
-"""Ids, evenly spaced, that are looked for in training: 5 ms among a million."""
-_EACH = 16
-"""The inputs of one in so many of them are compared too."""
+_COMPARED = 64
+"""Rows, evenly spaced, whose inputs are compared."""
 
 
 def validation_of(call: Call, sequence: type) -> Any:
     """Return the Sequence that validates, of a class; None where Keras is given something else."""
     given = call.validation
     x, *others = given if isinstance(given, list | tuple) and given else (given,)
-    held = x.values() if isinstance(x, Mapping) else others
     if isinstance(x, sequence) and all(other is None for other in others):
         return x
-    if isinstance(x, sequence) or any(isinstance(one, sequence) for one in held):
-        parts = held if isinstance(given, Mapping) else (x, *others)
+    parts = list(given.values()) if isinstance(given, Mapping) else [x, *others]
+    held = x.values() if isinstance(x, Mapping) else parts
+    if any(isinstance(one, sequence) for one in held):
         types = ", ".join(type(one).__name__ for one in parts)
         raise ArgumentError(
             f"validation_data is a {type(given).__name__} of {types}, expected one "
             "dfgen.Sequence, which has its own y and weights: validation_data=sequence"
         )
-    if isinstance(given, type | str | os.PathLike) or _has_text(given):
-        what = "a DataFrame" if isinstance(given, pd.DataFrame) else repr(given)
+    is_frame, is_number = isinstance(given, pd.DataFrame), pd.api.types.is_numeric_dtype
+    has_text = is_frame and not all(map(is_number, given.dtypes))
+    if isinstance(given, type | str | os.PathLike) or has_text:
+        what = "a DataFrame" if is_frame else repr(given)
         raise ArgumentError(
             f"validation_data is {what}, which Keras cannot take: expected a dfgen.Sequence of the "
             "rows that validate, made as that of training: "
@@ -64,11 +62,7 @@ def validation_of(call: Call, sequence: type) -> Any:
 
 
 def check_validation(call: Call, train: SequenceView, validation: SequenceView) -> None:
-    """Refuse validation data that mean something else than what the model is trained on.
-
-    Classes are numbered otherwise, arrays are nested otherwise, have other axes or another range,
-    or `fit` gives what does not reach them.
-    """
+    """Refuse validation data that mean something else than what the model is trained on."""
     _check_arguments(call, validation)
     if isinstance(call.model, keras.Sequential):
         _check_nesting(train, validation)
@@ -84,55 +78,32 @@ def check_validation(call: Call, train: SequenceView, validation: SequenceView) 
 
 
 def warn_of_same_rows(train: SequenceView, validation: SequenceView) -> None:
-    """Warn of validation on the very rows that train."""
-    if _are_same_rows(train, validation):
-        rows = len(train.loader.reader)
-        warn(
-            f"validation_data has the {rows:,} rows that the model is trained on, so that val_loss "
-            "tells how well it remembers them, not what it makes of others. Keep rows back: "
-            'df = dfgen.split(df, {"train": 0.8, "val": 0.2}), then dfgen.sequences(df, ...)'
-        )
+    """Warn of validation on the very rows that train, as their ids and inputs tell.
 
-
-def _are_same_rows(train: SequenceView, validation: SequenceView) -> bool:
-    """Whether what validates are all rows that train, in any order, and no others.
-
-    Some rows in both may be meant, as may weights of 0 that tell one part from the other. Ids may
-    begin anew in another table, so that inputs of some rows are compared too.
+    Weights of 0 may tell one part from the other.
     """
-    one, other = train.loader, validation.loader
-    if one is other:
-        return True
-    bound, rows = _bound("x", train, validation), len(one.reader)
-    if not bound or len(other.reader) != rows or not (one.counted.all() and other.counted.all()):
-        return False
-    ours, theirs = (_whole(side.reader.ids) for side in (one, other))
-    if ours is None or theirs is None or ours.type != theirs.type:
-        return False
-    chosen = np.unique(np.linspace(0, rows - 1, _COMPARED).astype(int))
-    some = theirs.take(pa.array(chosen))
-    found = pc.indices_nonzero(pc.is_in(ours, value_set=some)).to_numpy()
-    if len(found) < len(chosen):
-        return False
-    found = found[::_EACH]
-    chosen = chosen[pc.index_in(ours.take(pa.array(found)), value_set=some).to_numpy()]
-    return all(_alike_at(a.values, found, b.values, chosen) for a, b in bound)
+    one, other, bound = train.loader, validation.loader, _bound("x", train, validation)
+    rows, whole = len(one.reader), one.counted.all() and other.counted.all()
+    if one is not other:
+        if not bound or len(other.reader) != rows or not whole:
+            return
+        some = np.unique(np.linspace(0, rows - 1, _COMPARED).astype(int))
+        pairs = [(one.reader.ids, other.reader.ids), *((a.values, b.values) for a, b in bound)]
+        if not all(_alike(ours, theirs, some) for ours, theirs in pairs):
+            return
+    warn(
+        f"validation_data has the {rows:,} rows that the model is trained on, so that val_loss "
+        "tells how well it remembers them, not what it makes of others. Keep rows back: "
+        'df = dfgen.split(df, {"train": 0.8, "val": 0.2}), then dfgen.sequences(df, ...)'
+    )
 
 
-def _whole(values: Any) -> Any:
-    values = getattr(values, "array", values)  # of a pack
-    if isinstance(values, np.ndarray) and values.ndim == 1:
-        return pa.array(values)
-    return values if isinstance(values, pa.Array) else None
-
-
-def _alike_at(ours: Any, rows: Any, theirs: Any, others: Any) -> bool:
+def _alike(ours: Any, theirs: Any, rows: Any) -> bool:
     if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray):
-        return np.array_equal(ours[rows], theirs[others])
-    one, other = _whole(ours), _whole(theirs)
-    if one is None or other is None:
-        return False
-    return bool(one.take(pa.array(rows)).equals(other.take(pa.array(others))))
+        return np.array_equal(ours[rows], theirs[rows])
+    one, other = (getattr(values, "array", values) for values in (ours, theirs))  # of a pack
+    plain = isinstance(one, pa.Array) and isinstance(other, pa.Array)
+    return plain and bool(one.take(pa.array(rows)).equals(other.take(pa.array(rows))))
 
 
 def _check_arguments(call: Call, validation: SequenceView) -> None:
@@ -191,9 +162,3 @@ def _form(tree: Any) -> str:
     if isinstance(tree, tuple):
         return f"a list of {len(tree)}"
     return "one array"
-
-
-def _has_text(given: Any) -> bool:
-    if not isinstance(given, pd.DataFrame):
-        return False
-    return not all(pd.api.types.is_numeric_dtype(dtype) for dtype in given.dtypes)

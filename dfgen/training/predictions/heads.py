@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 import numpy as np
 import numpy.typing as npt
 
@@ -13,19 +12,14 @@ from dfgen.errors import ArgumentError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.training.checks.model_outputs import (
-    BINARY,
-    CATEGORICAL,
     CHECKED,
-    MARGIN,
-    REGRESSION,
-    SPARSE,
-    VECTORS,
     KnownLoss,
+    LossKind,
     keras_order,
     known_loss,
     outputs_of,
 )
-from dfgen.training.checks.pairing import Ends
+from dfgen.training.checks.pairing import Ends, by_output, has_keras_loss, steps_as_keras
 from dfgen.training.keras_private import loss_weights
 
 CLASSES, LABELS, NUMBERS, ARRAY = "classes", "labels", "numbers", "array"
@@ -34,25 +28,16 @@ CLASSES, LABELS, NUMBERS, ARRAY = "classes", "labels", "numbers", "array"
 
 @dataclass(frozen=True, eq=False)
 class ModelHead:
-    """One output of a model.
+    """One output of a model, with what y has for it, and the loss as `compile` takes it."""
 
-    Args:
-        name: "" where there is one output alone.
-        target: the name of its array in y, None without.
-        feature: what y has for it, and `bound` with its rows; None where there is no y.
-        loss: as `compile` takes it; None: the model has none for it, or makes it by itself.
-        logits: as `from_logits` of `predict_frame`.
-        loss_weight: what its loss counts in that of all.
-    """
-
-    name: str
-    target: str | None
+    name: str  # "" where there is one output alone
+    target: str | None  # the name of its array in y
     feature: Feature | None
     bound: BoundFeature | None
     loss: Any
     known: KnownLoss | None
     activation: str | None
-    logits: bool | None = None
+    logits: bool | None = None  # as `from_logits` of `predict_frame`
     loss_weight: float = 1.0
 
     def column(self, name: str) -> str:
@@ -75,7 +60,7 @@ class ModelHead:
         return None if self.known is None else self.known.kind
 
     def kind(self, outputs: npt.NDArray[Any]) -> str:
-        """Return what it says of a row, by what the model has said."""
+        """Return what it tells of a row, by the outputs of the model."""
         if outputs.ndim > 2:
             return ARRAY
         if self.feature is not None and self.feature.many_labels:
@@ -87,23 +72,29 @@ class ModelHead:
 
     def _counts_classes(self, units: int) -> bool:
         """Whether the loss takes the target for class numbers, though they have no names."""
-        if self.loss_kind == BINARY:
+        if self.loss_kind == LossKind.BINARY:
             whole = self.bound is None or self.bound.specs[self.target or ""].dtype.kind in "biu"
             return units == 1 and whole
         if self.loss_kind is None and self.feature is None:
             return self.activation == "softmax"
-        return self.loss_kind == SPARSE or (self.loss_kind == CATEGORICAL and self.feature is None)
+        return self.loss_kind == LossKind.SPARSE or (
+            self.loss_kind == LossKind.CATEGORICAL and self.feature is None
+        )
 
     def activated(self, outputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Return probabilities of what are logits, other numbers as they are, as float32."""
         found: npt.NDArray[np.float32] = np.asarray(outputs, np.float32)
         kind = self.kind(outputs)
-        of_classes = kind in (CLASSES, LABELS) or self.loss_kind in (SPARSE, CATEGORICAL, BINARY)
+        of_classes = kind in (CLASSES, LABELS) or self.loss_kind in (
+            LossKind.SPARSE,
+            LossKind.CATEGORICAL,
+            LossKind.BINARY,
+        )
         if not of_classes or not found.size:
             return found
         self._refuse_margins()
         if self._gives_logits():
-            alone = kind == LABELS or self.loss_kind == BINARY or found.shape[-1] == 1
+            alone = kind == LABELS or self.loss_kind == LossKind.BINARY or found.shape[-1] == 1
             return _sigmoid(found) if alone or found.ndim == 1 else _softmax(found)
         low, high = np.fmin.reduce(found, axis=None), np.fmax.reduce(found, axis=None)
         if low < -1e-3 or high > 1 + 1e-3:
@@ -114,7 +105,7 @@ class ModelHead:
         return found
 
     def _way_to_probabilities(self, kind: str, found: npt.NDArray[np.float32]) -> str:
-        if self.known is None or self.loss_kind != REGRESSION:
+        if self.known is None or self.loss_kind != LossKind.REGRESSION:
             return (
                 "the loss does not say that they are logits: give from_logits=True if they are, or "
                 "end the model in a softmax or a sigmoid"
@@ -129,11 +120,15 @@ class ModelHead:
     def _refuse_margins(self) -> None:
         """Refuse outputs whose sign, not whose half, tells classes apart, whatever they are now."""
         loss = known_loss(self.loss, CHECKED)
-        if loss is not None and loss.kind in (MARGIN, VECTORS) and self.activation != "softmax":
+        if (
+            loss is not None
+            and loss.kind in (LossKind.MARGIN, LossKind.VECTORS)
+            and self.activation != "softmax"
+        ):
             raise ArgumentError(
                 f"the output {self.name or 'of the model'!r} is trained by {loss.name}, which "
                 "makes margins of classes and no probabilities: use model.predict, or train with "
-                f"{'binary' if loss.kind == MARGIN else 'categorical'}_crossentropy"
+                f"{'binary' if loss.kind == LossKind.MARGIN else 'categorical'}_crossentropy"
             )
 
     def _gives_logits(self) -> bool:
@@ -159,7 +154,7 @@ def _sigmoid(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 def makes_own_outputs(model: Any) -> bool:
     """Whether a model has a `predict_step` of its own, whose outputs its loss may never see."""
-    return type(model).predict_step is not keras.Model.predict_step
+    return not steps_as_keras(model, "predict")
 
 
 def model_heads(
@@ -173,10 +168,11 @@ def model_heads(
     named = dict(_named(outputs, list(getattr(model, "output_names", ()))))
     keyed = isinstance(outputs, Mapping)
     in_lists = sorted(named) if keyed and keras_order(outputs) != [*outputs] else list(named)
-    losses = _losses(model, in_lists)
-    weights = _by_name(loss_weights(model), in_lists)
+    told = has_keras_loss(model) and not makes_own_outputs(model)
+    losses = by_output(getattr(model, "loss", None), in_lists) if told else {}
+    weights = by_output(loss_weights(model), in_lists)
     needed = [name for name in named if losses.get(name) is not None] or [*named]
-    ends = Ends("output", [*named], needed, keyed)
+    ends = Ends("output", "y", [*named], needed, keyed)
     pairs = _pairs(named, _nested(ends, y, targets), needed)
     known = {} if makes_own_outputs(model) else outputs_of(model)
     last = known.get if len(known) != 1 else lambda name: next(iter(known.values()))
@@ -184,17 +180,17 @@ def model_heads(
     for name, target in pairs.items():
         feature, bound = targets[target] if target is not None else (None, None)
         output = last(name) if len(named) == 1 or len(known) > 1 else None
-        loss = losses.get(name)
+        loss, weight = losses.get(name), weights.get(name)
         head = ModelHead(
             "" if len(named) == 1 else name,
             target,
             feature,
             bound,
             loss,
-            known_loss(loss) if loss is not None else None,
+            None if loss is None else known_loss(loss),
             None if output is None else output.activation,
             logits,
-            1.0 if weights.get(name) is None else float(weights[name]),
+            1.0 if weight is None else float(weight),
         )
         found.append((head, named[name]))
     return found
@@ -221,23 +217,6 @@ def _nested(ends: Ends, y: Any, targets: Mapping[str, tuple[Feature, BoundFeatur
         return ends.nest(y, columns)
     found = {columns.get(next(leaves(one))): one for one in leaves(y)}
     return {name: found.get(name) for name in ends.names}
-
-
-def _losses(model: Any, names: list[str]) -> dict[str, Any]:
-    loss = getattr(model, "loss", None)
-    if type(model).compute_loss is not keras.Model.compute_loss or makes_own_outputs(model):
-        return {}
-    return _by_name(loss, names)
-
-
-def _by_name(given: Any, names: list[str]) -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        if names == [""] and len(given) == 1:  # of a single output, which has a name there
-            return dict.fromkeys(names, next(iter(given.values())))
-        return {name: given.get(name) for name in names}
-    if isinstance(given, list | tuple):
-        return dict(zip(names, given, strict=False))
-    return dict.fromkeys(names, given)
 
 
 def _pairs(named: dict[str, Any], y: Any, needed: list[str]) -> dict[str, str | None]:

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from typing import Any
+from typing import Any, Never
 
 import keras
 import pandas as pd
@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from dfgen.binding.preprocessing import load_preprocessing
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, brief, listed, reason, warn
+from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
 from dfgen.manifest.not_a_manifest import check_place
@@ -20,8 +21,10 @@ from dfgen.system import flag, only_writer, whole
 from dfgen.table.any_table import arrow_table
 from dfgen.table.file_columns import are_files
 from dfgen.training.checks.meanings import check_as_before, meanings
+from dfgen.training.checks.pairing import has_keras_loss
 from dfgen.training.data_adapter import view_of
 from dfgen.training.device_division import keras_division
+from dfgen.training.layout import SequenceView
 from dfgen.training.predictions.heads import makes_own_outputs
 from dfgen.training.predictions.predicted_rows import Prediction
 from dfgen.training.predictions.prediction_columns import LISTS
@@ -42,10 +45,8 @@ from dfgen.training.predictions.saved_preprocessing import (
 )
 from dfgen.training.sequence import Sequence
 
-_LOGITS = "leave it out where the loss tells it"
 
-
-def checked_prediction(
+def _checked(
     model: Any,
     sequence: Any,
     views: Any,
@@ -59,14 +60,16 @@ def checked_prediction(
         raise ArgumentError(f"model must be a keras.Model, got {brief(model)}")
     if not isinstance(sequence, Sequence):
         raise ArgumentError(f"sequence must be a dfgen.Sequence, got {brief(sequence)}")
-    if view_of(sequence).loader.transforms_batches:
+    view = view_of(sequence)
+    if view.loader.transforms_batches:
         raise ArgumentError(
             "the Sequence has a batch_transform, which may mix rows, so that no prediction is of "
             "one row: make one for predictions without it"
         )
-    _check_processes(model, sequence)
-    views = _checked_views(sequence, views)
-    logits = logits if logits is None else flag("from_logits", logits, _LOGITS)
+    _check_processes(model, view)
+    views = _checked_views(view, views)
+    if logits is not None:
+        logits = flag("from_logits", logits, "leave it out where the loss tells it")
     known = opened(saved)
     if known is not None:
         check_as_trained(known, sequence)
@@ -77,13 +80,13 @@ def checked_prediction(
             f"views={views} with arrays={brief(arrays)}: each view lies otherwise on the image, so "
             "that their mean means nothing: leave out one of the two"
         )
-    place = arrays if arrays in (None, LISTS) else path_of("arrays", arrays)
+    place = arrays if arrays in (None, LISTS) else _path_of("arrays", arrays)
     return Prediction(model, sequence, views, logits, known, place, weighs)
 
 
-def _checked_views(sequence: Sequence, views: int | None) -> int:
+def _checked_views(view: SequenceView, views: int | None) -> int:
     """Return how many views there are, 1 where nobody asks; refuse several that are alike."""
-    reader = view_of(sequence).loader.reader
+    reader = view.loader.reader
     if views is None:
         drawn = [one.feature for one in reader.features if one.feature.is_random]
         if drawn:
@@ -102,16 +105,14 @@ def _checked_views(sequence: Sequence, views: int | None) -> int:
     return views
 
 
-def path_of(name: str, given: Any) -> str:
-    """Return a path as it is from everywhere."""
+def _path_of(name: str, given: Any) -> str:
     if not isinstance(given, str | os.PathLike):
         raise ArgumentError(f"{name} must be a path, got {brief(given)}")
     return os.path.abspath(given)
 
 
-def _check_processes(model: Any, sequence: Sequence) -> None:
-    loader = view_of(sequence).loader
-    division = keras_division(model)
+def _check_processes(model: Any, view: SequenceView) -> None:
+    division, loader = keras_division(model), view.loader
     if division.shard[1] > 1:
         raise ArgumentError(
             f"{division.by} divides each batch over {division.shard[1]} processes, expected a "
@@ -135,13 +136,13 @@ def predict_frame(
     preprocessing: Saved = None,
     arrays: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
+    **unknown: Never,
 ) -> pd.DataFrame | str:
     """Return the rows of a Sequence with what a model says of each, to find out why it is wrong.
 
-    Each row of the manifest comes once, in the order of the manifest and with its index; `shuffle`,
-    `balance` and `drop_remainder` of the Sequence play no part in it, and its epochs are left
-    alone. With `shard=(index, count)` it is a part of the rows, those of one process after those of
-    the other. Images are made as the Sequence makes them, by `model.predict`.
+    Each row of the manifest comes once, in the order of the manifest and with its index, whatever
+    `shuffle`, `balance` and `drop_remainder` of the Sequence, whose epochs are left alone. With
+    `shard=(index, count)` it is a part of the rows, those of one process after those of the other.
 
     These columns follow those of the manifest, as `y_true_<head>` and so on where the model has
     several outputs:
@@ -163,18 +164,16 @@ def predict_frame(
       missing. It takes the place of a column of that name. y_pred, prob and loss of such rows are
       missing; where one of several outputs is NaN, those of that output and the sum of losses.
 
-    Whether an output gives logits tells its loss, by `from_logits` of a loss of Keras or of a class
-    that has it as an attribute; where nothing is known of the loss, a last layer without an
-    activation gives them. Of logits the softmax is taken, or the sigmoid, where the loss is binary
-    crossentropy, there is one unit, or a row may have several labels.
+    Outputs are logits where `from_logits` of the loss says so, or, if nothing is known of the loss,
+    where the last layer has no activation. Of them the softmax is taken, or the sigmoid, where the
+    loss is binary crossentropy, there is one unit, or a row may have several labels.
 
     Args:
         model: of Keras. It need not be compiled.
         sequence: whose rows.
-        views: how many times each row is predicted, each time as chance has it: another random
-            crop, flip and `transform`, by the seed of the Sequence, the row and the number of the
-            view. Probabilities, numbers and losses are averaged. None: once; of a Sequence that
-            crops or flips by chance it is told in a warning.
+        views: how many times each row is predicted, each with another random crop, flip and
+            `transform`, by the seed of the Sequence. Probabilities, numbers and losses are
+            averaged. None: once; of a Sequence that crops or flips by chance a warning tells it.
         from_logits: whether outputs of classes are logits, where nothing tells it, or wrongly.
         preprocessing: what `SavePreprocessing` has saved beside the model, or the path of its file:
             a Sequence that makes other inputs, or numbers classes otherwise, is refused, and where
@@ -189,6 +188,7 @@ def predict_frame(
             written part by part: called again after a kill, with the same arguments, it goes on
             where it was. Until it is there, the folder `<out>.parts` holds the parts. None: a
             frame.
+        **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
         The frame, whose `attrs["dfgen_predictions"]["heads"]` tells kind and class names of each
@@ -205,8 +205,8 @@ def predict_frame(
         >>> frame = dfgen.predict_frame(model, val)  # doctest: +SKIP
         >>> frame[frame.y_true != frame.y_pred].sort_values("loss")
     """
-    prediction = checked_prediction(model, sequence, views, from_logits, preprocessing, arrays)
-    return _framed(prediction) if out is None else _written(prediction, path_of("out", out))
+    refuse_unknown(predict_frame, unknown)
+    return _told(_checked(model, sequence, views, from_logits, preprocessing, arrays), out)
 
 
 def evaluate_frame(
@@ -218,6 +218,7 @@ def evaluate_frame(
     preprocessing: Saved = None,
     arrays: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
+    **unknown: Never,
 ) -> pd.DataFrame | str:
     """Return what `predict_frame` does, of which each row has a loss, and what it weighs.
 
@@ -231,44 +232,44 @@ def evaluate_frame(
     Args:
         model: of Keras, compiled with a loss.
         sequence: whose rows, with y.
-        views: as of `predict_frame`.
-        from_logits: as of `predict_frame`.
-        preprocessing: as of `predict_frame`.
-        arrays: as of `predict_frame`.
-        out: as of `predict_frame`.
+        views: as of `predict_frame`, as are those that follow.
+        from_logits: likewise.
+        preprocessing: likewise.
+        arrays: likewise.
+        out: likewise.
+        **unknown: none, likewise.
 
     Raises:
         ArgumentError: there are no labels, no loss, or as of `predict_frame`.
-        ManifestError: as of `predict_frame`.
-        WriteError: as of `predict_frame`.
 
     Example:
         >>> frame = dfgen.evaluate_frame(model, val)  # doctest: +SKIP
         >>> frame.groupby("y_true", observed=True).loss.mean()
     """
-    prediction = checked_prediction(
-        model, sequence, views, from_logits, preprocessing, arrays, weighs=True
-    )
+    refuse_unknown(evaluate_frame, unknown)
+    prediction = _checked(model, sequence, views, from_logits, preprocessing, arrays, weighs=True)
     if makes_own_outputs(model):
         raise ArgumentError(
             "evaluate_frame needs the outputs that the loss is told, but the model makes its own "
             "(predict_step): take predict_frame"
         )
-    if view_of(sequence).layout.y is None:
+    if prediction.view.layout.y is None:
         raise ArgumentError(
             "evaluate_frame needs labels, but the Sequence has inputs alone: give it y=, the "
             "column of the labels, or take predict_frame"
         )
-    if model.loss is None or type(model).compute_loss is not keras.Model.compute_loss:
+    if model.loss is None or not has_keras_loss(model):
+        lack = "computes its own (compute_loss): take predict_frame"
+        if model.loss is None:
+            lack = "is not compiled with one: model.compile(loss=...)"
         raise ArgumentError(
-            "evaluate_frame needs a loss that tells rows apart, but the model "
-            + (
-                "is not compiled with one: model.compile(loss=...)"
-                if model.loss is None
-                else "computes its own (compute_loss): take predict_frame"
-            )
+            f"evaluate_frame needs a loss that tells rows apart, but the model {lack}"
         )
-    return _framed(prediction) if out is None else _written(prediction, path_of("out", out))
+    return _told(prediction, out)
+
+
+def _told(prediction: Prediction, out: Any) -> pd.DataFrame | str:
+    return _framed(prediction) if out is None else _written(prediction, _path_of("out", out))
 
 
 def _framed(prediction: Prediction) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import Place
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.spec import Present
-from dfgen.training.checks.model_outputs import SPARSE
+from dfgen.training.checks.model_outputs import LossKind
 from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.device_division import keras_division
 from dfgen.training.fit_pass import Run
@@ -44,10 +44,9 @@ from dfgen.training.sequence import Sequence
 
 
 class OrderedPasses(Passes):
-    """Feeds `model.predict` a few batches at a time, and keeps their targets.
+    """Feeds `model.predict` a few batches of the manifest at a time, and keeps their targets.
 
-    Rows come in the order of the manifest, whatever that of the Sequence is; the workers are its
-    own, and its epochs are left alone.
+    The workers are those of the Sequence, whose epochs are left alone.
     """
 
     def __init__(self, sequence: Sequence, plan: Plan) -> None:
@@ -76,7 +75,6 @@ class OrderedPasses(Passes):
         return keras.tree.map_structure(lambda array: np.asarray(array)[:rows], outputs), joined
 
     def _run(self, call: Call | None) -> Run:
-        """Return the run, the same object for every part."""
         run = super()._run(call)
         if call is None or run is self._current:
             return run
@@ -120,10 +118,9 @@ _GROWTH = 8.0
 
 
 def next_steps(steps: int, seconds: float, nbytes: int) -> int:
-    """Return the batches of the next part, by what the last one took.
+    """Return the batches of the next part: for 5 seconds, and no more than 16 MiB of outputs.
 
-    A part aims at 5 seconds, so that little is lost of a run that is killed, and the progress bar
-    moves, and holds no more than 16 MiB of outputs and targets.
+    So little is lost of a run that is killed, and the progress bar moves.
 
     Example:
         >>> next_steps(8, 0.1, 1000), next_steps(100, 10.0, 1000), next_steps(8, 0.1, 1 << 27)
@@ -135,22 +132,16 @@ def next_steps(steps: int, seconds: float, nbytes: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The rows to predict, and how: the arguments of `predict_frame`.
-
-    Args:
-        saved: what was saved beside the model.
-        weighs: whether the weights of rows are told.
-        heads: is told name -> kind and class names of each head.
-    """
+    """The rows to predict, and how: the arguments of `predict_frame`."""
 
     model: Any
     sequence: Sequence
     views: int = 1
     logits: bool | None = None
-    saved: Preprocessing | None = None
+    saved: Preprocessing | None = None  # beside the model
     arrays: str | None = None
-    weighs: bool = False
-    heads: dict[str, Any] = field(default_factory=dict)
+    weighs: bool = False  # the weights of rows are told
+    heads: dict[str, Any] = field(default_factory=dict)  # name -> kind and class names
 
     @property
     def view(self) -> SequenceView:
@@ -241,10 +232,7 @@ class Prediction:
             claim(str(self.arrays), self.run, "arrays")
 
     def described(self, whole: bool) -> dict[str, Any]:
-        """Return what is told of the run beside its rows, once these are predicted.
-
-        Its identity is `whole`, or one part of several: to find it takes time.
-        """
+        """Return what is told of the run beside its rows; its identity takes time."""
         rows, alone = self.rows(self.steps), self.sequence.shard[1] == 1
         if alone and not whole:
             return {"heads": self.heads}
@@ -298,7 +286,7 @@ def _of_head(
 def _check_classes(head: ModelHead, target: npt.NDArray[Any], units: int) -> None:
     """Refuse numbers of classes that there is no unit for, where some backends give any loss."""
     known, bound = head.known, head.bound
-    if known is None or known.kind != SPARSE or bound is None or not target.size:
+    if known is None or known.kind != LossKind.SPARSE or bound is None or not target.size:
         return
     wrong = target[((target < 0) | (target >= units)) & (target != known.ignored)]
     if wrong.size:

@@ -17,7 +17,7 @@ from dfgen.manifest.verify import NO_PREDICTION
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.spec import Present
 from dfgen.table.arrow_types import lists_of, with_ends
-from dfgen.training.checks.model_outputs import BINARY, CATEGORICAL, SPARSE
+from dfgen.training.checks.model_outputs import LossKind
 from dfgen.training.predictions.heads import ARRAY, CLASSES, LABELS, ModelHead
 
 _BYTES = 1 << 24  # of targets and outputs that a loss takes at once
@@ -39,14 +39,12 @@ def row_losses(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) ->
     size = max(1, min(_MOST, _BYTES // width, 1 << (rows - 1).bit_length()))
     for start in range(0, rows, size):
         part = slice(start, min(start + size, rows))
-        count = part.stop - start
         filled = [np.resize(one[part], (size, *one.shape[1:])) for one in (y_true, y_pred)]
         several = _of_rows(loss, *filled)
         if several is None:
-            several = np.array(
-                [_alone(loss, y_true[n], y_pred[n]) for n in range(start, part.stop)]
-            )
-        found[part] = several[:count]
+            each = (loss(y_true[n][None], y_pred[n][None]) for n in range(start, part.stop))
+            several = np.array([np.mean(keras.ops.convert_to_numpy(one)) for one in each])
+        found[part] = several[: part.stop - start]
     return found
 
 
@@ -59,19 +57,14 @@ def _of_rows(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) -> L
         return None
     counts = getattr(made, "_keras_mask", None)
     values = keras.ops.convert_to_numpy(made).reshape(len(y_pred), -1)
-    if counts is None:
-        counted = np.ones(values.shape, values.dtype)
-    else:
+    counted = np.ones(values.shape, values.dtype)
+    if counts is not None:
         counted = keras.ops.convert_to_numpy(counts).reshape(values.shape).astype(values.dtype)
     found: Losses = (values * counted).sum(axis=1)
     numbers = counted.sum(axis=1)
     found = found if loss.reduction == "sum" else found / np.maximum(numbers, 1)
     found[numbers == 0] = np.nan
     return found
-
-
-def _alone(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) -> float:
-    return float(np.mean(keras.ops.convert_to_numpy(loss(y_true[None], y_pred[None]))))
 
 
 _Floats = npt.NDArray[np.float32]
@@ -92,8 +85,6 @@ class HeadValues:
 
     def mean(self, views: int) -> "HeadValues":
         """Return the mean of what was added up of so many views."""
-        if views == 1:
-            return self
         share = np.float32(1 / views)
         losses = None if self.losses is None else self.losses * share
         return replace(self, numbers=self.numbers * share, losses=losses)
@@ -123,15 +114,10 @@ def table_of(
             columns[head.column("row_weight")] = pa.array(np.where(lost | lacking, 0, weights))
     if len(outputs) > 1 and losses:
         factors = [one.head.loss_weight for one in outputs if one.losses is not None]
-        total = _total(losses, factors)
-        columns["loss"] = _numbers(np.where(reasons.astype(bool), np.nan, total))
+        each = np.array([one * factor for one, factor in zip(losses, factors, strict=True)])
+        lacks = reasons.astype(bool) | np.isnan(each).all(axis=0)
+        columns["loss"] = _numbers(np.where(lacks, np.nan, np.nansum(each, axis=0)))
     return pa.table({**columns, "problem": pa.array(reasons, pa.string())})
-
-
-def _total(losses: list[_Floats], factors: list[float]) -> _Floats:
-    each = np.array([one * factor for one, factor in zip(losses, factors, strict=True)])
-    found: _Floats = np.where(np.isnan(each).all(axis=0), np.nan, np.nansum(each, axis=0))
-    return found
 
 
 def _numbers(values: _Floats) -> pa.Array:
@@ -169,7 +155,12 @@ def _predicted(
     if kind == ARRAY:
         return {} if arrays is None else {head.column("y_pred"): arrays(head, outputs, lost)}
     outputs = outputs.reshape(len(outputs), -1)
-    made = {CLASSES: _of_class, LABELS: _of_labels}.get(kind, _of_numbers)(head, outputs, lost)
+    if kind in (CLASSES, LABELS):
+        made = (_of_class if kind == CLASSES else _of_labels)(head, outputs, lost)
+    elif outputs.shape[1] == 1:
+        made = {"y_pred": pa.array(outputs[:, 0], mask=lost)}
+    else:
+        made = {"y_pred": lists_of(outputs, lost)}
     return {head.column(name): values for name, values in made.items()}
 
 
@@ -198,12 +189,6 @@ def _of_labels(head: ModelHead, outputs: _Floats, lost: Present) -> dict[str, pa
     return {"y_pred": with_ends(labels, ends, lost), "prob": lists_of(outputs, lost)}
 
 
-def _of_numbers(head: ModelHead, outputs: _Floats, lost: Present) -> dict[str, pa.Array]:
-    if outputs.shape[1] == 1:
-        return {"y_pred": pa.array(outputs[:, 0], mask=lost)}
-    return {"y_pred": lists_of(outputs, lost)}
-
-
 def _check_units(head: ModelHead, units: int, classes: int, alone: bool = True) -> None:
     if units == classes or (alone and (units, classes) == (1, 2)):
         return
@@ -224,9 +209,13 @@ def array_values(head: ModelHead, outputs: npt.NDArray[Any]) -> npt.NDArray[Any]
     """Return what an output says: classes of pixels as numbers (height, width), or as it is."""
     if head.has_pixels and keras.config.image_data_format() == "channels_first":
         outputs = np.moveaxis(outputs, 1, -1)
-    if outputs.shape[-1] == 1 and (head.loss_kind == BINARY or head.activation == "sigmoid"):
+    if outputs.shape[-1] == 1 and (
+        head.loss_kind == LossKind.BINARY or head.activation == "sigmoid"
+    ):
         return (outputs[..., 0] > 0.5).astype(np.uint8)
-    of_classes = head.loss_kind in (SPARSE, CATEGORICAL) or head.activation == "softmax"
+    of_classes = (
+        head.loss_kind in (LossKind.SPARSE, LossKind.CATEGORICAL) or head.activation == "softmax"
+    )
     if outputs.shape[-1] > 1 and of_classes:
         dtype = np.uint8 if outputs.shape[-1] <= 256 else np.uint16
         classes: npt.NDArray[Any] = outputs.argmax(axis=-1).astype(dtype)

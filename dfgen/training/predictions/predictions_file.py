@@ -163,8 +163,6 @@ def _gathered(paths: list[str]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-_AS_MADE = "join parts as they were made, and filter afterwards"
-
 _Part = pd.DataFrame | str | os.PathLike[str]
 
 
@@ -173,8 +171,8 @@ def join_predictions(
 ) -> pd.DataFrame | str:
     """Return the predictions of several processes, `shard=(0, n)` to `(n - 1, n)`, as one frame.
 
-    The parts may come in any order. Checked is that they are of one run: the same manifest, model
-    and arguments; and that no part, and no row of one, is missing or there twice.
+    The parts may come in any order. They must be of one run: the same manifest, model and
+    arguments; and no part, and no row of one, may be missing or there twice.
 
     Args:
         parts: frames of `predict_frame` or `evaluate_frame`, as these have returned them, or the
@@ -198,58 +196,52 @@ def join_predictions(
     given = [one if isinstance(one, pd.DataFrame) else os.path.abspath(one) for one in parts]
     if not given:
         raise ArgumentError("parts is an empty list, expected the predictions of each process")
-    runs = [_run_of(one, number) for number, one in enumerate(given)]
-    for number, one in enumerate(runs):
+    names = [f"parts[{n}]" if isinstance(one, pd.DataFrame) else one for n, one in enumerate(given)]
+    runs = [*map(_run_of, given, names)]
+    for part, one, where in zip(given, runs, names, strict=True):
         mended = {**one, "shard": runs[0]["shard"], "paths": runs[0].get("paths")}
-        where = _named(given[number], number)
-        advice = f"Join what goes with {_named(given[0], 0)}"
+        advice = f"Join what goes with {names[0]}"
         refuse_other(mended, runs[0], f"{where} holds predictions", advice)
-        check_rows(given[number], one, where, _AS_MADE)
-    order = _in_order(given, runs)
+        check_rows(part, one, where, "join parts as they were made, and filter afterwards")
+    order = _in_order(runs, names)
     run = {**runs[0], "shard": [0, 1], "part": [0, runs[0]["rows"]], "part_ids": runs[0]["ids"]}
+    ordered = [given[place] for place in order]
     if out is None:
-        return _joined([given[place] for place in order], run)
-    paths = [given[place] for place in order]
-    if not all(isinstance(path, str) for path in paths):
+        return _joined(ordered, run)
+    if not all(isinstance(path, str) for path in ordered):
         raise ArgumentError(f"out={brief(out)} needs parts that are files, got frames")
     path = os.path.abspath(out)
     check_out(path, key=PREDICTIONS.encode(), kind="file of predictions")
-    write_joined(path, [str(one) for one in paths], run)
+    write_joined(path, map(str, ordered), run)
     return path
 
 
-def _run_of(part: pd.DataFrame | str, number: int) -> Any:
+def _run_of(part: pd.DataFrame | str, name: str) -> Any:
     if isinstance(part, str):
         return run_of_file(part)
     run = part.attrs.get(PREDICTIONS, {})
     if "shard" not in run:
         raise ArgumentError(
-            f"{_named(part, number)} does not say of which run it is: expected a frame as "
+            f"{name} does not say of which run it is: expected a frame as "
             "predict_frame returns it for a Sequence with shard=(index, count), whose attrs have "
             f"{PREDICTIONS!r}"
         )
     return run
 
 
-def _named(part: pd.DataFrame | str, number: int) -> str:
-    return part if isinstance(part, str) else f"parts[{number}]"
-
-
-def _in_order(given: list[Any], runs: list[Any]) -> list[int]:
+def _in_order(runs: list[Any], names: list[str]) -> list[int]:
     count = runs[0]["shard"][1]
     found: dict[int, int] = {}
     for place, one in enumerate(runs):
         index, of = one["shard"]
         if of != count:
             raise ArgumentError(
-                f"{_named(given[0], 0)} is one of {count} parts, {_named(given[place], place)} one "
-                f"of {of}: they are not parts of the same run"
+                f"{names[0]} is one of {count} parts, {names[place]} one of {of}: they are not "
+                "parts of the same run"
             )
         if index in found:
-            first = found[index]
             raise ArgumentError(
-                f"part {index} of {count} is there twice: {_named(given[first], first)} and "
-                f"{_named(given[place], place)}"
+                f"part {index} of {count} is there twice: {names[found[index]]} and {names[place]}"
             )
         found[index] = place
     missing = [index for index in range(count) if index not in found]

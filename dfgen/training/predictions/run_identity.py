@@ -58,10 +58,7 @@ _ADDRESS = r" at 0x[0-9a-f]+"
 def run_of(
     model: Any, sequence: Sequence, targets: Mapping[str, Any], **arguments: Any
 ) -> dict[str, Any]:
-    """Return what tells a run from another, as plain types of JSON.
-
-    `targets` were saved beside the model, where the Sequence has no y.
-    """
+    """Return what tells a run from another, for JSON; `targets` were saved beside the model."""
     view, state = view_of(sequence), sequence.state_dict()
     loader, binding = view.loader, view.binding
     features = {bound.name: _written(bound.feature) for bound in loader.reader.features}
