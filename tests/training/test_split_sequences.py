@@ -102,23 +102,17 @@ def test_random_crops_and_flips_are_for_train_alone(split):
         (dfgen.Image(), dfgen.Image()),
         (dfgen.Image(resize="crop", crop="random"), dfgen.Image(resize="crop", crop="center")),
         (dfgen.Image(flip="horizontal_and_vertical"), dfgen.Image()),
-        (
-            dfgen.Image(crop="random_resized", area=(0.5, 1), ratio=(1, 1), flip="horizontal"),
-            dfgen.Image(resize="crop"),
-        ),
-        (
-            dfgen.Mask("mask", like=dfgen.Image(flip="vertical")),
-            dfgen.Mask("mask", like=dfgen.Image()),
-        ),
+        (dfgen.Image(crop="random_resized", area=(0.5, 1), ratio=(1, 1), flip="horizontal"),
+         dfgen.Image(resize="crop")),
+        (dfgen.Mask("mask", like=dfgen.Image(flip="vertical")),
+         dfgen.Mask("mask", like=dfgen.Image())),
         (dfgen.Mask("mask", like="image"), dfgen.Mask("mask", like="image")),
-        (
-            dfgen.Audio("path", 8000, 1, start="random"),
-            dfgen.Audio("path", 8000, 1, start="center"),
-        ),
+        (dfgen.Audio("path", 8000, 1, start="random"),
+         dfgen.Audio("path", 8000, 1, start="center")),
         (dfgen.Number("age"), dfgen.Number("age")),
     ],
     ids=repr,
-)
+)  # fmt: skip
 def test_what_a_feature_is_without_chance(feature, still):
     assert feature.still == still
     assert not feature.still.is_random
@@ -169,67 +163,36 @@ def test_one_fold_is_for_validation(split):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        (
-            {"split": None},
-            {},
-            'the manifest has no column "split". Make one: df = dfgen.split(df, {"train": 0.8, '
-            '"val": 0.2}), or with folds=5 and then sequences(df, fold=0). Columns: id, path, '
-            "label",
-        ),
-        (
-            {"split": [None, "train"] * 20},
-            {},
-            "20 rows have no split, the first is row 0 (id 0). Give them one, or drop them: "
-            "df = df[df['split'].notna()]",
-        ),
-        (
-            {"split": ["training", "val"] * 20},
-            {},
-            "the column \"split\" holds 'training', 'val': expected one called \"train\", which is "
-            'shuffled. Rename it: df["split"].replace("training", "train")',
-        ),
-        (
-            {"split": 1},
-            {},
-            'the column "split" holds int64, expected names, as "train" and "val"',
-        ),
-        (
-            {"split": None},
-            {"fold": 0},
-            'fold=0, but the manifest has no column "fold". Make one: df = dfgen.split(df, '
-            "folds=5). Columns: id, path, label",
-        ),
-        (
-            {"fold": 0},
-            {"fold": 0},
-            'fold=0, but the manifest has a column "split" too, whose test rows would be trained '
-            'on. Take the rows to train on: df[df.split == "train"].drop(columns="split")',
-        ),
-        (
-            {"split": None, "fold": 0},
-            {"fold": 0},
-            "every row is in fold 0: none is left to train on",
-        ),
-        (
-            {"split": None, "fold": [0, 1] * 20},
-            {"fold": 2},
-            "fold=2 is none of the folds of the manifest: 0, 1",
-        ),
-        (
-            {},
-            {"shuffle": False},
-            'shuffle=False: sequences shuffles the split "train" alone. Leave it out, or make that '
-            "Sequence yourself",
-        ),
-        (
-            {},
-            {"train": {"image_size": (2, 2)}},
-            "train={'image_size': (2, 2)} has 'image_size': expected a dict of arguments that may "
-            "differ from split to split, sample_weight, class_weight, balance, rows_per_epoch, "
-            "bucket_by, batch_size, seed, drop_remainder, transform, batch_transform, on_error, "
-            "workers, use_multiprocessing, max_queue_size, limits, shard, window. Give others to "
-            "sequences itself, for all splits",
-        ),
+        ({"split": None}, {},
+         'the manifest has no column "split". Make one: df = dfgen.split(df, {"train": 0.8, '
+         '"val": 0.2}), or with folds=5 and then sequences(df, fold=0). Columns: id, path, '
+         "label"),
+        ({"split": [None, "train"] * 20}, {},
+         "20 rows have no split, the first is row 0 (id 0). Give them one, or drop them: "
+         "df = df[df['split'].notna()]"),
+        ({"split": ["training", "val"] * 20}, {},
+         "the column \"split\" holds 'training', 'val': expected one called \"train\", which is "
+         'shuffled. Rename it: df["split"].replace("training", "train")'),
+        ({"split": 1}, {}, 'the column "split" holds int64, expected names, as "train" and "val"'),
+        ({"split": None}, {"fold": 0},
+         'fold=0, but the manifest has no column "fold". Make one: df = dfgen.split(df, '
+         "folds=5). Columns: id, path, label"),
+        ({"fold": 0}, {"fold": 0},
+         'fold=0, but the manifest has a column "split" too, whose test rows would be trained '
+         'on. Take the rows to train on: df[df.split == "train"].drop(columns="split")'),
+        ({"split": None, "fold": 0}, {"fold": 0},
+         "every row is in fold 0: none is left to train on"),
+        ({"split": None, "fold": [0, 1] * 20}, {"fold": 2},
+         "fold=2 is none of the folds of the manifest: 0, 1"),
+        ({}, {"shuffle": False},
+         'shuffle=False: sequences shuffles the split "train" alone. Leave it out, or make that '
+         "Sequence yourself"),
+        ({}, {"train": {"image_size": (2, 2)}},
+         "train={'image_size': (2, 2)} has 'image_size': expected a dict of arguments that may "
+         "differ from split to split, sample_weight, class_weight, balance, rows_per_epoch, "
+         "bucket_by, batch_size, seed, drop_remainder, transform, batch_transform, on_error, "
+         "workers, use_multiprocessing, max_queue_size, limits, shard, window. Give others to "
+         "sequences itself, for all splits"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(split, change, options, message):
