@@ -64,9 +64,9 @@ def meanings(view: SequenceView) -> dict[str, Meanings]:
 
     def of(bound: BoundFeature) -> Meaning:
         feature, spec = bound.feature, reader.specs[next(iter(bound.arrays.values()))]
-        # no function of the user's can change the range that `scale` tells
-        settled = reader.transform is None or feature.after_transform.dtype is not None
-        known = feature.has_channels and by_rows and settled
+        known = feature.has_channels and by_rows
+        # else a function of the user's could change the range that `scale` tells
+        known = known and (reader.transform is None or feature.after_transform.dtype is not None)
         scale = getattr(feature, "scale", None)
         return meaning_of(bound.name, feature, spec, (scale,) if known else None)
 
