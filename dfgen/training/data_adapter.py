@@ -296,12 +296,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         return self.new_pass(self._run(call_by_keras(self)))
 
     def get_jax_iterator(self, super_batch: int | None = None) -> Iterator[Any]:
-        """Return a pass of NumPy arrays, which JAX on the CPU reads in place.
-
-        Args:
-            super_batch: steps that JAX takes at once: the arrays are of shape (steps, batch, ...),
-                and the rest of a pass is a list of single batches.
-        """
+        """Return a pass of NumPy arrays, which JAX reads in place, maybe of several steps each."""
         return self.new_pass(self._run(call_by_keras(self)), super_batch)
 
     def get_torch_dataloader(self) -> TorchBatches:
@@ -309,10 +304,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         return TorchBatches(partial(self.new_pass, self._run(call_by_keras(self))))
 
     def get_tf_dataset(self) -> Any:
-        """Return a tf.data.Dataset of passes, which knows how many batches a pass has.
-
-        Unknown is that of the rest of an epoch, after `load_state_dict`.
-        """
+        """Return a tf.data.Dataset of passes, of known length but after `load_state_dict`."""
         run = self._run(call_by_keras(self))
         length = None
         if run.keras_iterator is None and not run.plain:

@@ -24,27 +24,19 @@ from dfgen.training.progress import Progress
 
 @dataclass(eq=False)
 class Run:
-    """What one of Keras's EpochIterators does with a Sequence: several may, one inside the other.
-
-    Args:
-        steps: how many batches `steps_per_epoch` takes.
-        exact: whether a loop of the user's own knows how many batches come, and asks for no more.
-        part: the steps that a pass is of, if not all, and the one from which none is made ahead.
-        driver: who asks: fit, evaluate, predict, build, or None for a loop of the user's own.
-        note: shown the position of each batch, and the batch.
-    """
+    """The work of one of Keras's EpochIterators, of which several may run, one inside the other."""
 
     plan: Plan
     layout: Layout
     keras_iterator: "weakref.ref[Any] | None" = None
-    steps: int | None = None
+    steps: int | None = None  # batches that `steps_per_epoch` takes
     steps_per_execution: int = 1
     plain: bool = False  # Keras gets single batches, `sequence[i]`, as of a plain PyDataset
-    exact: bool = False
-    part: tuple[range, int] | None = None
+    exact: bool = False  # a loop of the user's own knows the length, and asks for no more
+    part: tuple[range, int] | None = None  # its steps, and from which none is made ahead
     is_reset: bool = False  # Keras has begun; what it takes before builds a model
-    driver: str | None = None
-    note: Callable[[tuple[int, int], Any], None] | None = None
+    driver: str | None = None  # fit, evaluate, predict, build; None: a loop of the user's own
+    note: Callable[[tuple[int, int], Any], None] | None = None  # shown each position and batch
     undo: Callable[[Any, bool], None] | None = None  # gives Keras's epochs their length again
     failure: Exception | None = None  # which Keras's own thread is still to raise
 

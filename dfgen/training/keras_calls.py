@@ -32,23 +32,16 @@ _CALLERS = "fit", "evaluate", "predict"
 
 @dataclass(frozen=True)
 class Call:
-    """A call by a method of one of Keras's EpochIterators, the loops over the batches of an epoch.
-
-    Args:
-        caller: fit, evaluate or predict; None for a loop that is not Keras's own.
-        purpose: as `caller`, but evaluate for the validation of fit.
-        of_validation: what fit was given beside its validation data.
-        arguments: what the caller was given beside its data, while the iterator is made.
-    """
+    """A call by a method of one of Keras's EpochIterators, its loops over batches."""
 
     iterator: Any
     method: str
-    caller: str | None
-    purpose: str | None
+    caller: str | None  # fit, evaluate or predict; None for a loop that is not Keras's own
+    purpose: str | None  # as `caller`, but evaluate for the validation of fit
     model: Any
     validation: Any
-    of_validation: Mapping[str, Any]
-    arguments: Mapping[str, Any]
+    of_validation: Mapping[str, Any]  # what fit was given beside its validation data
+    arguments: Mapping[str, Any]  # given beside the data, while the iterator is made
 
     @property
     def makes_iterator(self) -> bool:

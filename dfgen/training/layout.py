@@ -21,18 +21,14 @@ Weighs = Callable[[str, int], Any]
 class Layout:
     """How the arrays of a batch are nested for Keras.
 
-    Args:
-        x, y: names of arrays, nested as the model's inputs and targets; y may be None.
-        images: names of the arrays that follow `keras.config.image_data_format()`.
-        weighted: whether every batch has weights.
-        weighing: name of an array of y -> the axes that its loss has beside that of the batch, and
-            the name of the target that rows may lack, None where all have it.
+    `weighing` has for each array of y the axes that its loss has beside that of the batch, and the
+    name of the target that rows may lack.
     """
 
-    x: Any
-    y: Any
-    images: frozenset[str]
-    weighted: bool
+    x: Any  # names of arrays, nested as the inputs of a model
+    y: Any  # likewise, or None
+    images: frozenset[str]  # that follow `keras.config.image_data_format()`
+    weighted: bool  # every batch has weights
     weighing: Mapping[str, tuple[int, str | None]]
 
     def batch(self, batch: Batch) -> tuple[Any, ...]:
