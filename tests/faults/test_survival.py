@@ -11,6 +11,9 @@ cases = sys.modules["survive_cases"]
 loaders = sys.modules["survive_loaders"]
 
 
+SLOW = pytest.mark.slow  # test_leaving.py and test_process_death.py do these without the benchmark
+
+
 def done(case, loader, folder):
     paths = cases.write_files(folder / "files")
     make = loaders.LOADERS[loader][1]
@@ -21,9 +24,9 @@ def done(case, loader, folder):
     ("case", "loader", "what"),
     [
         ("raises", "threads", "error names the file"),
-        ("sys_exit", "processes", "error names the file"),
-        ("kill_one", "processes", "every row once"), ("missing", "threads", "error names the file"),
-        ("cut", "threads", "error names the file"),
+        pytest.param("sys_exit", "processes", "error names the file", marks=SLOW),
+        pytest.param("kill_one", "processes", "every row once", marks=SLOW),
+        ("missing", "threads", "error names the file"), ("cut", "threads", "error names the file"),
         ("unpicklable", "processes", "error names the function"),
         ("resume", "threads", "the rest exactly"), ("draws", "threads", "the same"),
     ],
