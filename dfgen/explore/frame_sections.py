@@ -86,16 +86,10 @@ def _leaks(frame: pd.DataFrame, found: pd.DataFrame) -> Section:
         first = f" The first {len(some)}:" * (len(found) > len(some))
         head = f"{count(len(found), 'row')} with a copy in an earlier split, in pairs.{first}"
     boxes = [_pair(one, rows) for (_, one), rows in zip(some.iterrows(), pairs, strict=True)]
-    return Section(
-        "leaks",
-        "Leaks",
-        markup([note(head), element("div", *boxes, class_="pairs")]),
-        len(found),
-        "rows",
-        alarms=True,
-        rows=[row for pair in pairs for row in pair],
-        marks={"leak": found.index.tolist()},
-    )
+    body = markup([note(head), element("div", *boxes, class_="pairs")])
+    shown = [row for pair in pairs for row in pair]
+    marks = {"leak": found.index.tolist()}
+    return Section("leaks", "Leaks", body, len(found), "rows", alarms=True, rows=shown, marks=marks)
 
 
 def _pair(leak: pd.Series, rows: Sequence[int]) -> Html:
@@ -115,15 +109,10 @@ def class_section(frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame]) -> Se
     names = own_labels(frame)
     numbers = [name for name in names if name not in counts and _has_numbers(frame[name])]
     told = [name for name in names if name in counts or name in numbers]
-    body = [
-        markup(
-            [
-                element("h3", short(name)),
-                _class_table(counts[name]) if name in counts else _spread_of(frame[name]),
-            ]
-        )
-        for name in told[:_LABELS]
-    ]
+    body = []
+    for name in told[:_LABELS]:
+        held = _class_table(counts[name]) if name in counts else _spread_of(frame[name])
+        body += [element("h3", short(name)), held]
     if len(told) > _LABELS:
         body.append(note(f"{len(told) - _LABELS} more labels are not shown."))
     return Section("classes", "Classes", markup(body or [note("No column is a label.")]))
@@ -156,18 +145,13 @@ def _class_table(counted: pd.DataFrame) -> Html:
     highest = shares.max(initial=0) or 1.0
     shown, said = _few_classes(counted)
     cells = [
-        (
-            short(counted.index[at]),
-            *(
-                _share(rows[at, part], shares[at, part], highest, part)
-                for part in range(len(totals))
-            ),
-        )
+        [_share(rows[at, part], shares[at, part], highest, part) for part in range(len(totals))]
         for at in shown
     ]
+    lines = [[short(counted.index[at]), *row] for at, row in zip(shown, cells, strict=True)]
     sums = zip(parts.columns, totals.tolist(), strict=True)
     heads = ["class", *(f"{short(part)} ({total:,})" for part, total in sums)]
-    return markup([html_table(heads, cells, "shares"), note(said) if said else ""])
+    return markup([html_table(heads, lines, "shares"), note(said) if said else ""])
 
 
 def _few_classes(counted: pd.DataFrame) -> tuple[list[int], str]:

@@ -77,15 +77,8 @@ def confusion_figure(confusion: pd.DataFrame) -> Any:
     axes.set_title(f"{classes:,} classes{some}", fontsize=9, loc="left")
     for row, column in np.argwhere(counts > 0) if len(table) <= _WRITTEN else ():
         colour = "white" if shares[row, column] > 0.5 else "black"
-        axes.text(
-            column,
-            row,
-            f"{counts[row, column]}",
-            ha="center",
-            va="center",
-            fontsize=7,
-            color=colour,
-        )
+        middle = {"ha": "center", "va": "center"}
+        axes.text(column, row, f"{counts[row, column]}", fontsize=7, color=colour, **middle)
     return figure
 
 

@@ -138,11 +138,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, int | np.integer):
         return int(value) if abs(int(value)) <= _EXACT else str(value)
     if isinstance(value, float | np.floating):
-        return (
-            float(f"{value:.6g}")
-            if math.isfinite(value)
-            else None
-            if math.isnan(value)
-            else str(value)
-        )
+        if math.isfinite(value):
+            return float(f"{value:.6g}")
+        return None if math.isnan(value) else str(value)
     return short(value)
