@@ -165,8 +165,8 @@ BIG = "1" + "0" * 30
 FILES = {
     "coco width": (
         "coco", "c.json", json.dumps({"images": [{**IMAGE, "width": 10**20}]}),
-        "c.json is JSON, but not as COCO has it: Expected `int` <= 2147483647 - at "
-        "`$.images[0].width`",
+        'c.json is JSON, but not as COCO has it, {"images": [...], "annotations": [...], '
+        '"categories": [...]}: expected `int` <= 2147483647 - at `$.images[0].width`',
     ),
     "coco deep": ("coco", "c.json", '{"x": ' + "[" * 100_000,
                   "c.json cannot be read: it is nested too deep"),
@@ -190,19 +190,19 @@ FILES = {
     "toml deep": ("source", "r.toml", f"x = {'[' * 100_000}",
                   "r.toml cannot be read as TOML: it is nested too deep"),
     "yaml date": ("yolo", "d.yaml", "names: [a]\ntrain: 2020-99-99",
-                  "d.yaml cannot be read as YAML: ConstructorError: timestamp that cannot be: "
-                  'month must be in 1..12\n  in "d.yaml", line 2, column 8'),
+                  "d.yaml cannot be read as YAML: month must be in 1..12"),
     "yaml digits": ("yolo", "d.yaml", "names: [a]\nnc: " + "9" * 5_000,
-                    "d.yaml cannot be read as YAML: ConstructorError: int that cannot be: Exceeds"),
+                    "d.yaml cannot be read as YAML: Exceeds the limit (4300 digits) "),
     "yaml bool": ("yolo", "d.yaml", "names: [a]\ntrain: !!bool x",
-                  "d.yaml cannot be read as YAML: ConstructorError: bool that cannot be: 'x'"),
+                  "d.yaml cannot be read as YAML: KeyError: 'x'"),
     "yaml nul": ("yolo", "d.yaml", "names: [a]\ntrain: \0",
                  "d.yaml cannot be read as YAML: ReaderError: unacceptable character"),
     "inventory files": ("listing", "m.json", '{"sourceBucket": "b", "fileFormat": "CSV", '
                         '"fileSchema": "Key", "files": [{"key": 1}]}',
-                        "m.json is not as S3 writes it: Expected `str | null`, got `int` - at "
+                        "m.json is JSON, but not as S3 writes the manifest.json of an Inventory; "
+                        "a listing in JSON is called .jsonl: expected `str`, got `int` - at "
                         "`$.files[0].key`"),
-    "inventory deep": ("listing", "m.json", "[" * 100_000,
+    "inventory deep": ("listing", "m.json", '{"x": ' + "[" * 100_000,
                        "m.json cannot be read: it is nested too deep"),
     "listing times": ("listing", "l.jsonl", '{"path": "a.png", "last_modified": 1.5}',
                       "l.jsonl: paths, sizes or times are something else: Unsupported cast"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
@@ -138,7 +139,11 @@ def _read_json_lines(path: str, text: Sequence[str], limits: Limits) -> pa.Table
         rows = [_object(line, number) for number, line in lines if line.strip()]
     if not rows:
         raise ValueError("it is empty")
-    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array(rows))])
+    try:
+        held = pa.array(rows)
+    except _UNFIT as error:
+        raise ValueError(f"{_place_of_odd(rows, path)}: {said(error)}") from error
+    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(held)])
 
 
 def _short_lines(file: IO[str], path: str, limits: Limits) -> Iterator[str]:
@@ -150,6 +155,27 @@ def _short_lines(file: IO[str], path: str, limits: Limits) -> Iterator[str]:
             what = f"{path}, line {number} is longer than {most:,} characters"
             raise ManifestError(limits.refusal("chunk_bytes", 2 * most, what))
         yield line
+
+
+_UNFIT = (pa.ArrowException, ValueError, OverflowError)
+
+
+def _place_of_odd(rows: list[dict[str, object]], path: str) -> str:
+    """Return the line, and the column, of the first row that does not go with those before."""
+    row = bisect_left(range(len(rows)), True, key=lambda end: _is_odd(rows[: end + 1]))
+    odd = next((name for name, value in rows[row].items() if _is_odd([value])), None)
+    with open(path, "rb") as file:
+        lines = [number for number, line in enumerate(file, 1) if line.strip()]
+    return f"line {lines[row]}" + ("" if odd is None else f", {quote(odd)}")
+
+
+def _is_odd(values: list[Any]) -> bool:
+    """Whether Arrow cannot hold values as they are."""
+    try:
+        pa.array(values)
+    except _UNFIT:
+        return True
+    return False
 
 
 def _object(line: str, number: int) -> dict[str, object]:
