@@ -322,3 +322,14 @@ def test_a_separator_is_text(separator):
     with pytest.raises(ValueError) as error:
         MultiLabel("tags", sep=separator)
     assert str(error.value) == f'sep must be text between labels such as ",", got {separator!r}'
+
+
+def test_paths_and_arrays_as_python_objects_are_written_as_text_and_lists(tmp_path):
+    boxes = [np.array([[1, 2, 3, 4.5]]), np.zeros((0, 4))]
+    paths = [tmp_path / "a.png", tmp_path / "b.png"]
+    frame = pd.DataFrame({"id": [1, 2], "path": paths, "boxes": boxes, "kind": ["cat", None]})
+    write_manifest(frame, tmp_path / "m.parquet")
+    read = read_manifest(tmp_path / "m.parquet")
+    assert read["path"].tolist() == [*map(str, paths)]
+    assert [[[*box] for box in row] for row in read["boxes"]] == [[[1, 2, 3, 4.5]], []]
+    assert read["kind"].isna().tolist() == [False, True]
