@@ -199,11 +199,32 @@ def part_files(folder, shift=1.0):
     return paths
 
 
-def test_parts_are_files_by_relative_paths_too(tmp_path, monkeypatch):
+def test_parts_by_relative_paths_are_named_in_full(tmp_path, monkeypatch):
     paths = part_files(tmp_path)
     whole = dfgen.join_predictions(paths)
     monkeypatch.chdir(tmp_path)
     pd.testing.assert_frame_equal(dfgen.join_predictions(map(os.path.basename, paths)), whole)
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.join_predictions([os.path.basename(paths[0])] * 2)
+    assert str(caught.value) == f"part 0 of 2 is there twice: {paths[0]} and {paths[0]}"
+
+
+def test_processes_may_have_their_files_in_folders_of_their_own(tmp_path):
+    parts = []
+    for index in range(2):
+        (tmp_path / str(index)).mkdir()
+        paths = [f"{tmp_path}/{index}/{n}.png" for n in range(4)]
+        for n, path in enumerate(paths):
+            cv2.imwrite(path, np.full((2, 2, 3), n, np.uint8))
+        frame = pd.DataFrame({"id": range(4), "path": paths})
+        image = keras.Input((2, 2, 3))
+        model = keras.Model(image, keras.layers.GlobalMaxPooling2D()(image))
+        with dfgen.Sequence(
+            frame, x=dfgen.Image(size=(2, 2)), label_mode=None, batch_size=2, shard=(index, 2)
+        ) as seq:
+            parts.append(dfgen.predict_frame(model, seq))
+    joined = dfgen.join_predictions(parts)
+    assert [*map(list, joined.y_pred)] == [[n] * 3 for n in range(4)]
 
 
 def test_the_first_part_is_the_one_that_others_must_go_with(tmp_path):
@@ -219,8 +240,10 @@ def test_the_first_part_is_the_one_that_others_must_go_with(tmp_path):
 def test_parts_are_joined_into_no_file_of_another_kind(tmp_path):
     out = tmp_path / "mine.parquet"
     dfgen.write_manifest(frame_of_numbers().assign(path="a.png"), out)
-    with pytest.raises(WriteError, match="file of predictions"):
+    with pytest.raises(WriteError, match="is no file of predictions"):
         dfgen.join_predictions(part_files(tmp_path), out=out)
+    out = dfgen.join_predictions(part_files(tmp_path), out=tmp_path / "all.parquet")
+    assert dfgen.join_predictions(part_files(tmp_path), out=out) == out  # it is replaced
 
 
 def test_frames_that_are_joined_stay_as_they_were(tmp_path):
