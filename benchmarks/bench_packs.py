@@ -24,8 +24,8 @@ from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.row_draws import Ordering
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.row_order import Drawing
+from dfgen.loading.order.shuffle import permutation
 from dfgen.samples.features.image import Image
 
 ROWS, SIDE, BATCH = 4_000, 224, 128

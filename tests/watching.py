@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from dfgen.loading.order.permutation import permutation
+from dfgen.loading.order.shuffle import permutation
 
 CAPACITY = 4000
 KERAS = tuple(map(int, keras.__version__.split(".")[:2]))

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from dfgen.loading.batch_transforms import TriedTransform
+from dfgen.loading.batch_weights import Weights
 from dfgen.loading.buffers import BatchArrays, Block, Buffers
 from dfgen.loading.generators import batch_rng
-from dfgen.loading.order.plan import Plan, Weights
+from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows
 from dfgen.loading.pending_batch import PendingBatch

@@ -15,10 +15,11 @@ from dfgen.errors import ArgumentError, DfgenError, ReadTimeoutError
 from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker
 from dfgen.loading.batch_transforms import BatchTransform, tried
+from dfgen.loading.batch_weights import Weights
 from dfgen.loading.buffers import Block
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
-from dfgen.loading.order.plan import Plan, Weights
+from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import Drawing, Draws, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
+from dfgen.loading.batch_weights import Weights, batch_weights
 from dfgen.loading.buffers import BatchArrays, Block
-from dfgen.loading.order.plan import Plan, Weights, batch_weights
+from dfgen.loading.order.plan import Plan
 from dfgen.loading.problems import Failure
 from dfgen.loading.workers.chunks import Chunk
 from dfgen.loading.workers.threads import Worker

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import ORDER
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.shuffle import ORDER
 from dfgen.system import whole
 
 State = dict[str, int | str | None]

@@ -11,8 +11,8 @@ import pytest
 from watching import order, orders, trained_watcher, watcher
 
 import dfgen
-from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.shuffle import permutation
 
 BATCHES = 12
 """Of four rows in an epoch, the last of two."""

@@ -13,9 +13,9 @@ import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.loading.order.balance import balance_of
 from dfgen.loading.order.buckets import Buckets, PaddingShare, like_with_like, padding_share
-from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
+from dfgen.loading.order.shuffle import permutation
 
 SIZES = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=90)
 SIZE = np.array([size_of(row) for row in range(ROWS)], np.int32)
@@ -86,7 +86,7 @@ class TestOrder:
             asked.append(np.size(positions))
             return permutation(positions, n, **options)
 
-        monkeypatch.setattr("dfgen.loading.order.row_order.permutation", spy)
+        monkeypatch.setattr("dfgen.loading.order.row_order.shuffle", spy)
         sizes = np.ones((10**6, 2), np.int32)
         order = RowOrder(10**6, 0, None, Buckets(sizes, 32))
         order.at(0, np.arange(500_000, 500_032))

@@ -17,7 +17,7 @@ from dfgen.errors import ArgumentError, DfgenError, MissingFileError
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.generators import batch_rng
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.permutation import permutation
+from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.problems import Problem
 from dfgen.loading.workers.chunks import chunk_sizes
 from dfgen.loading.workers.threads import Threads, ThreadWorker

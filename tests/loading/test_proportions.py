@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.proportions import proportions_of
 from dfgen.loading.order.row_order import RowOrder
+from dfgen.loading.order.shuffle import permutation
 
 WEIGHTS = st.lists(
     st.one_of(st.just(0.0), st.floats(1e-6, 1e6), st.sampled_from([1.0, 2.0])),

@@ -14,9 +14,9 @@ from watching import watcher
 import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.loading.order import row_order
-from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import RowOrder
+from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.receipts import DueRows, Handed, Ledger, Receipt
 from dfgen.loading.state import Place, receipt
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.state import Identity, Place, ids_digest, receipt
 
 N, BATCH_SIZE = 50, 12

@@ -20,9 +20,9 @@ from dfgen.binding.rows_of_arrays import layouts_of
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.balance import balance_of
-from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
+from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.order.windows import Windows, fitting, windows_of
 from dfgen.loading.state import Identity, Place, ids_digest
 from dfgen.samples.bound_feature import BoundFeature

@@ -15,7 +15,7 @@ import pytest
 from packed import packed, photograph, table_of, write_images
 
 import dfgen
-from dfgen.loading.order.permutation import permutation
+from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.state import ids_digest
 from dfgen.locks import FileLock
 from dfgen.packs.pack_index import open_arrow, read_index

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.loading.order.permutation import ROUNDS, domain, round_keys, walk
+from dfgen.loading.order.shuffle import ROUNDS, domain, round_keys, walk
 from dfgen.spec import IntArray
 
 

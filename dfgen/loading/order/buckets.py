@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.loading.order.permutation import permutation
+from dfgen.loading.order.shuffle import permutation
 from dfgen.spec import IntArray
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.permutation import permutation
+from dfgen.loading.order.shuffle import permutation
 from dfgen.spec import IntArray
 
 MOST_PLACES = 2**30

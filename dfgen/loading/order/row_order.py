@@ -10,9 +10,9 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.loading.order.balance import Balance
 from dfgen.loading.order.buckets import Buckets
-from dfgen.loading.order.permutation import permutation
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.proportions import Proportions
+from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.order.windows import Windows
 from dfgen.spec import IntArray
 

@@ -17,7 +17,7 @@ from dfgen.binding.row_ids import known_problems
 from dfgen.binding.stale_files import known_files
 from dfgen.errors import ManifestError
 from dfgen.limits import Limits
-from dfgen.loading.order.permutation import permutation
+from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.order.windows import Windows, fitting
 from dfgen.manifest.building.scan import Access, stat_files
 from dfgen.manifest.fingerprint import columns_digest
