@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dfgen.errors import ArgumentError
 from dfgen.loading.batch_weights import batch_weights
 from dfgen.loading.generators import batch_rng, sample_rng
-from dfgen.loading.order import permutation as order
+from dfgen.loading.order import shuffle as order
 from dfgen.loading.order.balance import balance_of
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
