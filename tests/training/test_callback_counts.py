@@ -291,31 +291,60 @@ def test_a_callback_whose_counts_are_not_known_is_named():
 
 
 class Holding(KERAS.Callback):
-    """Was made with something."""
+    """Was made with something that each step, or each end of an epoch, changes."""
 
-    def __init__(self, held):
+    def __init__(self, held, change, when="step"):
         super().__init__()
-        self.held = held
+        self.held, self.change, self.when = held, change, when
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.when == "step":
+            self.change(self.held)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.when == "epoch":
+            self.change(self.held)
 
 
-@pytest.mark.parametrize(
-    ("held", "named"),
-    [
-        (deque(maxlen=6), True),
-        (iter(range(99)), True),
-        (np.zeros(0), True),
-        ([1], False),
-        ("", False),
-        (io.StringIO(), False),
-        ([keras.Sequential()], False),
-    ],
-    ids=["deque", "iterator", "empty array", "list", "text", "file", "models"],
-)
-def test_what_a_callback_holds_is_named_where_it_is_to_be_filled_or_moves(held, named):
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        warn_of_uncounted([Holding(held)])
-    assert [" keeps in held: " in str(one.message) for one in warned] == [True] * named
+def add_one(counts):
+    counts["steps"] += 1
+
+
+HOLDING = {
+    "deque": lambda: Holding(deque(maxlen=6), lambda held: held.append(1)),
+    "filled deque": lambda: Holding(deque([0]), lambda held: held.append(1)),
+    "iterator": lambda: Holding(iter(range(99)), next),
+    "empty array": lambda: Holding(np.zeros(0), len),
+    "array": lambda: Holding(np.zeros(1), lambda held: np.add(held, 1, out=held)),
+    "array of objects": lambda: Holding(np.array([None, {}]), lambda held: held[1].update({1: 1})),
+    "dict": lambda: Holding({"steps": 0}, add_one),
+    "nested": lambda: Holding([{"steps": 0}], lambda held: add_one(held[0])),
+    "set": lambda: Holding({3}, lambda held: held.add(4)),
+    "list, epochs": lambda: Holding([1], lambda held: held.append(1), "epoch"),
+}
+QUIET = {
+    "config": lambda: Holding({"rates": [0.1, np.ones(2)], "names": {"a"}, 3: None}, id),
+    "file": lambda: Holding(io.StringIO(), lambda held: held.write("a")),
+    "models": lambda: Holding([keras.Sequential()], lambda held: setattr(held[0], "a", 1)),
+}
+
+
+@pytest.mark.backend
+def test_what_a_callback_holds_is_named_once_where_it_moves_or_has_changed(tmp_path):
+    trainings = Trainings(tmp_path, CASES["none"])
+    said = (
+        "BackupAndRestore does not know what Holding keeps in held: where a stopped training goes "
+        "on, it begins anew. Give it get_state(), which returns what JSON can hold, and "
+        "set_state(state)"
+    )
+    for name, make in (HOLDING | QUIET).items():
+        data = make_sequence(4 * STEPS)
+        backup = dfgen.BackupAndRestore(tmp_path / "backup", data, save_freq=2)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            trainings.model.fit(data, epochs=2, verbose=0, callbacks=[make(), backup])
+        told = [str(one.message) for one in warned]
+        assert [one for one in told if "Backup" in one] == [said] * (name in HOLDING), name
 
 
 def test_no_callback_is_named_that_counts_nothing_or_is_known(tmp_path):

@@ -9,7 +9,14 @@ import keras
 
 from dfgen.errors import ArgumentError
 from dfgen.training.callbacks.backup_files import Generations, NamedArrays
-from dfgen.training.callbacks.callback_counts import COUNTS, counts, put_back, warn_of_uncounted
+from dfgen.training.callbacks.callback_counts import (
+    COUNTS,
+    contents,
+    counts,
+    put_back,
+    warn_of_changed,
+    warn_of_uncounted,
+)
 from dfgen.training.callbacks.model_state import build, optimizer_name, restore, snapshot, trained
 from dfgen.training.callbacks.sigterm import Sigterm
 from dfgen.training.data_adapter import Passes, view_of
@@ -33,9 +40,9 @@ class BackupAndRestore(keras.callbacks.Callback):
     the Sequence stands, the weights that it draws rows by, and what the other callbacks count:
     those of Keras, and yours that have `get_state()`, which returns what JSON can hold, and
     `set_state(state)`. One of yours without them that seems to count something is named by a
-    warning when training begins. A backup appears whole or not at all, and is checked when it is
-    read; the one before is kept, and used where the newer is damaged. It is deleted when `fit`
-    returns.
+    warning when training begins, or when what it holds has changed. A backup appears whole or not
+    at all, and is checked when it is read; the one before is kept, and used where the newer is
+    damaged. It is deleted when `fit` returns.
 
     Not in it: what the generators of Python and NumPy would draw. `History` and the progress bar
     begin with the epoch where it goes on, and callbacks count its batches from 0.
@@ -141,6 +148,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def _all_begun(self) -> None:
         warn_of_uncounted(of_fit("callbacks").callbacks)
+        self._contents, self._looked = contents(of_fit("callbacks").callbacks), -1
         if (backup := self._backups.load()) is not None:
             try:
                 self._go_on(*backup)
@@ -256,6 +264,9 @@ class BackupAndRestore(keras.callbacks.Callback):
         arrays |= {f"{_DRAWS}{place}": each.weights for place, each in enumerate(draws)}
         if self._saves:
             self._backups.save(facts, arrays)
+        if self._unsaved and self._looked < self._epoch and not (ended or self._sigterm.noticed):
+            self._looked = self._epoch  # once an epoch: an array may be large
+            self._contents = warn_of_changed(of_fit("callbacks").callbacks, self._contents)
         self._due, self._unsaved = False, 0
         if self._sigterm.noticed:
             folder = self._backups.folder
