@@ -96,9 +96,10 @@ SAME_ROWS = (
     "validation",
     [
         lambda train, rows: train,
-        lambda train, rows: sequence(rows, image(size=(8, 8)), shuffle=False),
+        lambda train, rows: sequence(rows, shuffle=False),
+        lambda train, rows: sequence(rows.sample(frac=1, random_state=1), image(size=(8, 8))),
     ],
-    ids=["the same Sequence", "the same frame"],
+    ids=["the same Sequence", "the same frame", "another order"],
 )
 def test_validation_on_the_rows_that_train_is_told_once_and_trains(validation, frame):
     rows = frame(12)
