@@ -208,20 +208,20 @@ def test_a_missing_join_column_is_named_with_the_nearest():
 def test_duplicate_and_missing_keys_of_the_table_are_named():
     labels = pa.table({"key": ["a", "b", "a", "c", "b", "a"]})
     assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
-        '2 keys in several rows of l.csv, column "key": "a" (rows 0, 2, 5); "b" (rows '
-        "1, 4). Rows are counted from 0 below the header. A file can have the labels of one "
+        '2 keys in several rows of l.csv, column "key": "a" (rows 0, 2, 5: alike); "b" (rows '
+        "1, 4: alike). Rows are counted from 0 below the header. A file can have the labels of one "
         'row only: drop the repeated ones: labels.drop_duplicates("key")'
     )
     labels = pa.table({"key": ["a", "b", "a"], "kind": ["cat"] * 3, "age": [1, 2, 3]})
     assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
-        '1 key in several rows of l.csv, column "key": "a" (rows 0, 2). Rows are '
+        '1 key in several rows of l.csv, column "key": "a" (rows 0, 2: age 1, 3). Rows are '
         "counted from 0 below the header. A file can have the labels of one row only: keep one row "
         "a key, or join on a column that tells them apart"
     )
     several = [f"{n:02}" for n in range(11)] * 2  # of which the messages shows ten
     labels = pa.table({"key": several, "age": [0] * 21 + [1]})
     message = refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv")
-    assert "(rows 9, 20). Rows" in message and "drop_duplicates" not in message
+    assert "(rows 9, 20: alike). Rows" in message and "drop_duplicates" not in message
     labels = pa.table({"key": ["a", None, None]})
     assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
         '"key" is missing in 2 rows of l.csv: row 1, 2, counted from 0 below the header. Fill them '

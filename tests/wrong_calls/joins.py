@@ -109,7 +109,7 @@ CALLS = [
               "to_csv(index=False)"),
     WrongCall("two labels for one file",
               lambda pets: join(pd.concat([labels(pets), labels(pets)[:1].assign(age=9.0)])),
-              ManifestError, '"100" (rows 0, 12)', "one row only", "keep one row"),
+              ManifestError, '"100" (rows 0, 12: age 0.0, 9.0)', "one row only", "keep one row"),
     WrongCall("a missing id",
               lambda pets: join(labels(pets).assign(object_id=[None, *range(101, 112)])),
               ManifestError, '"object_id" is missing in 1 row', "row 0", "Fill them in"),

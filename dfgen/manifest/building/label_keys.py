@@ -115,21 +115,31 @@ def _shown(name: str) -> str:
 def _several_rows(
     labels: pa.Table, keys: pa.ChunkedArray, column: str, table: str, several: str
 ) -> str:
-    """Return the message on keys that stand more than once."""
-    twice = repeated(keys).field("values")
-    shown = "; ".join(
-        f"{quote(key)} (rows {', '.join(map(str, first(rows_where(pc.equal(keys, key)))))})"
-        for key in first(twice)
+    """Return the message on keys that stand more than once: where, and with which labels."""
+    twice, rest, shown = repeated(keys).field("values"), labels.drop_columns([column]), []
+    for key in first(twice):
+        rows = rows_where(pc.equal(keys, key))
+        numbers, differing = ", ".join(map(str, first(rows))), _differing(rest.take(rows))
+        shown.append(f"{quote(key)} (rows {numbers}: {differing or 'alike'})")
+    every = (
+        rest.append_column("", keys).filter(pc.is_in(keys, value_set=twice)).to_pandas().astype(str)
     )
-    every = labels.drop_columns([column]).append_column("", keys)
-    every = every.filter(pc.is_in(keys, value_set=twice)).to_pandas().astype(str)
     if len(every.drop_duplicates()) == len(twice):  # each key has the same labels in all its rows
         several = several.partition(":")[0]
         several += f": drop the repeated ones: labels.drop_duplicates({quote(column)})"
     return (
-        f"{count(len(twice), 'key')} in several rows of {table}, column {quote(column)}: {shown}. "
-        f"Rows are counted from 0 below the header. {several}"
+        f"{count(len(twice), 'key')} in several rows of {table}, column {quote(column)}: "
+        f"{'; '.join(shown)}. Rows are counted from 0 below the header. {several}"
     )
+
+
+def _differing(rows: pa.Table) -> str:
+    """Return the first column whose values are not the same in all rows, with them."""
+    for name in rows.column_names:
+        values = first(rows[name])
+        if any(value != values[0] for value in values):
+            return f"{name} {', '.join(map(quote, values))}"
+    return ""
 
 
 def key_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
