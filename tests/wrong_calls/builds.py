@@ -131,6 +131,10 @@ CALLS = [
         MissingFileError, '"imgs/*/*.jpg"', "No * is expanded", "pattern=",
     ),
     WrongCall(
+        "a folder with backslashes", build("imgs\\cat"),
+        MissingFileError, '"imgs\\\\cat"', "there is no folder", "Write / for each backslash",
+    ),
+    WrongCall(
         "a bucket for the folder", build("gopher://bucket/imgs"),
         MissingFileError, '"gopher://bucket/imgs"', "Mount it", "listing=",
     ),

@@ -180,6 +180,8 @@ def _near(text: str) -> str:
         return ". No * is expanded: give the folder, and what is below it as pattern="
     if "://" in text:
         return ". Mount it, or give a list of its files as listing= (--listing)"
+    if "\\" in text and os.sep == "/":
+        return ". Write / for each backslash"
     above, name = os.path.split(os.path.abspath(text))
     hint = did_you_mean(name, os.listdir(above)) if os.path.isdir(above) else ""
     return hint and f".{hint}"
