@@ -2,6 +2,9 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -308,6 +311,23 @@ def test_a_manifest_that_is_being_written_is_not_corrected(data):
     assert "m.parquet is being written by process " in message
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_killed_correction_leaves_the_manifest_as_it_was_and_can_be_repeated(data, call):
+    before = (data / "m.parquet").read_bytes()
+    code = f"""if True:
+        import os, signal, pandas as pd, dfgen
+        fixes = pd.DataFrame({{"id": ["002"], "kind": ["dog"]}})
+        os.{call} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        dfgen.update_labels("m.parquet", fixes)"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    assert (data / "m.parquet").read_bytes() == before
+    fixes = pd.DataFrame({"id": ["002"], "kind": ["dog"]})
+    dfgen.update_labels("m.parquet", fixes)
+    assert len(dfgen.diff("m.parquet", dfgen.update_labels("m.parquet", fixes))) == 0
+    assert sorted(os.listdir()) == ["imgs", "m.parquet"]
+
+
 @pytest.fixture
 def skipped(data):
     """The problems of a pass over images of which 001.png is cut short and 004.png is gone."""
@@ -382,3 +402,32 @@ def test_problems_that_cannot_be_added_are_told(data):
         '  "3", nearest: "003"\nLikely cause: leading zeros.\n'
         "Mend these ids, or leave their rows out"
     )
+
+
+@pytest.mark.backend
+def test_predictions_show_what_is_wrong_and_its_correction_goes_into_the_manifest(data):
+    import keras
+
+    os.truncate("imgs/dog/001.png", 50)
+    dfgen.verify("m.parquet", write=True)
+    inputs = keras.Input((4, 4, 3))
+    dense = keras.layers.Dense(2)
+    model = keras.Model(inputs, dense(keras.layers.Flatten()(inputs)))
+    dense.set_weights([np.zeros((48, 2)), np.array([1.0, 0.0])])  # all are cats
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with dfgen.Sequence("m.parquet", y="kind", image_size=(4, 4), on_error="skip") as seq:
+        rows = dfgen.predict_frame(model, seq)
+    rows.loc[rows["id"] == "000", "problem"] = "the model gave NaN"
+    rows.to_parquet("rows.parquet")
+    wrong = rows[(rows["y_true"] != rows["y_pred"]) & rows["problem"].isna()]
+    assert wrong["id"].tolist() == ["003", "005"]
+    wrong[["id", "y_pred"]].rename(columns={"y_pred": "kind"}).to_csv("to_fix.csv", index=False)
+    before = dfgen.read_manifest("m.parquet")
+    dfgen.update_labels("m.parquet", "to_fix.csv")
+    dfgen.verify("m.parquet", add="rows.parquet")
+    assert changes(before, "m.parquet") == [
+        ("changed", "001", "problem", None,
+         "cannot be decoded: broken png file: truncated or damaged"),
+        ("relabelled", "003", "kind", "dog", "cat"),
+        ("relabelled", "005", "kind", "dog", "cat"),
+    ]  # fmt: skip

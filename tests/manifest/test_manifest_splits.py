@@ -243,6 +243,22 @@ def test_what_a_split_or_fold_lacks_is_told_with_what_mends_it(how, ends):
     assert f'"j". {ends[1]}' in lacking_rows(ten, ["kind"], how)[-1]
 
 
+def test_a_stratified_split_that_is_made_anew_may_move_old_rows():
+    """The exact shares ask for it; a promise that none moves would be false."""
+    rows = pd.DataFrame({"id": range(1200)}).assign(kind=lambda df: df.id % 5)
+    rows["group"] = rows.id // 4
+
+    def moved(**by):
+        few, many = (
+            assign_splits(part.id, SHARES, **{how: part[name] for how, name in by.items()})
+            for part in (rows[:1000], rows)
+        )
+        return (np.array(few) != np.array(many)[:1000]).sum()
+
+    assert (moved(), moved(group="group")) == (0, 0)
+    assert 0 < moved(stratify="kind") < 30 < moved(stratify="kind", group="group")
+
+
 def test_shares_come_out_roughly_and_differ_by_seed():
     ids = pd.Series(range(10_000))
     first, second = (assign_splits(ids, SHARES, seed=seed) for seed in (0, 1))

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image as Pillow
@@ -28,6 +29,18 @@ SHAPES = [
     ((97, 211), (61, 37)), ((211, 97), (96, 160)), ((64, 63), (64, 64)), ((31, 45), (97, 96)),
     ((480, 640), (299, 299)), ((1001, 667), (192, 256)), ((7, 300), (20, 31)),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "size"), SHAPES)
+def test_pixels_are_within_1_of_smart_resize(tmp_path, shape, size):
+    pixels = photograph(*shape)
+    Pillow.fromarray(pixels).save(tmp_path / "a.png")
+    image = Image(size=size, resize="crop", antialias=False)
+    expected = keras.preprocessing.image.smart_resize(
+        pixels.astype("float32"), size, data_format="channels_last"
+    )
+    found = image({"path": tmp_path / "a.png"})
+    assert np.abs(found - expected).max() <= 1
 
 
 def test_pixels_are_within_1_of_image_dataset_from_directory(tmp_path):

@@ -467,6 +467,15 @@ def test_what_is_cleared_is_told_and_folders_of_others_stay(frame, tmp_path):
     assert names == {"0123456789abcdef", "notes", "notes/index"}
 
 
+def test_its_bytes_are_those_on_the_disk_without_holes(frame, tmp_path):
+    made(frame, cache=tmp_path / "cache", epochs=1)
+    [setting] = cached_settings(str(tmp_path / "cache"))
+    [folder] = tmp_path.glob("cache/*/")
+    status = [os.stat(folder / name) for name in ("index", "pixels")]
+    assert setting.bytes == sum(one.st_blocks * 512 for one in status)
+    assert ROWS * 3840 <= setting.bytes < sum(one.st_size for one in status)
+
+
 def test_memory_that_nobody_holds_is_given_back():
     def held():
         files = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]

@@ -99,7 +99,13 @@ def swapped_pages(data, place):
     data[start : start + 8192] = data[start + 4096 : start + 8192] + data[start : start + 4096]
 
 
-@pytest.mark.parametrize("damage", [flipped, lost_page, swapped_pages])
+def swapped_words(data, place):
+    """Swap the first two words of the picture row that the byte is in."""
+    row = place // 192 * 192  # 64 pixels of 3 bytes
+    data[row : row + 16] = data[row + 8 : row + 16] + data[row : row + 8]
+
+
+@pytest.mark.parametrize("damage", [flipped, lost_page, swapped_pages, swapped_words])
 @pytest.mark.parametrize("place", [0, 12287, 12288 * 3 + 5000])
 def test_a_damaged_slot_is_no_hit_and_is_written_anew(tmp_path, place, damage):
     put(slot_file(tmp_path, LARGE), *range(5))
