@@ -5,12 +5,14 @@ It is asked once a program is about to end with an error, never while files are 
 
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from dfgen.errors import ArgumentError, DfgenError, MissingFileError, legible
 from dfgen.samples.stores.archives.archive_paths import Member, member_of
@@ -81,6 +83,9 @@ def _without(prefix: str, path: str) -> str:
     return path.removeprefix(prefix)
 
 
+_composed, _decomposed = (partial(unicodedata.normalize, form) for form in ("NFC", "NFD"))
+
+
 def _slashed(path: str) -> str:
     return path.replace("\\", "/") if os.sep == "/" else path
 
@@ -95,6 +100,9 @@ _FAULTS = (
     _Fault('"$" is not expanded', "{}.map(os.path.expandvars)", os.path.expandvars),
     _Fault("backslashes part no folders here", r'{}.str.replace("\\", "/")', _slashed),
     _Fault("it has blanks or a line end around it", "{}.str.strip()", str.strip),
+    _Fault("it has %20 or the like in it", "{}.map(urllib.parse.unquote)", unquote),
+    _Fault("its accents are stored otherwise", '{}.str.normalize("NFC")', _composed),
+    _Fault("its accents are stored otherwise", '{}.str.normalize("NFD")', _decomposed),
 )
 _SURE = 4  # of these, the first: no path is right that has one
 
@@ -216,7 +224,7 @@ def _moved(path: str, begin: Begin, folders: list[str]) -> Near | None:
 
 
 def _alike(path: str, begin: Begin, folders: list[str]) -> Near | None:
-    """Find a file of another extension or case below the first folder that has it."""
+    """Find a file of another extension, case or padding below the first folder that has it."""
     for folder in folders:
         where = os.path.dirname(os.path.join(folder, path))
         for name in _names(where):
@@ -232,8 +240,8 @@ def _named(found: _Fault, where: str, folder: str, begin: Begin) -> Near:
 
 
 def _likeness(path: str, there: str) -> _Fault | None:
-    """Return what makes the name of a path one that is there: the case or the extension."""
-    name = os.path.basename(path)
+    """Return what makes the name of a path one that is there: the case, extension or padding."""
+    above, name = os.path.split(path)
     (stem, suffix), (other, end) = os.path.splitext(name), os.path.splitext(there)
     if end.lower() in _ANNOTATIONS:
         return None
@@ -243,11 +251,18 @@ def _likeness(path: str, there: str) -> _Fault | None:
         return _Fault(f"{there!r}, {differs},", source, lambda one: one.replace(suffix, end))
     if name.casefold() == there.casefold():
         return _Fault(f"{there!r}, in another case,", "", str)
-    number = name.removesuffix(".0")
-    if not end or number != other:
+    number, width = name.removesuffix(".0"), 0
+    if number != other and not above and number.isdecimal() and other.isdecimal():
+        width = len(other) * (int(number) == int(other))
+    if not end or number.zfill(width) != other:
         return None
     text = ".astype(str)" if number == name else ".astype(float).astype(int).astype(str)"
-    return _Fault(repr(there), f'{{}}{text} + "{end}"', lambda one: one.removesuffix(".0") + end)
+    zeros = f".str.zfill({width})" if width else ""
+    return _Fault(
+        repr(there),
+        f'{{}}{text}{zeros} + "{end}"',
+        lambda one: one.removesuffix(".0").zfill(width) + end,
+    )
 
 
 def _names(folder: str) -> list[str]:

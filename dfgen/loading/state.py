@@ -190,7 +190,7 @@ class Identity:
                 was = "in an epoch that drew rows by other weights"
                 advice = "Call set_weights(...) with those weights first, then load_state_dict"
             elif name == "window":
-                was = "with the rows in other files, which are shuffled otherwise"
+                was = "with another window=, or the rows in other files, shuffled otherwise"
                 advice = "Go on with the pack, or the files, it was saved with, and its window="
             raise ArgumentError(
                 f"the state was saved {was}: rows would be repeated and missed. {advice}, or start "

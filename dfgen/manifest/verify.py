@@ -155,7 +155,8 @@ class Verification:
 
     def _of_pack(self) -> pd.DataFrame:
         for name in ("root", "decode", "write", "add"):
-            if getattr(self, name) not in (None, False):
+            given = getattr(self, name)
+            if given is not None and given is not False:
                 raise ArgumentError(
                     f"{name}= (--{name}) is for loose files, and {os.fspath(self.manifest)} is a "
                     "pack, whose bytes are compared with their checksums: leave it out"

@@ -47,7 +47,7 @@ def arrow_column(values: "pd.Series[Any]", of: str = "") -> Any:
     given = values.dropna()
     if all(isinstance(value, str | os.PathLike) for value in given):
         return pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
-    if all(isinstance(value, list | tuple | np.ndarray) for value in given):
+    if all(map(_is_list, given)):
         try:  # arrays of boxes, lists of paths
             return _valid(pa.array(values.map(_plain_list, na_action="ignore"), from_pandas=True))
         except _FAILS:
@@ -142,6 +142,10 @@ def _valid(array: pa.Array) -> pa.Array:
     return array
 
 
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
 def _plain_list(entries: Iterable[Any]) -> list[Any]:
     return [os.fspath(one) if isinstance(one, os.PathLike) else one for one in entries]
 
@@ -149,7 +153,7 @@ def _plain_list(entries: Iterable[Any]) -> list[Any]:
 def _entries(lists: Iterable[Any]) -> Iterator[Any]:
     """Yield what is in lists of lists."""
     for entry in lists:
-        if isinstance(entry, list | tuple | np.ndarray):
+        if _is_list(entry):
             yield from _entries(entry)
         else:
             yield entry

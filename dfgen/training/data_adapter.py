@@ -102,7 +102,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             near = did_you_mean(name, self._arguments) if owner is None else ""
             advice = f".{near} Its arguments are given as it is made: dfgen.Sequence(df, ...)"
         fault = f"{name} = {brief(value)} would change nothing in a Sequence that is made already"
-        raise AttributeError(fault + advice)
+        raise AttributeError(fault + advice, name=name, obj=self)
 
     @property
     def progress(self) -> Progress:

@@ -9,8 +9,8 @@ from dfgen.errors import MissingFileError
 from dfgen.explain.missing_paths import Begin, advice, near, with_near
 
 FILES = (
-    "imgs/cat/100.jpg", "imgs/cat/100.xml", "imgs/cat/007.jpg", "51.jpg",
-    "data/pets/x/y/z.jpg", "project/keep",
+    "imgs/cat/100.jpg", "imgs/cat/100.xml", "imgs/cat/007.jpg", "imgs/a b.png",
+    "imgs/M\u00fcller.png", "51.jpg", "data/pets/x/y/z.jpg", "project/keep",
 )  # fmt: skip
 
 
@@ -43,6 +43,9 @@ TABLE = (
     ("s3://bucket/imgs/cat/100.jpg", None, '"s3://" begins an address, which no store reads',
      "copy the files to a disk, or mount the store as a folder, and give paths"),
     (" 51.jpg\n", None, "it has blanks or a line end around it", CHANGE + ".str.strip()"),
+    ("imgs/a%20b.png", None, "it has %20 or the like in it", CHANGE + ".map(urllib.parse.unquote)"),
+    ("imgs/Mu\u0308ller.png", None, "its accents are stored otherwise",
+     CHANGE + '.str.normalize("NFC")'),
     ("imgs/cat/100.png", None, "'100.jpg', of another extension, is in '{}/imgs/cat'",
      CHANGE + '.str.replace(".png", ".jpg")'),
     ("imgs/cat/100.JPG", None, "'100.jpg', in another case, is in '{}/imgs/cat'",
@@ -50,6 +53,8 @@ TABLE = (
     ("imgs/cat/100", None, "'100.jpg' is in '{}/imgs/cat'", CHANGE + '.astype(str) + ".jpg"'),
     ("51.0", None, "'51.jpg' is in '{}'",
      CHANGE + '.astype(float).astype(int).astype(str) + ".jpg"'),
+    ("7", None, "'007.jpg' is in '{}/imgs/cat'",
+     CHANGE + '.astype(str).str.zfill(3) + ".jpg", and give root="imgs/cat"'),
     ("z.jpg", "data/pets", "'z.jpg' is in '{}/data/pets/x/y'", 'give root="data/pets/x/y"'),
 )  # fmt: skip
 

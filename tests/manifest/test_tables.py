@@ -333,3 +333,9 @@ def test_paths_and_arrays_as_python_objects_are_written_as_text_and_lists(tmp_pa
     assert read["path"].tolist() == [*map(str, paths)]
     assert [[[*box] for box in row] for row in read["boxes"]] == [[[1, 2, 3, 4.5]], []]
     assert read["kind"].isna().tolist() == [False, True]
+
+
+def test_arrays_of_no_axis_are_refused_with_their_column(tmp_path):
+    frame = pd.DataFrame({"id": [1, 2], "path": ["a", "b"], "n": [np.array(3), np.array(4)]})
+    with pytest.raises(ManifestError, match="column 'n' of the frame holds ndarray"):
+        write_manifest(frame, tmp_path / "m.parquet")

@@ -184,7 +184,7 @@ def test_a_missing_class_of_one_row(missing):
         ({"class_names": ("a", "a")}, "class_names must be distinct names, got ('a', 'a')"),
         ({"class_names": {"a"}},
          "class_names must be a list, whose order gives the classes their numbers, got {'a'}: "
-         "write sorted(class_names), of a dict in the order of numbers"),
+         "write sorted(class_names)"),
         ({"class_names": ()}, "class_names must be distinct names, got ()"),
         ({"class_names": [{"left": 1}]},
          "column 'kind' holds {'left': 1}, Category needs text, numbers or booleans: "

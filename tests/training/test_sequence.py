@@ -425,7 +425,7 @@ COLUMNS = "Columns: id, path, label."
          "in the order of their numbers"),
         ({"class_names": {"odd": 0, "even": 1}},
          "class_names must be a list, whose order gives the classes their numbers, got "
-         "{'odd': 0, 'even': 1}: write sorted(class_names), of a dict in the order of numbers"),
+         "{'odd': 0, 'even': 1}: write its names as a list, in the order of their numbers"),
         ({"y": 3},
          "y must be a column name, a feature such as dfgen.Image, or a list or dict of these, "
          'got 3: write y="kind"'),

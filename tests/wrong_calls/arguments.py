@@ -119,7 +119,7 @@ CALLS = [
     of_sequence("class_names", "cat", "'cat'", "distinct names", 'write class_names=["cat", '),
     of_sequence("class_names", {"dog"}, "{'dog'}", ORDER, "write sorted(class_names)"),
     of_sequence("class_names", {"cat": 0, "dog": 1, "owl": 2}, "{'cat': 0", ORDER,
-                "of a dict in the order of numbers"),
+                "in the order of their numbers"),
     of_sequence("x", np.zeros((12, 8, 8, 3)), "a numpy.ndarray of shape (12, 8, 8, 3)", TREE,
                 'write x="path"', what="an array of images as x"),
     of_sequence("x", lambda df: df["path"], "a pandas.Series of shape (12,)", TREE,

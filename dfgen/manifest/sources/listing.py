@@ -51,7 +51,10 @@ class _Inventory(msgspec.Struct):
 
 def read_inventory(path: str, limits: Limits = DEFAULT) -> tuple[str, Iterator[pa.Table]]:
     """Return the bucket, and its keys that exist with size and time, table by table."""
-    expected = "S3 writes the manifest.json of an Inventory; a listing in JSON is called .jsonl"
+    expected = (
+        "S3 writes the manifest.json of an Inventory, of CSV or Parquet: ask S3 for one of them; a "
+        "listing in JSON is called .jsonl"
+    )
     content = read_json(path, _Inventory, expected, limits, "header_bytes")
     tables = (_read(_near(path, table.key), content, limits) for table in content.files)
     return content.sourceBucket, tables

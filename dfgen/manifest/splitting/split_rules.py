@@ -135,7 +135,9 @@ class Splitting:
         TEXT, "Column of times: the earliest rows are the first split."
     )
     group_duplicates: bool = argument_field(
-        (bool,), "Keep copies of a picture in one split; needs facts full.", default=False
+        (bool,),
+        "Keep copies of a picture in one split; needs a build with --facts full.",
+        default=False,
     )
     seed: int = argument_field((int,), "Another seed gives another split. Default: 0.", default=0)
 

@@ -95,9 +95,12 @@ def not_predicted(column: str, predictions: npt.NDArray[Any], expected: str) -> 
 def class_names_in_order(class_names: Any) -> tuple[object, ...]:
     """Return class names as a tuple; refuse what has no order, or is no names."""
     if isinstance(class_names, set | frozenset | Mapping):
+        write = "sorted(class_names)"
+        if isinstance(class_names, Mapping):
+            write = "its names as a list, in the order of their numbers"
         raise ArgumentError(
             "class_names must be a list, whose order gives the classes their numbers, got "
-            f"{brief(class_names)}: write sorted(class_names), of a dict in the order of numbers"
+            f"{brief(class_names)}: write {write}"
         )
     if isinstance(class_names, str) or not isinstance(class_names, Iterable):
         raise ArgumentError(

@@ -189,7 +189,10 @@ class Several(Store):
     def look(self, path: Content) -> Store:
         """Return a store that tells head and header of one file by one request."""
         data, place = content_parts(path)
-        return self if data is not None or place is None else self.of(place).look(place)
+        if data is not None or place is None:
+            return self
+        store = self.of(place)
+        return store.look(place) if store.far else self
 
     def open(self, path: Content) -> IO[bytes]:
         """Open a file of which the header alone will be read."""

@@ -168,9 +168,10 @@ def _bytes(trained: Trained) -> str | None:
 
 def _constant(trained: Trained) -> str | None:
     softmax, kind = trained.output.activation == "softmax", trained.loss.kind
-    if trained.output.units != 1 or not (
-        softmax or kind in (LossKind.SPARSE, LossKind.CATEGORICAL)
-    ):
+    classes = kind == LossKind.SPARSE or (
+        kind == LossKind.CATEGORICAL and trained.loss.name != "kl_divergence"
+    )
+    if trained.output.units != 1 or not (softmax or classes):
         return None
     reason = f"but the loss {trained.loss.name} needs one for each class"
     if softmax:
@@ -326,6 +327,30 @@ def _beyond_two(trained: Trained) -> str | None:
     )
 
 
+def _more_units(trained: Trained) -> str | None:
+    names, units = trained.target.class_names, trained.output.units or 0
+    if names is None or units <= len(names):
+        return None
+    more = units - len(names)
+    return (
+        f"{trained.shown}, but {trained.target.classes}, and none for the last "
+        f"{'unit' if more == 1 else f'{more} units'}: {trained.layer(len(names), 'softmax')}, or "
+        "name all classes that are to come, class_names=[...]"
+    )
+
+
+def _not_positive(trained: Trained) -> str | None:
+    """Tell of an activation below 0 before poisson, whose loss is then NaN."""
+    output = trained.output
+    if trained.loss.name != "poisson" or output.activation not in ("linear", "tanh", "softsign"):
+        return None
+    return (
+        f"the last layer {output.name!r} of the model {_given(trained)}, but the loss poisson "
+        f"takes the logarithm, of numbers above 0 alone: write {output.layer_class}(..., "
+        'activation="exponential")'
+    )
+
+
 _Rule = Callable[[Trained], str | None]
 _RULES: dict[str, tuple[_Rule, ...]] = {
     LossKind.SPARSE: (_vectors_for_numbers, _beyond_units),
@@ -336,10 +361,10 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
     LossKind.VECTORS: (_numbers_for_vectors, _other_length),
 }
 _DOUBTS: dict[str, tuple[_Rule, ...]] = {
-    LossKind.SPARSE: (_other_activation,),
+    LossKind.SPARSE: (_other_activation, _more_units),
     LossKind.CATEGORICAL: (_several_labels, _other_activation),
     LossKind.BINARY: (_other_activation, _bytes),
-    LossKind.REGRESSION: (_numbers_of_classes, _bytes),
+    LossKind.REGRESSION: (_numbers_of_classes, _not_positive, _bytes),
     LossKind.MARGIN: (_other_activation,),
     LossKind.VECTORS: (_several_labels,),
 }

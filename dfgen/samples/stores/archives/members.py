@@ -1,6 +1,5 @@
 """Members of zip and tar archives, each read by itself at the place where it lies."""
 
-import io
 import os
 import stat
 import zlib
@@ -34,6 +33,7 @@ _TIMES = 100  # a member of more times what it takes in the archive counts as de
 
 _OTHER_CHECKSUM = "the member has another checksum (CRC-32) than it should have"
 
+_HEADER = 1 << 13  # bytes of a file that hold most headers
 _Read = Callable[[int, int], bytes]  # of so many bytes from a place on
 
 
@@ -104,12 +104,15 @@ class Archives(Store):
     def open(self, path: str) -> IO[bytes]:
         """Open a member, of which no more is unpacked than is read; its checksum is that of all."""
         found = self._find(path)
+        read: _Read
         if found.method == DEFLATED or found.problem is not None:
-            return io.BytesIO(_bytes(found, path, self.limits))
-        start = found.start + (_local(found, _LOCAL)[1] if found.is_zip else 0)
+            _check(found, self.limits)
+            read = _Inflated(found, path).read
+        else:
+            start = found.start + (_local(found, _LOCAL)[1] if found.is_zip else 0)
 
-        def read(nbytes: int, at: int) -> bytes:
-            return found.file.read(nbytes, start + at)
+            def read(nbytes: int, at: int) -> bytes:
+                return found.file.read(nbytes, start + at)
 
         return as_file(found.size, _Checked(found, read).read if found.is_zip else read)
 
@@ -163,15 +166,19 @@ def _bytes(found: _Found, path: str, limits: Limits) -> bytes:
         raise DecodeError("the file is empty (0 bytes)")
     data = _packed(found, path)
     if found.method == DEFLATED:
-        try:
-            data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, found.size + 1)
-        except zlib.error as error:
-            raise damaged(f"the member cannot be unpacked: {error}") from error
+        data = _inflated(zlib.decompressobj(-zlib.MAX_WBITS), data, found.size + 1)
     if len(data) != found.size:
         raise damaged(f"it says that the member has {found.size:,} bytes, it has other")
     if found.is_zip and zlib.crc32(data) != found.crc:
         raise damaged(_OTHER_CHECKSUM)
     return data
+
+
+def _inflated(unpacking: "zlib._Decompress", data: bytes, most: int) -> bytes:
+    try:
+        return unpacking.decompress(data, most)
+    except zlib.error as error:
+        raise damaged(f"the member cannot be unpacked: {error}") from error
 
 
 def _check(found: _Found, limits: Limits) -> None:
@@ -225,3 +232,22 @@ class _Checked:
             if self._there == self._found.size and self._crc != self._found.crc:
                 raise damaged(_OTHER_CHECKSUM)
         return data
+
+
+class _Inflated:
+    """A deflated member, unpacked as far as it was read, and kept."""
+
+    def __init__(self, found: _Found, path: str) -> None:
+        self._found, self._path = found, path
+        self._unpacking = zlib.decompressobj(-zlib.MAX_WBITS)
+        self._there, self._rest = b"", b""
+
+    def read(self, nbytes: int, start: int) -> bytes:
+        """Return so many bytes from a place on."""
+        missing = start + nbytes - len(self._there)
+        if missing > 0:
+            self._rest = self._rest or _packed(self._found, self._path)
+            wanted = min(max(missing, _HEADER), self._found.size - len(self._there))
+            self._there += _inflated(self._unpacking, self._rest, wanted)
+            self._rest = self._unpacking.unconsumed_tail
+        return self._there[start : start + nbytes]

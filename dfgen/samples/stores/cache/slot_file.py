@@ -344,7 +344,8 @@ def _open_slots(index: str, pixels: str, size: int) -> tuple[int, int, bool]:
         if os.fstat(first).st_size < len(header) and flags != os.O_RDONLY:
             _write_at(first, memoryview(header), 0)
         if os.pread(first, _HEADER_BYTES, 0) != header:
-            raise OSError(errno.EINVAL, f"{index} is no index of slots of {size:,} bytes")
+            fault = f"{index} is no index of slots of {size:,} bytes"
+            raise OSError(errno.EINVAL, f"{fault}: remove it with dfgen cache clear")
         second = os.open(pixels, flags, 0o666)
     except OSError:
         os.close(first)
