@@ -4,8 +4,8 @@
 matplotlib, of the extra `explore`; it is loaded when the first is asked for.
 """
 
+import functools
 from collections.abc import Callable
-from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pandas as pd
@@ -32,7 +32,7 @@ R = TypeVar("R")
 def _of_frame(
     function: Callable[Concatenate[Any, P], R],
 ) -> Callable[Concatenate["FrameAccessor", P], R]:
-    @wraps(function)
+    @functools.wraps(function)
     def method(self: "FrameAccessor", /, *given: P.args, **named: P.kwargs) -> R:
         return function(self._frame, *given, **named)
 

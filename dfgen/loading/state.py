@@ -189,9 +189,9 @@ class Identity:
             elif name == "weights":
                 was = "in an epoch that drew rows by other weights"
                 advice = "Call set_weights(...) with those weights first, then load_state_dict"
-            elif name == "window":
-                was = "with another window=, or the rows in other files, shuffled otherwise"
-                advice = "Go on with the pack, or the files, it was saved with, and its window="
+            elif name == "window" and None in (saved, value):
+                was = "with the rows in other files, which are shuffled otherwise"
+                advice = "Go on with the pack, or the files, it was saved with"
             raise ArgumentError(
                 f"the state was saved {was}: rows would be repeated and missed. {advice}, or start "
                 "anew without the state"

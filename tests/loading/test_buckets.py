@@ -86,7 +86,7 @@ class TestOrder:
             asked.append(np.size(positions))
             return permutation(positions, n, **options)
 
-        monkeypatch.setattr("dfgen.loading.order.row_order.shuffle", spy)
+        monkeypatch.setattr("dfgen.loading.order.row_order.permutation", spy)
         sizes = np.ones((10**6, 2), np.int32)
         order = RowOrder(10**6, 0, None, Buckets(sizes, 32))
         order.at(0, np.arange(500_000, 500_032))
