@@ -199,9 +199,9 @@ FILES = {
                  "d.yaml cannot be read as YAML: ReaderError: unacceptable character"),
     "inventory files": ("listing", "m.json", '{"sourceBucket": "b", "fileFormat": "CSV", '
                         '"fileSchema": "Key", "files": [{"key": 1}]}',
-                        "m.json is JSON, but not as S3 writes the manifest.json of an Inventory; "
-                        "a listing in JSON is called .jsonl: expected `str`, got `int` - at "
-                        "`$.files[0].key`"),
+                        "m.json is JSON, but not as S3 writes the manifest.json of an Inventory, "
+                        "of CSV or Parquet: ask S3 for one of them; a listing in JSON is "
+                        "called .jsonl: expected `str`, got `int` - at `$.files[0].key`"),
     "inventory deep": ("listing", "m.json", '{"x": ' + "[" * 100_000,
                        "m.json cannot be read: it is nested too deep"),
     "listing times": ("listing", "l.jsonl", '{"path": "a.png", "last_modified": 1.5}',
