@@ -1,6 +1,6 @@
 """Words for files and labels that do not match: how many, what is nearest, why, what would match.
 
-What else the message holds: the files that a build left out, by how they miss its pattern, and
+The message holds as well: the files that a build left out, by how they miss its pattern, and
 another column or key. A join that it recommends tells files apart, and says how many it labels.
 """
 

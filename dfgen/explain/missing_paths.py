@@ -65,7 +65,7 @@ class Begin:
 
 
 class Near(NamedTuple):
-    """What is near a path, with what to write; and where other paths are if that is done."""
+    """Something near a path, with what to write; and where other paths are if that is done."""
 
     advice: str
     place: Change

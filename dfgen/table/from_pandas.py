@@ -173,10 +173,10 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
     held = {name: arrow_column(frame[name], of) for name in apart}
     try:
         plain = pa.Table.from_pandas(bare.drop(columns=apart), preserve_index=False)
-    except (*_FAILS, pa.ArrowException):
+    except (*_FAILS, pa.ArrowException) as error:
         for name in bare.columns.difference(apart):
             arrow_column(frame[name], of)
-        raise
+        raise ManifestError(f"{where} has a column that Arrow cannot hold: {error}") from error
     columns = {name: held[name] if name in held else plain[name] for name in frame.columns}
     return pa.table(columns, metadata=plain.schema.metadata)
 

@@ -79,7 +79,7 @@ class Build:
         """Build the manifest; return it with a report of what was left out or is amiss.
 
         `build_manifest` turns the warnings of the report into Python's, the command prints them.
-        Of the manifest that grows, only files that are new or changed since are opened. A second
+        A manifest that grows has a file opened only if it is new or changed since. A second
         run with the same `out` is refused as long as the first lives.
         """
         if self.out is None:

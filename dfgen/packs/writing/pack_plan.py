@@ -135,7 +135,7 @@ class PackPlan:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What tells the pack from another; see `_identity`."""
+        """Tells the pack from another; see `_identity`."""
         return self.whole.identity
 
     def __len__(self) -> int:

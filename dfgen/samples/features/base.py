@@ -219,7 +219,7 @@ class Feature:
             "a file"
         )
 
-    # What follows from the above
+    # These follow from the above
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Arguments of Image that contradict one another, or that nothing would use; and those of pairs.
 
-Of a pair, the one that follows is cropped and flipped as the other is.
+The one of a pair that follows is cropped and flipped as the other is.
 """
 
 from typing import Any

@@ -1,1 +1,1 @@
-"""Where the value of a row comes from: its file, a cache, a pack or an array file."""
+"""Sources of the value of a row: its file, a cache, a pack or an array file."""

@@ -102,7 +102,10 @@ class Archives(Store):
         return Head(found.size, found.time, (found.start, told), found.problem)
 
     def open(self, path: str) -> IO[bytes]:
-        """Open a member, of which no more is unpacked than is read; its checksum is that of all."""
+        """Open a member, of which no more is unpacked than is read.
+
+        Its checksum is compared where all of it is read.
+        """
         found = self._find(path)
         read: _Read
         if found.method == DEFLATED or found.problem is not None:
