@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from dfgen.packs.pack_shards import (
     held,
     telling,
 )
-from dfgen.samples.stores.remote.ranges import PIECE, as_file, fetch
+from dfgen.samples.stores.remote.ranges import PIECE, as_file, fetch, request_each
 from dfgen.samples.stores.store import Head, Store
 from dfgen.spec import IntArray, Values
 
@@ -202,12 +201,7 @@ def check_all_there(files: Iterable[ShardFile], store: Store) -> None:
         if nbytes != file.nbytes:
             raise ManifestError(file.of_length(nbytes))
 
-    pool = ThreadPoolExecutor(_HEADS)
-    try:
-        for _ in pool.map(check, files):
-            pass
-    finally:
-        pool.shutdown(cancel_futures=True)
+    request_each(check, files, _HEADS)
 
 
 def _address(array: Values) -> int:

@@ -19,6 +19,16 @@ PIECE = 1 << 23
 _IN_FLIGHT = 8
 
 
+def request_each(request: Callable[[Any], None], items: Iterable[Any], at_once: int) -> None:
+    """Make a request for each item, so many at a time; after one that fails no more begin."""
+    pool = ThreadPoolExecutor(at_once)
+    try:
+        for _ in pool.map(request, items):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def fetch(store: Store, path: str, runs: Iterable[tuple[int, int]], into: Values) -> None:
     """Fill parts of the memory of a file with its bytes, several requests at a time.
 
@@ -33,12 +43,7 @@ def fetch(store: Store, path: str, runs: Iterable[tuple[int, int]], into: Values
     if len(pieces) == 1:
         one(pieces[0])
         return
-    pool = ThreadPoolExecutor(_IN_FLIGHT)
-    try:
-        for _ in pool.map(one, pieces):
-            pass
-    finally:
-        pool.shutdown(cancel_futures=True)
+    request_each(one, pieces, _IN_FLIGHT)
 
 
 def whole_file(store: Store, path: str, nbytes: int) -> Values:
