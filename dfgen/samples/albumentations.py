@@ -14,6 +14,7 @@ import numpy as np
 from dfgen.errors import ArgumentError, brief
 from dfgen.samples.features.boxes import labels_of
 from dfgen.samples.transforms import Sample, Transform
+from dfgen.samples.user_functions import pickled_by_value
 
 _KINDS = {
     "image": "image", "mask": "mask", "boxes": "bboxes", "images": "images", "masks": "masks"
@@ -151,9 +152,7 @@ class Pipeline:
         return sample
 
     def __reduce__(self) -> tuple[Any, ...]:
-        import cloudpickle
-
-        return _restored, (cloudpickle.dumps(self.pipeline), self._targets)
+        return _restored, (pickled_by_value(self.pipeline), self._targets)
 
     def __repr__(self) -> str:
         return f"dfgen.albumentations({self.pipeline!r})"

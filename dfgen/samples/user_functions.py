@@ -2,11 +2,14 @@
 
 import functools
 import inspect
+import io
 import signal
 import threading
 import traceback
+import types
+from collections import ChainMap
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from dfgen.errors import ArgumentError, DfgenError, brief
 
@@ -113,6 +116,31 @@ def unwrapped(function: Any) -> Any:
     while isinstance(function, functools.partial):
         function = function.func
     return function
+
+
+def pickled_by_value(value: object, **options: Any) -> bytes:
+    """Pickle, functions of a notebook or script by value, with the files that hold their lines.
+
+    cloudpickle leaves the name of the file out since 3.1.3, and tracebacks would show no line.
+    `options` are those of `pickle.Pickler`.
+    """
+    import cloudpickle
+
+    make_code = cloudpickle.Pickler.dispatch_table[types.CodeType]
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        dispatch_table: ClassVar = ChainMap(
+            {types.CodeType: lambda code: (_code_of, (code.co_filename, *make_code(code)))},
+            cloudpickle.Pickler.dispatch_table,
+        )
+
+    with io.BytesIO() as file:
+        Pickler(file, **options).dump(value)
+        return file.getvalue()
+
+
+def _code_of(filename: str, make: Callable[..., types.CodeType], given: Any) -> types.CodeType:
+    return make(*given).replace(co_filename=filename)
 
 
 def _package(function: object) -> str:

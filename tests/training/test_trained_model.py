@@ -245,6 +245,7 @@ LEGITIMATE = {
 
 
 @pytest.mark.parametrize("name", some(LEGITIMATE, "no labels", "one class more"))
+@pytest.mark.filterwarnings("ignore:the output .* has 3 units, but column 'kind' has 2 classes")
 def test_what_means_the_same_is_left_alone(rows, name):
     made, other = model(), LEGITIMATE[name](rows)
     made.fit(sequence(rows), verbose=0)
@@ -266,6 +267,7 @@ def test_text_for_numbers_is_the_same_class(rows):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the output .* has 3 units, but column 'kind' has 2 classes")
 def test_what_a_model_knows_outlives_a_fit_on_fewer_classes_or_none(rows):
     made, few = model(), rows[rows.kind != "c"]
     made.fit(sequence(rows), verbose=0)

@@ -35,7 +35,7 @@ from dfgen.loading.workers.shared_memory import (
     shared_memory,
 )
 from dfgen.loading.workers.threads import Worker
-from dfgen.samples.user_functions import unwrapped
+from dfgen.samples.user_functions import pickled_by_value, unwrapped
 from dfgen.spec import Spec
 from dfgen.system import python_command
 
@@ -238,14 +238,12 @@ def _specs(arrays: ChunkArrays) -> dict[str, Spec]:
 
 def pickled(maker: ChunkMaker) -> SharedPickle:
     """Return a ChunkMaker pickled, functions of a notebook or script by value, or refuse it."""
-    import cloudpickle
-
     if sys.platform == "win32":
         raise ArgumentError("use_multiprocessing=True does not work on Windows: use threads")
     for name, function in maker.reader.functions.items():
         _take_along(getattr(unwrapped(function), "__module__", None))
         try:
-            cloudpickle.dumps(function)
+            pickled_by_value(function)
         except Exception as error:
             raise ArgumentError(
                 f"{name}={function!r} cannot be sent to a worker process: "

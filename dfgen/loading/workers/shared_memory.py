@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from dfgen.errors import WorkerError
 from dfgen.samples.stores.remote.store_options import travelling
+from dfgen.samples.user_functions import pickled_by_value
 from dfgen.spec import Spec
 
 HEADER = 64
@@ -35,13 +36,11 @@ class SharedPickle:
     """
 
     def __init__(self, value: object) -> None:
-        import cloudpickle
-
         self._places: list[tuple[int, int]] = []  # offset and size of each buffer
         self._offsets: dict[tuple[int, int], int] = {}
         self._size, parts = 0, list[tuple[int, memoryview]]()
         with travelling():  # it reaches processes of this one alone
-            self._pickled = cloudpickle.dumps(
+            self._pickled = pickled_by_value(
                 value, protocol=5, buffer_callback=lambda buffer: self._place(buffer.raw(), parts)
             )
         self.handles: tuple[int, ...] = ()
