@@ -39,4 +39,4 @@ def headroom(
             fed.append(fit_rate(model, sequence.repeat(), steps))
         replayed.append(fit_rate(model, perfect, steps)[0])
     rates, waits = zip(*fed, strict=True)
-    return Headroom(name, steps, rates, tuple(replayed), median(waits))
+    return Headroom(name, steps, rates, tuple(replayed), median(one.share for one in waits))

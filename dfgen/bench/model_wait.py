@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from dfgen.errors import ArgumentError, did_you_mean
+from dfgen.explain.speed import Waiting
 from dfgen.training import keras
 from dfgen.training.callbacks.monitor import InputMonitor
 from dfgen.training.data_adapter import Passes
@@ -19,18 +19,13 @@ _CLASSES = 1000
 class ModelWait:
     """`fit` fed by dfgen: images per second, one a round; how many steps a round has.
 
-    `input_wait` is the median share of the time that `fit` waits, as `InputMonitor` defines it.
+    `waiting` is of the round that waited the median share of its time.
     """
 
     model: str
     steps: int
     rates: tuple[float, ...]
-    input_wait: float
-
-    @property
-    def without_wait(self) -> float:
-        """The images per second, at most, if `fit` never waited."""
-        return median(self.rates) / max(1 - self.input_wait, 1e-9)
+    waiting: Waiting
 
 
 def application(name: str, image_shape: tuple[int, ...]) -> keras.Model:
@@ -72,7 +67,8 @@ def model_wait(
             found.append(fit_rate(model, sequence.repeat(), steps))
         advance()
     rates, waits = zip(*found, strict=True)
-    return ModelWait(name, steps, rates, median(waits))
+    waiting = sorted(waits, key=lambda one: one.share)[rounds // 2]
+    return ModelWait(name, steps, rates, waiting)
 
 
 def steps_of(rate: float, batch_size: int) -> int:
@@ -80,14 +76,18 @@ def steps_of(rate: float, batch_size: int) -> int:
     return max(1, round(_SECONDS * rate / batch_size))
 
 
-def fit_rate(model: keras.Model, endless: Passes, steps: int) -> tuple[float, float]:
-    """Return the images per second and the input wait of the second of two epochs."""
+def fit_rate(model: keras.Model, endless: Passes, steps: int) -> tuple[float, Waiting]:
+    """Return the images per second of the second of two epochs, and how long it waited."""
+    monitor = _Monitor()
     history = model.fit(
-        endless, steps_per_epoch=steps, epochs=2, verbose=0, callbacks=[_SilentMonitor()]
+        endless, steps_per_epoch=steps, epochs=2, verbose=0, callbacks=[monitor]
     ).history
-    return history["images_per_second"][1], history["input_wait"][1]
+    return history["images_per_second"][1], monitor.waiting
 
 
-class _SilentMonitor(InputMonitor):
+class _Monitor(InputMonitor):
+    waiting: Waiting
+
     def on_train_end(self, logs: Any = None) -> None:
-        pass
+        self.waiting = self._waiting()
+        super().on_train_end(logs)

@@ -1,4 +1,4 @@
-"""Runs `dfgen bench`: its measurements as a table and as JSON."""
+"""Runs `dfgen bench`: its measurements as a table and as JSON, and what they mean."""
 
 import json
 import os
@@ -14,13 +14,14 @@ from typing import IO, Any
 from tqdm import tqdm
 
 from dfgen import __version__
-from dfgen.bench.advice import advise, shown
 from dfgen.bench.job import ChosenRows, Job, choose
 from dfgen.bench.model_wait import ModelWait, application, model_wait
 from dfgen.bench.stages import (
+    BACKEND,
     DECODE,
     HAND_OVER,
     NUMPY,
+    ONE,
     PASSES,
     READ,
     RESIZE,
@@ -29,9 +30,11 @@ from dfgen.bench.stages import (
     sequence,
     stages,
     together,
+    waiting,
 )
 from dfgen.errors import WriteError
-from dfgen.explain.remedies import remedies, stored_remedies
+from dfgen.explain.remedies import Remedy, remedies, stored_remedies
+from dfgen.explain.speed import CLEAR, Waiting, cause, larger_batches, verdict
 from dfgen.samples.features.image import Image
 from dfgen.system import refuse_others, usable_cpus, whole, write_whole
 from dfgen.training import keras
@@ -39,6 +42,7 @@ from dfgen.training.data_adapter import view_of
 
 _PACKAGES = ("numpy", "opencv-python-headless", "pillow", "keras")
 _SHOWN = 5  # of the rows that were left out
+_NOISY = 1.5  # fastest round / slowest
 _STAGES = (READ, DECODE, RESIZE, HAND_OVER)
 
 
@@ -89,11 +93,71 @@ def bench(
         reader = view_of(made).loader.reader
         ways = remedies(reader)
         ways += stored_remedies(reader, rows=sample.usable, pack=partial(pack_line, manifest))
+    waited = fed.waiting if fed else waiting(job, rates.median(HAND_OVER))
     advice = advise(
-        rates, sample.first_read, fed, rows=sample.usable, workers=workers, cpus=cpus,
-        remedies=ways,
-    )  # fmt: skip
+        rates, waited, fed, first_read=sample.first_read, rows=sample.usable, remedies=ways
+    )
     return Report(manifest, job, sample, cpus, rates, fed, tuple(advice))
+
+
+def advise(
+    rates: Rates,
+    waiting: Waiting,
+    model: ModelWait | None,
+    *,
+    first_read: float,
+    rows: int,
+    remedies: list[Remedy],
+) -> list[str]:
+    """Return what the figures say, a few sentences a point.
+
+    Args:
+        rates: of the stages, and of all together.
+        waiting: of the model's training; without a model, of a pass that only hands over.
+        model: the model, if one was trained.
+        first_read: files per second when they were read for the first time.
+        rows: those of an epoch.
+        remedies: of these files.
+    """
+    working = 1 / rates.median(READ) + 1 / rates.median(RESIZE)
+    allowed = 1 / max(working, 1 / rates.median(HAND_OVER))  # one thread hands over meanwhile
+    made = rates.median(BACKEND)
+    points = [
+        f"dfgen makes {shown(made)} images/s and hands them to the backend: {made / allowed:.0%} "
+        f"of the {shown(allowed)} that its stages alone allow."
+    ]
+    used = median(model.rates) if model else made
+    epoch = waiting.scaled(rows / used / waiting.steps)
+    if model:
+        points.append(f"{model.model}: {verdict(epoch, remedies, least=0.0)}")
+    elif epoch.share < CLEAR:
+        cost = larger_batches(epoch.steps, epoch.batches)
+        points.append(f"The hand-over to the backend takes all the time. {cost}")
+    else:
+        points.append(
+            f"An epoch of {rows:,} images takes {epoch.steps:,.1f} s, the hand-over alone "
+            f"{epoch.model:,.1f} s. {cause(epoch, remedies)}"
+        )
+    if model is None or epoch.share >= CLEAR:
+        if ONE in rates.rounds and rates.faster(ONE, NUMPY):
+            points.append(
+                f"One worker is faster than {epoch.workers} on these files, "
+                f"{rates.ratio(ONE, NUMPY):.2f} x: workers=1. Not tried: use_multiprocessing=True."
+            )
+        needed = min(made, rows / max(epoch.model, 1e-9))
+        if first_read < needed:
+            points.append(
+                f"Read for the first time, the files came at {shown(first_read)} a second, slower "
+                f"than the {shown(needed)} that are used up: if they do not all fit in the memory "
+                "that the system has for files, storage is the limit."
+            )
+    spread = max(max(rounds) / min(rounds) for name, rounds in rates.rounds.items() if name != ONE)
+    if spread > _NOISY:
+        points.append(
+            f"The rounds of one measurement differ by up to {spread:.1f} x: the machine had other "
+            "work. Run this again on an idle one for figures to rely on."
+        )
+    return points
 
 
 def pack_line(manifest: str, image: Image) -> str:
@@ -101,6 +165,11 @@ def pack_line(manifest: str, image: Image) -> str:
     height, width, _ = image.spec.shape
     options = "" if image.antialias else " --no-antialias"
     return f"dfgen pack {shlex.quote(manifest)} --out packed --image-size {height},{width}{options}"
+
+
+def shown(rate: float) -> str:
+    """Return a rate with as many digits as are of use."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:,.1f}"
 
 
 def table(report: Report) -> str:
@@ -154,7 +223,7 @@ def _model(report: Report) -> Iterator[str]:
     rows = report.sample.usable
     yield f"fit of {model.model}, {model.steps} steps a round"
     yield _figures("fed by dfgen", model.rates)
-    yield f"  {'input_wait: share of the time':<42}{model.input_wait:>10.1%}"
+    yield f"  {'input_wait: share of the time':<42}{model.waiting.share:>10.1%}"
     yield f"  {f'seconds of an epoch of {rows:,} images':<42}{rows / median(model.rates):>10,.1f}"
 
 
@@ -182,7 +251,7 @@ def as_json(report: Report) -> dict[str, Any]:
         },
         "model": model and {
             "name": model.model, "steps": model.steps, "fed": _summary(model.rates),
-            "input_wait_share": model.input_wait,
+            "input_wait_share": model.waiting.share,
             "epoch_seconds": sample.usable / median(model.rates),
         },
         "advice": list(report.advice),

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -12,9 +13,11 @@ import pandas as pd
 
 import dfgen
 from dfgen.bench.job import InMemory, Job, in_threads
+from dfgen.explain.speed import Waiting
 from dfgen.loading.loader import Loader
 from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.samples.stores.local_files import Files
+from dfgen.system import usable_cpus
 from dfgen.training import keras
 from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.progress import Progress
@@ -114,6 +117,24 @@ def together(job: Job) -> Candidates:
     if job.workers > 1:  # on small files threads may hinder each other
         candidates[ONE] = _timed(lambda: drain(replace(job, workers=1)))
     return candidates
+
+
+def waiting(job: Job, hand_over: float) -> Waiting:
+    """Return how long steps wait that only hand over, so many images per second."""
+    with sequence(job) as made:
+        loader = view_of(made).loader
+        arriving = arrive(made.repeat())
+        next(arriving)  # workers have begun
+        before, began, on_cpus = loader.metrics, time.perf_counter(), time.process_time()
+        images = sum(islice(arriving, len(made)))
+        steps, cpu = time.perf_counter() - began, time.process_time() - on_cpus
+        after = loader.metrics
+        seconds = {stage: spent - before.seconds[stage] for stage, spent in after.seconds.items()}
+        return Waiting(
+            max(0.0, steps - images / hand_over), steps, seconds, cpu, len(made), after.workers,
+            after.use_multiprocessing, usable_cpus(), loader.depth, loader.max_queue_size,
+            rows=after.samples - before.samples,
+        )  # fmt: skip
 
 
 def sequence(job: Job) -> dfgen.Sequence:

@@ -3,7 +3,6 @@
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf, prod
@@ -23,11 +22,8 @@ from dfgen.samples.stores.cache.cache_folder import SPARE_PART
 from dfgen.spec import Spec
 from dfgen.system import free_memory
 
-OWN_WORK = "own work"
-"""Work for each row beside the stages: where whole chunks are copied, there is none."""
-
 _MEASURED = 8  # files whose sizes are read
-_COPIED = 64 << 20  # bytes that are copied to see how long it takes, more than CPUs keep by them
+_COPIED = 2e9  # bytes that a worker copies in a second
 _LEAST = 0.1  # share of the images: a cache that holds less is hardly worth its folder
 
 
@@ -38,7 +34,6 @@ class Remedy:
     what: str  # to write, or to do
     left: Mapping[str, float]  # stage -> the share of its seconds that is left; the others stay
     costs: float = 0.0  # seconds of a worker for each row
-    is_stored: bool = False  # whether it keeps what is made of files on a disk
 
 
 def remedies(reader: SampleReader) -> list[Remedy]:
@@ -77,9 +72,9 @@ def stored_remedies(
     """Return what keeping the pixels of a reader's images would leave of its stages.
 
     None where no image has pixels that may be kept, where they are kept already, or where there is
-    no room for a tenth of them. How long copying takes is measured, in some 0.05 s. There are so
-    many `rows` in the manifest, by default those of the reader. `pack` returns the command that
-    packs what an Image makes of a file; it is named where all have room on the disk.
+    no room for a tenth of them. There are so many `rows` in the manifest, by default those of the
+    reader. `pack` returns the command that packs what an Image makes of a file; it is named where
+    all have room on the disk.
     """
     transforms = reader.transform is not None
     files = [bound for bound in reader.features if bound.files is not None]
@@ -89,22 +84,21 @@ def stored_remedies(
     rows = len(reader) if rows is None else rows
     if not kept or reader.cached or sys.platform == "win32":
         return []
-    specs = [image.spec for image in kept]
-    needed = rows * sum(map(_nbytes, specs))
+    nbytes = sum(_nbytes(image.spec) for image in kept)
+    needed = rows * nbytes
     disk = shutil.disk_usage(os.curdir)
     room = disk.free - disk.free // SPARE_PART if limits.cache_bytes is None else limits.cache_bytes
     share = min(1.0, max(0, min(room, disk.free)) / needed) if needed else 0.0
     if share < _LEAST:
         return []
-    copying = sum(map(_seconds_to_copy, specs))
     what = f'cache="cache", {amount(share * needed)} of disk'
     if share < 1:
         what += f", which is room for {share:.0%} of the images"
     if share * needed > _free_memory():
         what += ", more than the memory that is free, so the disk must read as fast"
-    found = [_remedy(f"{what}, from the second epoch on", share, copying)]
+    found = [_remedy(f"{what}, from the second epoch on", share, nbytes)]
     if pack is not None and len(kept) == len(files) == 1 and needed < disk.free:
-        found.append(_remedy(f"{pack(kept[0])}, {amount(needed)} of disk", 1.0, copying))
+        found.append(_remedy(f"{pack(kept[0])}, {amount(needed)} of disk", 1.0, nbytes))
     return found
 
 
@@ -125,23 +119,9 @@ def _free_memory() -> float:
         return inf
 
 
-def _remedy(what: str, share: float, copying: float) -> Remedy:
-    left = dict.fromkeys((*OF_FILES, OWN_WORK), 1 - share)
-    return Remedy(what, left, share * copying, is_stored=True)
+def _remedy(what: str, share: float, nbytes: int) -> Remedy:
+    return Remedy(what, dict.fromkeys(OF_FILES, 1 - share), share * nbytes / _COPIED)
 
 
 def _nbytes(spec: Spec) -> int:
     return int(prod(spec.shape) * spec.dtype.itemsize)
-
-
-def _seconds_to_copy(spec: Spec) -> float:
-    count = max(2, _COPIED // _nbytes(spec))
-    pixels = np.zeros((count, *spec.shape), spec.dtype)
-    pixels[:] = 1  # or all rows would be the same page
-    rows = np.random.default_rng(0).permutation(count)
-    out = np.ones((32, *spec.shape), spec.dtype)
-    began = time.perf_counter()
-    for first in range(0, count, 32):
-        some = rows[first : first + 32]
-        np.take(pixels, some, axis=0, out=out[: len(some)], mode="clip")
-    return (time.perf_counter() - began) / count

@@ -5,9 +5,10 @@ or the CPUs have no more to give: each gain is what is bounded by all three.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
+from dfgen.errors import count
 from dfgen.explain.remedies import Remedy
 from dfgen.loading.metrics import CPU, STAGES
 
@@ -49,6 +50,19 @@ class Waiting:
     rows: int = 0  # that the workers made in that time
     resting: int = 0  # threads more, which made batches slower where that was tried
 
+    def scaled(self, by: float) -> "Waiting":
+        """Return these steps `by` times as often, without their start."""
+        return replace(
+            self,
+            waited=by * self.waited,
+            steps=by * self.steps,
+            seconds={stage: by * spent for stage, spent in self.seconds.items()},
+            cpu=by * self.cpu,
+            batches=ceil(by * self.batches),
+            rows=ceil(by * self.rows),
+            start=0.0,
+        )
+
     @property
     def share(self) -> float:
         """Waiting, as a share of the steps."""
@@ -62,7 +76,7 @@ class Waiting:
     @property
     def busy(self) -> float:
         """Seconds that the workers were at work, all together."""
-        return sum(self.seconds[stage] for stage in STAGES)
+        return sum(self.seconds[stage] for stage in STAGES) or 1e-9
 
     @property
     def saturation(self) -> float:
@@ -99,7 +113,7 @@ class Waiting:
 
     def part(self, stage: str) -> float:
         """Return a stage's share of the time that the workers were at work."""
-        return self.seconds[stage] / (self.busy or 1e-9)
+        return self.seconds[stage] / self.busy
 
     def gain(self, made: float, saved: float = 0.0) -> float:
         """Return how many seconds sooner the steps would end, at most.
@@ -121,33 +135,39 @@ class Gain:
 
 def gains(waiting: Waiting, remedies: list[Remedy]) -> list[Gain]:
     """Return what would gain a clear amount, the most first; `remedies` make samples sooner."""
-    if not waiting.counts:
-        return []
     found = _from_queue if waiting.is_idle else _from_workers
     clear = CLEAR * waiting.steps
     every = (gain for gain in found(waiting, remedies) if gain.seconds >= clear)
     return sorted(every, key=lambda gain: -gain.seconds)
 
 
-def verdict(waiting: Waiting, remedies: list[Remedy]) -> str:
-    """Return what was measured in words, what would gain how much, or that nothing would."""
+def verdict(waiting: Waiting, remedies: list[Remedy], least: float = CLEAR_SECONDS) -> str:
+    """Return what was measured in words, what would gain how much, or that nothing would.
+
+    Waiting for less than `least` seconds tells nothing.
+    """
     said = (
-        f"dfgen: training waited for its input {waiting.share:.1%} of the time "
+        f"training waited for its input {waiting.share:.1%} of the time "
         f"({waiting.waited:.1f} of {waiting.steps:.1f} s of steps)"
     )
     if waiting.start >= CLEAR_SECONDS:
         said += f", after {waiting.start:.1f} s in its first {waiting.began}"
-    if not waiting.counts:
-        brief = waiting.share >= CLEAR or not waiting.steps
-        return f"{said}: {'too short to tell what would help' if brief else 'nothing to gain'}."
-    return f"{said}. {_work(waiting)} {_advice(waiting, remedies)}"
+    if waiting.share < CLEAR and waiting.steps:
+        return f"{said}: nothing to gain."
+    if waiting.waited < least or not waiting.steps:
+        return f"{said}: too short to tell what would help."
+    return f"{said}. {cause(waiting, remedies)}"
+
+
+def cause(waiting: Waiting, remedies: list[Remedy]) -> str:
+    """Return what the workers did while batches were waited for, and what would gain how much."""
+    return f"{_work(waiting)} {_advice(waiting, remedies)}"
 
 
 def _work(waiting: Waiting) -> str:
-    who = "process" if waiting.processes else "worker"
-    count = waiting.workers
-    them = f"{count} {who}{'es' if who == 'process' else 's'} were" if count > 1 else f"1 {who} was"
-    if not count:
+    them = count(waiting.workers, "process" if waiting.processes else "worker")
+    them += " was" if waiting.workers == 1 else " were"
+    if not waiting.workers:
         them = "The calling thread, as workers=0, was"
     busy = f"{them} busy {min(1.0, waiting.saturation):.0%} of it"
     parts = sorted(STAGES, key=waiting.part, reverse=True)
@@ -161,15 +181,17 @@ def _advice(waiting: Waiting, remedies: list[Remedy]) -> str:
         each = (f"{gain.what} (up to {gain.seconds:.1f} s)" for gain in found)
         return f"What would gain: {'; '.join(each)}."
     if waiting.is_idle and not waiting.is_late:
-        batch = waiting.waited / max(1, waiting.batches)
-        return (
-            "Their batches were ready: the wait is for the hand-over. Larger batches reduce this "
-            f"cost ({batch * 1000:.1f} ms a batch)."
-        )
+        ready = "Their batches were ready: the wait is for the hand-over."
+        return f"{ready} {larger_batches(waiting.waited, waiting.batches)}"
     if waiting.cpu >= _IN_USE * waiting.cpus * waiting.steps:
         every = f"All {waiting.cpus} CPUs are" if waiting.cpus > 1 else "The one CPU is"
         return f"{every} in use: no setting would gain {CLEAR:.0%}."
     return f"No setting would gain {CLEAR:.0%}."
+
+
+def larger_batches(seconds: float, batches: int) -> str:
+    """Return what shortens the hand-over of batches, which takes so long."""
+    return f"Larger batches reduce this cost ({seconds / max(1, batches) * 1000:.1f} ms a batch)."
 
 
 def _from_queue(waiting: Waiting, _: list[Remedy]) -> Iterator[Gain]:
@@ -219,8 +241,7 @@ def _more_workers(waiting: Waiting) -> Iterator[Gain]:
 
 def _less_work(waiting: Waiting, remedies: list[Remedy]) -> Iterator[Gain]:
     for remedy in remedies:
-        shares = ((stage, left) for stage, left in remedy.left.items() if stage in STAGES)
-        spent = sum(waiting.seconds[stage] * (1 - left) for stage, left in shares)
+        spent = sum(waiting.seconds[stage] * (1 - left) for stage, left in remedy.left.items())
         spent -= remedy.costs * waiting.rows
         made = waiting.steps * (1 - spent / waiting.busy)
         yield Gain(remedy.what, waiting.gain(made, spent))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, brief
 from dfgen.explore.figures import Captioned, PictureRow, in_rows, picture_figure
+from dfgen.explore.predicted import word
 from dfgen.explore.thumbnails import Thumbnail, crossed, in_8_bits, visible
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
@@ -31,7 +32,7 @@ def label_text(class_names: Any, array: npt.NDArray[Any]) -> str:
     """
     flat = np.asarray(array).reshape(-1)
     if class_names is None or (len(flat) != 1 and len(flat) != len(class_names)):
-        return _plain(flat)
+        return ", ".join(map(word, flat[:_FEW].tolist())) + ", …" * (len(flat) > _FEW)
     if len(flat) == 1:
         number = float(flat[0])
         if number.is_integer() and 0 <= number < len(class_names):
@@ -42,16 +43,7 @@ def label_text(class_names: Any, array: npt.NDArray[Any]) -> str:
         return "none"
     mixed = any(0 < flat[place] < 1 for place in most)
     shown = [str(class_names[p]) + (f" {flat[p]:.0%}" if mixed else "") for p in most[:_FEW]]
-    return ", ".join(shown) + (", …" if len(most) > _FEW else "")
-
-
-def _plain(flat: npt.NDArray[Any]) -> str:
-    shown = [
-        f"{one:.4g}" if isinstance(one, float) else one.decode("utf-8", "replace")
-        if isinstance(one, bytes) else str(one)
-        for one in flat[:_FEW].tolist()
-    ]  # fmt: skip
-    return ", ".join(shown) + (", …" if len(flat) > _FEW else "")
+    return ", ".join(shown) + ", …" * (len(most) > _FEW)
 
 
 _RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
@@ -248,16 +240,16 @@ def _caption(binding: Any, made: Any, place: int) -> tuple[str, ...]:
 
 def _range_of(bound: BoundFeature, array: npt.NDArray[Any]) -> str:
     shape = " x ".join(map(str, array.shape[1:]))
-    numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+    numbers = array[np.isfinite(array)]
     held = "no finite number"
     if numbers.size:
         held = f"{numbers.min():.4g} to {numbers.max():.4g}, mean {numbers.mean(dtype=float):.4g}"
-    channels = ", BGR" if getattr(bound.feature, "scale", None) == "caffe" else ""
+    channels = ", BGR" if bound.image.scale == "caffe" else ""
     return f"{bound.name}: {array.dtype} {shape}{channels}, {held}"
 
 
 def _black_and_white(array: npt.NDArray[Any]) -> tuple[float, float]:
-    numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array
+    numbers = array[np.isfinite(array)]
     low, high = float(numbers.min(initial=0)), float(numbers.max(initial=0))
     fitting = (pair for pair in _RANGES if pair[0] <= low and high <= pair[1])
     return next(fitting, (low, high))

@@ -99,11 +99,6 @@ def suspected(
 
     `labels` are class numbers, `prob` (rows, classes) of a model that was not trained on these
     rows. Returns class numbers, and whether there were thresholds.
-
-    Example:
-        >>> prob = np.array([[0.9, 0.1]] * 6 + [[0.2, 0.8]] * 6)
-        >>> suspected(np.array([0] * 5 + [1] * 7), prob)[0].tolist()
-        [-1, -1, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1]
     """
     rows = np.arange(len(labels))
     counts = np.bincount(labels, minlength=prob.shape[1])

@@ -21,12 +21,7 @@ class Html(str):
 
 
 def escaped(text: object) -> Html:
-    """Return text as markup that shows it; what is `Html` stays as it is.
-
-    Example:
-        >>> escaped("<b> & 'c'")
-        '&lt;b&gt; &amp; &#x27;c&#x27;'
-    """
+    """Return text as markup that shows it; what is `Html` stays as it is."""
     return text if isinstance(text, Html) else Html(html.escape(str(text)))
 
 
@@ -36,12 +31,7 @@ def markup(parts: Iterable[object]) -> Html:
 
 
 def element(name: str, *inside: object, **attributes: object) -> Html:
-    """Return an element of what is inside; `class_` is class, `data_rows` is data-rows.
-
-    Example:
-        >>> element("td", "a < b", class_="number")
-        '<td class="number">a &lt; b</td>'
-    """
+    """Return an element of what is inside; `class_` is class, `data_rows` is data-rows."""
     named = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
     told = "".join(f' {key}="{escaped(value)}"' for key, value in named if value is not None)
     return Html(f"<{name}{told}>{markup(inside)}</{name}>")
@@ -53,14 +43,10 @@ def short(value: object) -> str:
 
 
 def json_block(data: Any) -> Html:
-    r"""Return JSON that may stand within <script>: no `</script>` nor `<!--` can be in it.
+    """Return JSON that may stand within <script>: no `</script>` nor `<!--` can be in it.
 
     Source: https://html.spec.whatwg.org/multipage/scripting.html, "Restrictions for contents of
     script elements".
-
-    Example:
-        >>> print(json_block({"a": "</script>"}))
-        {"a":"\u003c/script\u003e"}
     """
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Html(text.translate(_UNSAFE))

@@ -10,7 +10,7 @@ import pandas as pd
 from dfgen.errors import ManifestError
 from dfgen.explore.chosen_rows import check_known, chosen
 from dfgen.explore.figures import Captioned, PictureRow, in_rows, picture_figure
-from dfgen.explore.predicted import heads_of, own_labels, prediction_lines, with_predictions
+from dfgen.explore.predicted import heads_of, own_labels, prediction_lines, with_predictions, word
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.duplicates import duplicates, leaks
@@ -140,7 +140,7 @@ def _is_label(rows: pd.DataFrame, name: str, heads: list[str]) -> bool:
 
 
 def _value(name: str, value: Any, several: int) -> str:
-    text = "none" if pd.isna(value) else f"{value:.4g}" if isinstance(value, float) else str(value)
+    text = "none" if pd.isna(value) else word(value)
     return text if several == 1 else f"{name} {text}"
 
 

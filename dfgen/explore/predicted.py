@@ -80,6 +80,8 @@ def word(value: Any) -> str:
     """Return a label or a prediction as text."""
     if isinstance(value, list | tuple | np.ndarray):
         return ", ".join(map(word, value)) or "none"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
 
 

