@@ -95,7 +95,7 @@ def batch(sequence: Any, i: int = 0, *, n: int = 16, draws: int = 10, model: Any
         pictures = [Captioned(*pair) for pair in zip(tiles, captions, strict=True)]
         lines += in_rows(pictures, _range_of(bound, made.arrays[bound.name]))
     if draws and loader.reader.is_random:
-        lines += _drawn_rows(sequence, images, int(rows[0]), draws)
+        lines += _drawn_rows(sequence, view, int(rows[0]), draws)
     faults = [fault for bound in images for fault in _faults(made.arrays[bound.name])]
     if model is not None:
         from dfgen.training.checks.scale_check import range_faults  # late: it loads Keras
@@ -126,9 +126,9 @@ def draws(sequence: Any, row: int = 0, n: int = 10) -> Any:
     """
     whole("n", n, least=1)
     view = _view(sequence)
-    loader, binding = view.loader, view.binding
+    loader = view.loader
     whole("row", row, most=len(loader.reader) - 1)
-    lines = [*_drawn_rows(sequence, _images(binding), row, n)]
+    lines = [*_drawn_rows(sequence, view, row, n)]
     said = "" if loader.reader.is_random else ", where chance has no part in it"
     return picture_figure(lines, sequence.manifest.iloc[[row]], f"row {row}{said}")
 
@@ -150,16 +150,13 @@ def _images(binding: Any) -> list[BoundFeature]:
     return found
 
 
-def _drawn_rows(
-    sequence: Any, images: list[BoundFeature], row: int, n: int
-) -> Iterator[PictureRow]:
+def _drawn_rows(sequence: Any, view: "SequenceView", row: int, n: int) -> Iterator[PictureRow]:
     """Yield a line of pictures of a row for each of its images, one picture an epoch."""
-    view = _view(sequence)
     loader, binding = view.loader, view.binding
     maker = ChunkMaker(loader.reader, sequence.seed, skip=False)
     epochs = range(sequence.epoch, sequence.epoch + n)
     made = [_one_row(maker, loader.reader, row, epoch) for epoch in epochs]
-    for bound in images:
+    for bound in _images(binding):
         tiles = [_tiles(binding, bound, arrays, 1, {})[0] for arrays in made]
         captions = ((f"epoch {epoch}",) for epoch in epochs)
         pictures = [Captioned(*pair) for pair in zip(tiles, captions, strict=True)]

@@ -92,6 +92,12 @@ def size_facts(frame: pd.DataFrame) -> dict[str, SizeFacts]:
     return found
 
 
+def size_counts(numbers: dict[str, SizeFacts]) -> pd.DataFrame:
+    """Return `width`, `height` and `count` of each size that is known, the most frequent first."""
+    pairs = pd.DataFrame({name: numbers[name] for name in ("width", "height")})
+    return pairs.value_counts().reset_index()
+
+
 def far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
     """Return the rows that are far from the others, the farthest first, and why."""
     distance = np.zeros(len(frame))
@@ -113,20 +119,14 @@ def far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
 
 
 def _draw_sizes(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
-    known = numbers["aspect"] > 0
-    keys = numbers["width"][known].astype(np.int64) << 32 | numbers["height"][known].astype(
-        np.int64
-    )
-    pairs, counts = np.unique(keys, return_counts=True)
-    some = np.arange(len(pairs))
-    if len(pairs) > _DOTS:
-        some = np.random.default_rng(0).choice(len(pairs), _DOTS, replace=False)
-    area = 8 + 400 * counts[some] / counts.max() if len(pairs) < 200 else 4
-    axes.scatter(pairs[some] >> 32, pairs[some] & 0xFFFFFFFF, area, alpha=0.5, linewidths=0)
+    pairs = size_counts(numbers)
+    some = pairs if len(pairs) <= _DOTS else pairs.sample(_DOTS, random_state=0)
+    area = 8 + 400 * some["count"] / some["count"].max() if len(pairs) < 200 else 4
+    axes.scatter(some["width"], some["height"], area, alpha=0.5, linewidths=0)
     axes.set(xlabel="width", ylabel="height")
-    for scale, sides in ((axes.set_xscale, pairs >> 32), (axes.set_yscale, pairs & 0xFFFFFFFF)):
+    for scale, sides in ((axes.set_xscale, pairs["width"]), (axes.set_yscale, pairs["height"])):
         scale("log" if sides.max() > 10 * sides.min() else "linear")
-    said = f"{len(pairs):,} sizes" + (f", {_DOTS:,} of them shown" if len(pairs) > _DOTS else "")
+    said = f"{len(pairs):,} sizes" + f", {_DOTS:,} of them shown" * (len(pairs) > _DOTS)
     axes.set_title(said, fontsize=9, loc="left")
 
 

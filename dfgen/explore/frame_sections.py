@@ -8,7 +8,7 @@ import pandas as pd
 from dfgen.errors import ManifestError, count
 from dfgen.explore.chosen_rows import problems
 from dfgen.explore.class_counts import MISSING
-from dfgen.explore.file_sizes import SizeFacts, far_out, size_facts
+from dfgen.explore.file_sizes import SizeFacts, far_out, size_counts, size_facts
 from dfgen.explore.page_section import (
     Html,
     Section,
@@ -257,12 +257,10 @@ def size_section(frame: pd.DataFrame) -> Section | None:
 
 def _size_charts(facts: dict[str, SizeFacts]) -> Iterator[Html]:
     if "width" in facts:
-        pairs = pd.DataFrame({name: facts[name] for name in ("width", "height")})
-        counts = pairs[pairs.min(axis=1) > 0].value_counts().reset_index()
-        if len(counts):
-            chart = cloud(*(counts[name].to_numpy() for name in ("width", "height", "count")))
-            caption = f"Width and height in pixels: {count(len(counts), 'size')}"
-            yield element("figure", element("figcaption", caption), chart)
+        counts = size_counts(facts)
+        chart = cloud(*(counts[name].to_numpy() for name in ("width", "height", "count")))
+        caption = f"Width and height in pixels: {count(len(counts), 'size')}"
+        yield element("figure", element("figcaption", caption), chart)
     for name, told in (("aspect", "Width : height"), ("bytes", "Bytes of a file")):
         if name in facts and (facts[name] > 0).any():
             values = facts[name][facts[name] > 0]

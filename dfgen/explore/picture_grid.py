@@ -251,17 +251,13 @@ def _copies_figure(
     """Return a figure of lines, each a heading and the rows whose pictures stand below it."""
     part = part_column(frame)
     rows = frame.iloc[np.array([row for _, places in lines for row in places], np.int64)]
+    names = [str(name) for name in rows["id" if "id" in rows else "path"]]
+    if part is not None:
+        names = [f"{name} in {where}" for name, where in zip(names, rows[part], strict=True)]
     shown = captioned(rows, thumbnails(rows, image, side=_SIDE, **how), unlabelled="")
-    pictures = iter(
-        Captioned(one.thumbnail, _copy_caption(row, part, one.caption))
-        for one, (_, row) in zip(shown, rows.iterrows(), strict=True)
+    pictures = (
+        Captioned(one.thumbnail, (name, *one.caption))
+        for name, one in zip(names, shown, strict=True)
     )
-    drawn = [PictureRow([next(pictures) for _ in rows], heading) for heading, rows in lines]
+    drawn = [PictureRow([*islice(pictures, len(rows))], heading) for heading, rows in lines]
     return picture_figure(drawn, found.set_axis(frame.index[found.index]), title)
-
-
-def _copy_caption(
-    row: "pd.Series[Any]", part: str | None, lines: tuple[str, ...]
-) -> tuple[str, ...]:
-    name = str(row.get("id", row.get("path")))
-    return (name if part is None else f"{name} in {row[part]}", *lines)
