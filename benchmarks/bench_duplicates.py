@@ -12,7 +12,7 @@ from measure import THREADS, Findings, Verdict, alternate, finish
 
 from dfgen.manifest.building.scan import Access, read_facts
 from dfgen.manifest.duplicates import duplicates, leaks
-from dfgen.manifest.near_hashes import bits_between
+from dfgen.manifest.file_copies import bits_between
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.whole_files import perceptual_hash
 

@@ -1,12 +1,14 @@
 """Limits: how much memory batches may take, how long a read, and what one file may ask for."""
 
+import io
 import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
+from typing import IO
 
-from dfgen.errors import ArgumentError, brief
+from dfgen.errors import ArgumentError, DecodeError, brief
 
 
 def _is_number(value: object, kind: type = Real) -> bool:
@@ -201,3 +203,22 @@ def limits_given(given: Limits | None) -> Limits:
         f'limits must be dfgen.Limits(memory="2GB", ...), got {brief(given)}: write '
         f"limits=dfgen.Limits(memory={size})"
     )
+
+
+def refuse_bytes(nbytes: int, limits: Limits) -> None:
+    """Refuse a file of more than `limits.file_bytes`."""
+    if not limits.allows("file_bytes", nbytes):
+        what = f"the file has {nbytes:,} bytes"
+        raise DecodeError(limits.refusal("file_bytes", nbytes, what))
+
+
+def refuse_file(file: IO[bytes], limits: Limits) -> None:
+    """Refuse an open file of more than `limits.file_bytes`; it then stands at its end."""
+    refuse_bytes(file.seek(0, io.SEEK_END), limits)
+
+
+def read_file(file: IO[bytes], limits: Limits) -> bytes:
+    """Return all bytes of an open file, if they are no more than `limits.file_bytes`."""
+    refuse_file(file, limits)
+    file.seek(0)
+    return file.read()

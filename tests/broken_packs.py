@@ -19,7 +19,7 @@ from pathlib import Path
 import packed
 
 from dfgen.errors import DfgenError
-from dfgen.manifest.checksum import Summed
+from dfgen.table.parquet import Summed
 
 ROWS, SHARDS = 24, 2
 ARGUMENTS = {

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from dfgen.binding.class_names import present_rows, with_stand_ins
 from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
+from dfgen.binding.file_checks import known_files
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.image_sizes import deep_rows, image_sizes, refusal_of_deep
-from dfgen.binding.leak_warning import warn_of_leaks
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.packed_rows import (
     InPacks,
@@ -26,15 +26,13 @@ from dfgen.binding.packed_rows import (
     open_columns,
     packed_rows,
 )
-from dfgen.binding.paired_images import followed_image, warn_of_two_draws
-from dfgen.binding.path_lists import check_lists
 from dfgen.binding.pixel_cache import Cache, cached
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering
 from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
 from dfgen.binding.row_weights import row_weights
 from dfgen.binding.rows_of_arrays import layouts_of, stored_rows
-from dfgen.binding.stale_files import known_files
+from dfgen.binding.split_rows import warn_of_leaks
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Limits
@@ -43,7 +41,8 @@ from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.albumentations import Pipeline, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.items import in_lists
+from dfgen.samples.features.image_arguments import followed_image, warn_of_two_draws
+from dfgen.samples.features.items import check_lists, in_lists
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.known_files import KnownFiles

@@ -24,7 +24,6 @@ from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.scaling import Scale
-from dfgen.samples.stores.embedded import content_parts
 from dfgen.samples.stores.schemes import store_of
 from dfgen.system import one_of
 from dfgen.table.arrow_types import (
@@ -35,7 +34,7 @@ from dfgen.table.arrow_types import (
     is_text,
     lengths_of,
 )
-from dfgen.table.file_columns import are_files
+from dfgen.table.file_columns import are_files, content_parts
 
 _ID = re.compile("(?i:^id|uuid|_id)$|Id$")
 

@@ -15,9 +15,8 @@ from dfgen.errors import ManifestError, column_list, listed
 from dfgen.explain.unknown_column import not_a_column
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.io import read_table
-from dfgen.manifest.outside_paths import reach_of, say_outside
 from dfgen.manifest.path_roots import absolute_place, file_of, is_address
-from dfgen.manifest.paths import whole_paths
+from dfgen.manifest.paths import reach_of, say_outside, whole_paths
 from dfgen.manifest.schema import Label
 from dfgen.samples.stores.archives.archive_paths import archive_at
 from dfgen.samples.stores.remote.store_options import StorageOptions

@@ -17,7 +17,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
 from dfgen.manifest.building.scan import Access, read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.samples.pixels.depth import too_deep
+from dfgen.samples.pixels.scaling import too_deep
 from dfgen.samples.reader import BoundRows
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.system import one_of, whole

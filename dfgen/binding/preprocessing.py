@@ -15,21 +15,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.binding.nested import Tree, channels_first, leaves, map_leaves, tree_of
-from dfgen.binding.path_lists import check_lists
 from dfgen.binding.preprocessing_json import from_text, to_text
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.items import in_lists
+from dfgen.samples.features.items import check_lists, in_lists
 from dfgen.samples.features.one_row import OneRow, is_several
 from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.embedded import content_shown
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Transform
-from dfgen.table.file_columns import FILE
+from dfgen.table.file_columns import FILE, content_shown
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from dfgen.errors import ArgumentError, DfgenError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import holds_pixels
-from dfgen.samples.sources.file_source import RowSource
-from dfgen.samples.sources.stored_rows import StoredRows
-from dfgen.samples.stores.arrays.array_files import BROKEN_ROWS, open_hdf5
+from dfgen.samples.sources.file_source import RowSource, StoredRows
+from dfgen.samples.stores.array_files import BROKEN_ROWS, open_hdf5
 from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Spec
 

@@ -159,7 +159,8 @@ def _build(
     out = out or update or _beside(given["source"])
     build = Build.of(given, update, out, Access(workers))
     frame, report = build.run()
-    changes = tally(since(build.old, frame)) if build.old else None
+    old = build.old
+    changes = tally(since(old.table, old.metadata, frame)) if old else None
     _show(frame, report, out, as_json, {"changes": changes} if changes else {})
     if changes and not as_json:
         print(f"Since {update}: {counted(changes)}", file=beside(out))

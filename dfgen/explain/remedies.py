@@ -17,7 +17,7 @@ from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import cache_steps
-from dfgen.samples.sources.stored_rows import StoredRows
+from dfgen.samples.sources.file_source import StoredRows
 from dfgen.samples.stores.cache.cache_folder import SPARE_PART
 from dfgen.spec import Spec
 from dfgen.system import free_memory

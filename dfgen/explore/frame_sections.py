@@ -17,11 +17,12 @@ from dfgen.explore.page_section import (
     html_table,
     markup,
     note,
+    relative,
     short,
+    shown_columns,
     tiles,
 )
 from dfgen.explore.predicted import own_labels
-from dfgen.explore.row_cards import relative, shown_columns
 from dfgen.explore.svg_charts import bar, cloud, histogram, nbytes, number
 from dfgen.manifest.duplicates import copies_across, copies_in_groups
 from dfgen.manifest.file_copies import file_copies

@@ -29,14 +29,15 @@ from dfgen.explore.mistake_section import mistake_section
 from dfgen.explore.page_section import (
     Html,
     Section,
+    cards,
     escaped,
     json_block,
     markup,
+    sampled,
     short,
     source_hash,
 )
 from dfgen.explore.predicted import heads_of, with_predictions
-from dfgen.explore.row_cards import cards, sampled
 from dfgen.explore.thumbnails import Thumbnail, thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.io import Path, read_manifest

@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from dfgen.loading.batch_transforms import TriedTransform
 from dfgen.loading.batch_weights import Weights
 from dfgen.loading.buffers import BatchArrays, Block, Buffers
-from dfgen.loading.generators import batch_rng
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows
@@ -19,6 +18,7 @@ from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import Threads, Worker
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.transforms import batch_rng
 from dfgen.spec import IntArray, Spec
 
 _PASSES = 4  # that may go on at the same time without asking for their windows again

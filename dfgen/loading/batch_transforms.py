@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from dfgen.errors import TransformError
 from dfgen.loading.buffers import BatchArrays
-from dfgen.loading.generators import batch_rng
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.transforms import check_keys, fits
+from dfgen.samples.transforms import batch_rng, check_keys, fits
 from dfgen.samples.user_functions import check_transform, is_ctrl_c, raised, with_own_lines
 from dfgen.spec import Spec
 

@@ -35,7 +35,7 @@ from dfgen.system import flag, usable_cpus, whole
 
 NO_DRAWING = Drawing()
 _SHUFFLE = "write shuffle=True, another order of all rows each epoch, or shuffle=False"
-_BATCH = "write batch_size=32, the rows of a batch"
+_BATCH = "write batch_size=32, rows of a batch"
 _WORKERS = "leave it out to use all CPUs, or write workers=4"
 _QUEUE = "write max_queue_size=1 for the fewest"
 _FORKED = (
@@ -103,13 +103,8 @@ class Loader:
         drop_remainder = flag("drop_remainder", drop_remainder)
         order = RowOrder(len(reader), seed if shuffle else None, *drawing)
         rows = order.places
-        tail = "drop" if drop_remainder else "short"
-        self.given = Plan(
-            rows,
-            whole("batch_size", batch_size, least=1, advice="write batch_size=32, rows of a batch"),
-            shard,
-            tail,
-        )
+        size = whole("batch_size", batch_size, least=1, advice=_BATCH)
+        self.given = Plan(rows, size, shard, "drop" if drop_remainder else "short")
         self.plan = self.given if shard[1] == 1 else replace(self.given, tail="drop")
         """How an epoch of training is divided; `given` is how it was asked for."""
         self.batch_size = batch_size

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from typing import IO, Any
 
 from dfgen.loading.remote_reads import FarRead, FarReads, FileRead
-from dfgen.samples.stores.embedded import content_parts
 from dfgen.samples.stores.known_files import Check
 from dfgen.samples.stores.store import Store
+from dfgen.table.file_columns import content_parts
 
 _PATIENCE = 2.0  # seconds that closing waits for readers, one of which may be stuck
 

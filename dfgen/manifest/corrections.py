@@ -26,11 +26,16 @@ from dfgen.errors import (
     quote,
 )
 from dfgen.explain.other_libraries import refuse_unknown
-from dfgen.manifest.building.categories import class_names, numbered_after
-from dfgen.manifest.building.label_keys import rows_by_id
+from dfgen.manifest.building.join import rows_by_id
 from dfgen.manifest.diff import differ, plain
 from dfgen.manifest.io import Path, frame_of_manifest, only_writer_of, write_manifest
-from dfgen.manifest.schema import describe_labels, label_columns, validate
+from dfgen.manifest.schema import (
+    class_names,
+    describe_labels,
+    label_columns,
+    numbered_after,
+    validate,
+)
 from dfgen.system import flag
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import is_list, is_text

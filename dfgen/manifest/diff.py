@@ -13,15 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import without_secrets
-from dfgen.manifest.building.categories import class_names
 from dfgen.manifest.io import Path, read_table
 from dfgen.manifest.paths import stored_paths
-from dfgen.manifest.row_matching import Old
-from dfgen.manifest.schema import FACTS, PARTS, Label, label_columns, validate, with_column
-from dfgen.samples.stores.embedded import content_parts, content_shown
+from dfgen.manifest.schema import (
+    FACTS,
+    PARTS,
+    Label,
+    Metadata,
+    class_names,
+    label_columns,
+    validate,
+    with_column,
+)
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import are_numbers, is_list, value_type
-from dfgen.table.file_columns import are_files
+from dfgen.table.file_columns import are_files, content_parts, content_shown
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
 
@@ -61,10 +67,9 @@ def diff(a: Path | Table, b: Path | Table) -> pd.DataFrame:
     return _diff(_stored(a), _stored(b))
 
 
-def since(old: Old, frame: pd.DataFrame) -> pd.DataFrame:
-    """List what differs between the manifest that grew, as it was read, and what it became."""
-    table = _relative(old.table, old.metadata["root"])
-    return _diff((table, old.metadata["labels"]), _stored(frame))
+def since(table: pa.Table, metadata: Metadata, frame: pd.DataFrame) -> pd.DataFrame:
+    """List what differs between a manifest that grew, as it was read, and what it became."""
+    return _diff((_relative(table, metadata["root"]), metadata["labels"]), _stored(frame))
 
 
 def tally(found: pd.DataFrame) -> dict[str, int]:

@@ -22,9 +22,7 @@ from dfgen.errors import (
 )
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import DEFAULT, Limits, limits_given
-from dfgen.manifest.building.categories import as_category
 from dfgen.manifest.building.recipe import absolute_recipe
-from dfgen.manifest.checksum import has_checksum, write_parquet
 from dfgen.manifest.file_errors import check_file
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.metadata_check import (
@@ -34,17 +32,16 @@ from dfgen.manifest.metadata_check import (
     rows_of_group,
 )
 from dfgen.manifest.not_a_manifest import check_out, frame_of_file, no_manifest, path_of_manifest
-from dfgen.manifest.outside_paths import reach_of, say_outside
 from dfgen.manifest.path_roots import absolute_place, file_of
-from dfgen.manifest.paths import absolute_paths, all_absolute, refuse_outside
-from dfgen.manifest.schema import Label, Metadata, rows_where, validate, with_column
+from dfgen.manifest.paths import absolute_paths, all_absolute, reach_of, refuse_outside, say_outside
+from dfgen.manifest.schema import Label, Metadata, as_category, rows_where, validate, with_column
 from dfgen.packs.pack_index import INDEX, folder_of, in_pack, looks_like_pack, read_pack
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
 from dfgen.system import only_writer, write_whole
 from dfgen.table.any_table import Table, arrow_table, data_frame
 from dfgen.table.from_pandas import to_frame
-from dfgen.table.parquet import read_parquet
+from dfgen.table.parquet import has_checksum, read_parquet, write_parquet
 
 Path = str | os.PathLike[str]
 

@@ -17,7 +17,7 @@ from dfgen.errors import ArgumentError, DfgenError, ManifestError, column_list, 
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.gather import Gathering
-from dfgen.manifest.building.label_keys import rows_by_id
+from dfgen.manifest.building.join import rows_by_id
 from dfgen.manifest.building.recipe import A_FRAME
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.scan import (
@@ -31,11 +31,11 @@ from dfgen.manifest.building.scan import (
     read_facts,
     refresh_facts,
 )
+from dfgen.manifest.building.update import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.io import Path, only_writer_of, read_manifest, write_manifest
 from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.paths import is_url, tidy
-from dfgen.manifest.row_matching import match
 from dfgen.manifest.schema import (
     FACTS,
     OF_WHOLE_FILES,

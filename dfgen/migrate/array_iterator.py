@@ -8,9 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, listed, warn
-from dfgen.migrate.flow_arguments import SUFFIXES, FileOptions, FlowOptions
+from dfgen.migrate.flow_arguments import (
+    SUFFIXES,
+    FileOptions,
+    FlowOptions,
+    bound_classes,
+    bound_labels,
+)
 from dfgen.migrate.flow_iterator import IMAGE, FlowIterator, bound_files
-from dfgen.migrate.flow_labels import bound_classes, bound_labels
 from dfgen.migrate.frame_rows import CLASS_MODES, FrameColumns, frame_rows
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix

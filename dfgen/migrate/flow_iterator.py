@@ -19,8 +19,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch
-from dfgen.migrate.flow_arguments import SUFFIXES, FileOptions, FlowOptions
-from dfgen.migrate.flow_labels import bound_labels
+from dfgen.migrate.flow_arguments import SUFFIXES, FileOptions, FlowOptions, bound_labels
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.reader import SampleReader
 from dfgen.spec import IntArray, Values

@@ -17,15 +17,14 @@ import PIL.Image
 from dfgen.errors import DecodeError, raise_broken, reason, warn
 from dfgen.limits import Limits
 from dfgen.samples.features.base import Feature
+from dfgen.samples.pixels.fast_decoders import check_scans, decode_jpeg, decode_png
 from dfgen.samples.pixels.formats import parse_header
 from dfgen.samples.pixels.geometry import CHANNELS, Pixels, Size
 from dfgen.samples.pixels.headers import check_decoded, png_glance
-from dfgen.samples.pixels.jpeg_decoder import check_scans, decode_jpeg
-from dfgen.samples.pixels.opencv_decoders import decode_png
 from dfgen.samples.pixels.pillow_warnings import UNWARNED
-from dfgen.samples.stores.embedded import Content
 from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec, Values, Watch
+from dfgen.table.file_columns import Content
 
 FILTERS = {
     "nearest": PIL.Image.Resampling.NEAREST,

@@ -18,17 +18,15 @@ from dfgen.errors import (
     located,
     without_secrets,
 )
-from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.samples.features.base import Feature
-from dfgen.samples.features.encoded import Encoded
-from dfgen.samples.padding import Padding, padding_of
+from dfgen.samples.bound_feature import BoundFeature, Padding, Sizes, padding_of
+from dfgen.samples.features.base import Encoded, Feature
 from dfgen.samples.sources.cached_pixels import CachedPixels
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.samples.stores.embedded import content_shown
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
 from dfgen.spec import IntArray, Present, Spec, Values, Watch, each, empty, filled, unwatched
+from dfgen.table.file_columns import content_shown
 from dfgen.table.mapped_column import MappedColumn
 
 

@@ -11,19 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError, is_outside, reason
-from dfgen.limits import Limits
+from dfgen.limits import Limits, read_file
 from dfgen.samples.pixels.formats import FORMATS, parse_header, read_known
 from dfgen.samples.pixels.geometry import CHANNELS, Pixels, Size, place
 from dfgen.samples.pixels.headers import Header, check_decoded
 from dfgen.samples.pixels.resizing import resize
+from dfgen.samples.pixels.sound_files import whole_sound
 from dfgen.samples.pixels.upright import turn
-from dfgen.samples.sounds.sound_files import whole_sound
-from dfgen.samples.stores.arrays.array_files import check_row, open_hdf5
-from dfgen.samples.stores.arrays.hdf5_texts import read_texts
-from dfgen.samples.stores.arrays.npy import whole_array
-from dfgen.samples.stores.capped import read_file
-from dfgen.samples.stores.embedded import Content
+from dfgen.samples.stores.array_files import check_row, open_hdf5, read_texts
+from dfgen.samples.stores.npy import whole_array
 from dfgen.samples.stores.store import Store
+from dfgen.table.file_columns import Content
 
 _SIDE = 32  # pixels of what is hashed; a smaller picture has no hash
 _EDGE = 0.1  # what a pixel at the edge counts for

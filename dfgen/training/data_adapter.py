@@ -15,7 +15,6 @@ import keras
 
 from dfgen.errors import ArgumentError, brief, did_you_mean
 from dfgen.explain.other_libraries import HERE
-from dfgen.loading.interruption import Interruption
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.order.plan import Plan
@@ -23,13 +22,14 @@ from dfgen.loading.receipts import Receipt
 from dfgen.spec import IntArray
 from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
-from dfgen.training.checks.loss_check import check_loss, warn_of_metrics
 from dfgen.training.checks.meanings import check_trained, note_epoch
 from dfgen.training.checks.model_check import (
     check_arguments,
+    check_loss,
     check_model,
     check_variables,
     check_whole,
+    warn_of_metrics,
 )
 from dfgen.training.checks.pairing import paired
 from dfgen.training.checks.scale_check import warn_of_scaling_twice
@@ -39,12 +39,11 @@ from dfgen.training.checks.validation_check import (
     warn_of_same_rows,
 )
 from dfgen.training.device_division import check_not_empty, divide, warn_of_ranks
-from dfgen.training.fit_pass import Pass, Run
+from dfgen.training.fit_pass import Interruption, Pass, PlainPasses, Run
 from dfgen.training.keras_calls import Call, call_by_keras
 from dfgen.training.keras_private import DataAdapter, shorten
 from dfgen.training.keras_probe import falls_back, lacks, refuse_if_unseen
 from dfgen.training.layout import Layout, SequenceView
-from dfgen.training.plain_passes import PlainPasses
 from dfgen.training.progress import Progress
 
 

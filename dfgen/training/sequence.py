@@ -14,8 +14,8 @@ import pandas as pd
 
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
+from dfgen.binding.file_checks import look_for_files
 from dfgen.binding.image_sizes import padding_of_batches
-from dfgen.binding.missing_files import look_for_files
 from dfgen.binding.nested import Tree
 from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
@@ -37,9 +37,8 @@ from dfgen.training.data_adapter import Passes
 from dfgen.training.device_division import resolve_shard
 from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import falls_back
-from dfgen.training.layout import layout_of
+from dfgen.training.layout import html_summary, layout_of, problems_frame, summary
 from dfgen.training.progress import Progress
-from dfgen.training.sequence_repr import html_summary, problems_frame, summary
 
 
 class Sequence(Passes):

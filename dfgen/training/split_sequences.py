@@ -8,15 +8,15 @@ from typing import Any, TypedDict, Unpack
 from dfgen.binding.bind import chosen_features
 from dfgen.binding.default_features import Options
 from dfgen.binding.frame_columns import open_manifest
-from dfgen.binding.leak_warning import (
+from dfgen.binding.nested import Tree, leaves, map_leaves
+from dfgen.binding.pixel_cache import Cache
+from dfgen.binding.split_rows import (
+    split_rows,
     warn_of_leaks,
     warn_of_same_hashes,
     warn_of_shared_paths,
     without_leaks,
 )
-from dfgen.binding.nested import Tree, leaves, map_leaves
-from dfgen.binding.pixel_cache import Cache
-from dfgen.binding.split_rows import split_rows
 from dfgen.errors import ArgumentError
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Amount, Limits

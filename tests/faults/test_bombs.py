@@ -25,9 +25,9 @@ from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.upright import decode, decode_values
-from dfgen.samples.stores.arrays.array_files import open_rows
-from dfgen.samples.stores.arrays.npy import decode_array
+from dfgen.samples.stores.array_files import open_rows
 from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.npy import decode_array
 
 MOST = 1_000  # MB that any of them may take
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -9,8 +9,8 @@ import pytest
 
 import dfgen
 from dfgen.errors import DecodeError
-from dfgen.samples.stores.arrays import hdf5_texts
-from dfgen.samples.stores.arrays.array_files import open_hdf5, open_rows
+from dfgen.samples.stores import array_files
+from dfgen.samples.stores.array_files import open_hdf5, open_rows
 
 SECRET = b"root:x:0:0:top secret"
 ALONE = "and dfgen reads no file that another one names: copy the numbers into one file"
@@ -119,7 +119,7 @@ def test_damaged_text_that_crashes_libhdf5_is_the_problem_of_the_file(texts):
 
 
 def test_damaged_text_that_libhdf5_reads_for_ever_is_the_problem_of_the_file(texts, monkeypatch):
-    monkeypatch.setattr(hdf5_texts, "_LONGEST", 3)
+    monkeypatch.setattr(array_files, "_LONGEST", 3)
     path = texts(lambda data: data.index(b"GCOL") + 24, 255)  # the length of the first text
     with pytest.raises(dfgen.DfgenError) as caught:
         dfgen.build_manifest(arrays=path, facts="none")

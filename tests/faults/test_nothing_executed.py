@@ -15,8 +15,8 @@ from dfgen.binding.bind import bind
 from dfgen.binding.preprocessing_json import feature_of
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
 from dfgen.samples.features.array import Array
-from dfgen.samples.stores.arrays.npy import decode_array
 from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.npy import decode_array
 from dfgen.training.callbacks.backup_files import Generations
 
 

@@ -59,10 +59,8 @@ PARTS = {
     "manifest/sources": "manifest",
     "manifest/splitting": "manifest",
     "samples/features": "samples",  # features run functions of the user's, which stand above
-    "samples/sounds": "samples/pixels",  # one table of formats has both
     "samples/sources": "samples",
     "samples/stores/archives": "samples/stores",  # a store by its scheme may open an archive
-    "samples/stores/arrays": "samples/stores",
     "samples/stores/remote": "samples/stores",
     "training/checks": "training",
 }

@@ -11,11 +11,11 @@ from watching import watcher
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.loading.generators import sample_rng
 from dfgen.loading.order import row_order
 from dfgen.loading.order.balance import balance_of
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.order.shuffle import permutation
+from dfgen.samples.transforms import sample_rng
 
 CLASSES = st.lists(st.integers(0, 6), min_size=1, max_size=120)
 

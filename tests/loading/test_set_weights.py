@@ -12,9 +12,9 @@ from watching import watcher
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.loading.generators import sample_rng
 from dfgen.loading.order.proportions import proportions_of
 from dfgen.loading.order.row_order import RowOrder
+from dfgen.samples.transforms import sample_rng
 
 ROWS, BATCH = 46, 4
 FIRST = np.r_[np.ones(40), np.full(6, 4.0)]

@@ -15,9 +15,8 @@ import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building import scan
 from dfgen.manifest.duplicates import duplicates, leaks
-from dfgen.manifest.file_copies import usual_within
+from dfgen.manifest.file_copies import bits_between, near_pairs, usual_within
 from dfgen.manifest.fingerprint import fingerprint
-from dfgen.manifest.near_hashes import bits_between, near_pairs
 from dfgen.manifest.splitting.shared_paths import leaks_between_splits, told
 
 DRAWS = np.random.default_rng(0)

@@ -322,7 +322,7 @@ def test_images_that_are_their_own_targets_stay_when_x_is_changed(frame, folder)
 
 def test_what_worker_processes_load_has_no_keras():
     code = (
-        "import sys, dfgen.migrate.keras_pixels, dfgen.migrate.flow_labels\n"
+        "import sys, dfgen.migrate.keras_pixels, dfgen.migrate.flow_arguments\n"
         "print({'keras', 'tensorflow', 'pandas'} & {*sys.modules})"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,7 +18,7 @@ from messages import message_of
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.samples.features.audio import Audio
-from dfgen.samples.sounds import sound_files
+from dfgen.samples.pixels import sound_files
 
 RATE = 8000
 SECOND = Audio("path", RATE, 1)

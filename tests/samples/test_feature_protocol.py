@@ -15,7 +15,7 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.pixels.resizing import resize
-from dfgen.samples.stores.arrays.npy import decode_array
+from dfgen.samples.stores.npy import decode_array
 from dfgen.spec import Spec
 
 

@@ -8,7 +8,7 @@ from messages import message_of
 from PIL import Image as Pillow
 
 import dfgen
-from dfgen.loading.generators import sample_rng
+from dfgen.samples.transforms import sample_rng
 
 ROWS, SIDE = 12, 40
 PALETTE = {(0, 0, 0): 0, (255, 0, 0): 1}

@@ -21,7 +21,7 @@ from sized import (
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
-from dfgen.loading.generators import sample_rng
+from dfgen.samples.transforms import sample_rng
 
 
 @pytest.fixture

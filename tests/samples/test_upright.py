@@ -19,7 +19,7 @@ from dfgen.samples.pixels.formats import formats_by_suffix, read_header
 from dfgen.samples.pixels.geometry import CHANNELS
 from dfgen.samples.pixels.headers import Header, check_decoded
 from dfgen.samples.pixels.upright import decode, decode_reduced, prepare_worker
-from dfgen.samples.stores.arrays.npy import array_header, decode_array
+from dfgen.samples.stores.npy import array_header, decode_array
 
 Y, X = np.mgrid[0:23, 0:37]
 SMOOTH = np.stack([Y * 8 + 20, X * 5 + 20, Y * 3 + X * 3 + 10], -1).astype(np.uint8)

@@ -15,7 +15,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.samples.sounds import sound_files
+from dfgen.samples.pixels import sound_files
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.whole_files import decode_whole
 

@@ -15,7 +15,7 @@ from messages import message_of
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError, MissingFileError
-from dfgen.samples.stores.arrays.array_files import MOST_OPEN
+from dfgen.samples.stores.array_files import MOST_OPEN
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.schemes import STORES, Several, store_of, without_store
 from dfgen.samples.stores.store import Head, Store

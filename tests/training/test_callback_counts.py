@@ -14,8 +14,8 @@ import pytest
 from killing import make_sequence
 
 import dfgen
+from dfgen.training.callbacks.backup_files import restore, snapshot
 from dfgen.training.callbacks.callback_counts import counts, put_back, warn_of_uncounted
-from dfgen.training.callbacks.model_state import restore, snapshot
 
 STEPS, EPOCHS = 5, 4
 MONITOR = {"monitor": "val_loss", "min_delta": 1.0}  # which no epoch but the first reaches

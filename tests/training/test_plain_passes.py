@@ -16,8 +16,8 @@ from watching import order, orders, trained_watcher, watcher
 
 import dfgen
 from dfgen.training import keras_calls, keras_private
+from dfgen.training.fit_pass import PlainPasses
 from dfgen.training.keras_probe import missing
-from dfgen.training.plain_passes import PlainPasses
 
 pytestmark = pytest.mark.backend
 # What is fetched ahead and not trained on is not seen again: TensorFlow does so, and older JAX.

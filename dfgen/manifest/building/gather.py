@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean, quote
-from dfgen.manifest.building.join import join
-from dfgen.manifest.building.label_keys import key_text
+from dfgen.manifest.building.join import join, key_text
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.building.scan import Access
 from dfgen.manifest.file_errors import TOLD, fault_of

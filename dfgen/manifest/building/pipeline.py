@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, quote
 from dfgen.explain.missing_paths import Begin, advice, near
 from dfgen.manifest.building.box_columns import place_boxes
-from dfgen.manifest.building.categories import to_categories, to_category
 from dfgen.manifest.building.gather import Gathering
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, unit_of
 from dfgen.manifest.building.recipe_file import resolve
@@ -25,12 +24,17 @@ from dfgen.manifest.building.scan import (
     refresh_facts,
 )
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
-from dfgen.manifest.building.update import Growth, grow
+from dfgen.manifest.building.update import Growth, Old, changed_recipe, grow, read_old, rebase
 from dfgen.manifest.io import Path, attributes, only_writer_of, write_manifest
 from dfgen.manifest.not_a_manifest import check_out
-from dfgen.manifest.outside_paths import reach_of, say_outside
-from dfgen.manifest.paths import is_url, refuse_signatures, stored_paths, tidy
-from dfgen.manifest.row_matching import Old, changed_recipe, read_old, rebase
+from dfgen.manifest.paths import (
+    is_url,
+    reach_of,
+    refuse_signatures,
+    say_outside,
+    stored_paths,
+    tidy,
+)
 from dfgen.manifest.schema import (
     FACTS,
     OF_WHOLE_FILES,
@@ -39,6 +43,8 @@ from dfgen.manifest.schema import (
     files_column,
     has_whole_facts,
     label_columns,
+    to_categories,
+    to_category,
     validate,
     with_column,
     without,

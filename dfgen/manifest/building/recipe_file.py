@@ -24,7 +24,7 @@ from dfgen.manifest.building.recipe import (
     portable_recipe,
 )
 from dfgen.manifest.file_errors import reading
-from dfgen.manifest.outside_paths import reach_of, say_outside
+from dfgen.manifest.paths import reach_of, say_outside
 from dfgen.manifest.sources import SOURCES
 from dfgen.system import check_writable, refuse_others, write_whole
 

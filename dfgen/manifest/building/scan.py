@@ -23,7 +23,6 @@ from dfgen.manifest.file_errors import fault_of
 from dfgen.manifest.schema import FACTS, SCHEMA, with_column
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
-from dfgen.samples.stores.embedded import Content
 from dfgen.samples.stores.known_files import are_same_times
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
@@ -31,6 +30,7 @@ from dfgen.samples.stores.store import Head, Store
 from dfgen.samples.whole_files import Whole, decode_whole
 from dfgen.system import usable_cpus
 from dfgen.table.arrow_types import is_text, text_where
+from dfgen.table.file_columns import Content
 
 TASK = 256
 DECODED = 32

@@ -19,8 +19,7 @@ from dfgen.errors import DecodeError, ManifestError, count
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import reading
 from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Source
-from dfgen.samples.stores.arrays.array_files import HDF5, open_hdf5, open_rows
-from dfgen.samples.stores.arrays.hdf5_texts import read_texts
+from dfgen.samples.stores.array_files import HDF5, open_hdf5, open_rows, read_texts
 
 
 class _File(NamedTuple):

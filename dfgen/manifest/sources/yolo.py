@@ -25,7 +25,7 @@ import yaml
 from dfgen.errors import ManifestError, MissingFileError, quote
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import read_bytes, reading
-from dfgen.manifest.outside_paths import reach_of, say_outside
+from dfgen.manifest.paths import reach_of, say_outside
 from dfgen.manifest.schema import Label
 from dfgen.manifest.sources.file_tree import Skipped, read_files
 from dfgen.manifest.sources.image_pairs import (

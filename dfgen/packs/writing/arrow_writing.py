@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from dfgen.errors import DfgenError, WriteError
-from dfgen.manifest.checksum import Summed
 from dfgen.packs.pack_index import PackFile, is_remote
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
 from dfgen.system import write_whole
+from dfgen.table.parquet import Summed
 
 _PIECE = 1 << 25  # bytes that are written at once
 

@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dfgen.binding.file_checks import known_files, look_for_files
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.image_sizes import image_sizes
-from dfgen.binding.missing_files import look_for_files
 from dfgen.binding.row_draws import window_bytes
 from dfgen.binding.row_ids import known_problems
-from dfgen.binding.stale_files import known_files
 from dfgen.errors import ManifestError
 from dfgen.limits import Limits
 from dfgen.loading.order.shuffle import permutation

@@ -16,9 +16,9 @@ from dfgen.samples.pixels.formats import parse_header, sniff
 from dfgen.samples.pixels.geometry import CHANNELS
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.smaller_jpeg import smaller_jpeg
-from dfgen.samples.stores.embedded import Content
 from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Present
+from dfgen.table.file_columns import Content
 
 _OF_PIXEL = 0.35  # bytes of a JPEG for a pixel, about: of photographs of quality 92
 _HEADER = 600  # bytes of a JPEG without its pixels

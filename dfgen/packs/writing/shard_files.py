@@ -15,7 +15,6 @@ import pyarrow.ipc
 from dfgen.errors import DecodeError, ManifestError, MissingFileError
 from dfgen.limits import Limits
 from dfgen.loading.workers.retries import read_again
-from dfgen.manifest.checksum import Summed
 from dfgen.manifest.schema import KEY, with_column
 from dfgen.packs.pack_index import PackFile, checksum_of, open_arrow
 from dfgen.packs.pack_shards import SHARD_NAME, exchanged
@@ -31,6 +30,7 @@ from dfgen.samples.stores.remote.ranges import remote_file
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at, store_of
 from dfgen.spec import IntArray, unwatched
+from dfgen.table.parquet import Summed
 
 COLUMN = "path"
 """The column that is packed."""

@@ -17,7 +17,7 @@ from dfgen.samples.features.arguments import (
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill, fill_by
 from dfgen.samples.features.one_row import check_dataset
-from dfgen.samples.stores.arrays.npy import decode_array
+from dfgen.samples.stores.npy import decode_array
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
 from dfgen.spec import Spec, Values, Watch

@@ -9,7 +9,7 @@ from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import check_column, checked_missing
 from dfgen.samples.features.base import Feature
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_known
-from dfgen.samples.sounds.sound_files import load_soundfile, open_sound, read_frames, sound_source
+from dfgen.samples.pixels.sound_files import load_soundfile, open_sound, read_frames, sound_source
 from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec, Values, Watch
 from dfgen.system import one_of, whole

@@ -1,7 +1,7 @@
 """The protocol of features: what one answers, so that nothing else need know which it is.
 
 A feature is a frozen dataclass in a file of its own, which derives from `Feature`, or from
-`Encoded` (encoded.py) where the table alone tells its arrays. For files of some kind it needs
+`Encoded` where the table alone tells its arrays. For files of some kind it needs
 `of_files = True`, a `kind`, the `spec` of the array, and `read`, which fills it. All else has a
 default; each member says who asks for it, and when.
 """
@@ -15,9 +15,16 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import column_names
-from dfgen.samples.features.one_row import ColumnSource, array_of_row, bind_rows, files_among
+from dfgen.samples.features.one_row import (
+    ColumnSource,
+    OneRow,
+    array_of_row,
+    bind_rows,
+    check_present,
+    files_among,
+)
 from dfgen.samples.stores.store import Store
-from dfgen.spec import Present, Spec, Values, Watch, alone, each
+from dfgen.spec import IntArray, Present, Spec, Values, Watch, alone, each
 from dfgen.table.arrow_types import in_one, is_text
 
 
@@ -254,3 +261,37 @@ class Feature:
             if getattr(self, field.name) != field.default
         ]
         return f"{type(self).__name__}({', '.join(given)})"
+
+
+class Encoded(Feature):
+    """A feature that the table alone tells: a column is encoded once, a batch is a `gather`."""
+
+    blank: ClassVar[Any] = 0
+
+    def encode(self, *values: pa.Array) -> Any:
+        """Return whole columns in a compact form; ManifestError of what it cannot hold."""
+        raise NotImplementedError
+
+    def gather(self, values: Any, rows: IntArray) -> Values:
+        """Return the arrays of some rows from the encoded values."""
+        found: Values = values[rows]
+        return found
+
+    def bind(self, columns: ColumnSource) -> Any:
+        """Return the columns encoded."""
+        return self.encode(*(columns[name] for name in self.columns))
+
+    def spec_of(self, values: Any) -> Spec:
+        """Return what the model gets, which the encoded values tell."""
+        example = self.gather(values, np.arange(0))
+        return Spec(example.shape[1:], example.dtype, self.blank)
+
+    def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
+        """Return the array of one row, a mapping or a pandas Series; chance has no part in it."""
+        check_present(self, row)
+        if self.label_column is not None and self.class_names is None:
+            raise ArgumentError(
+                "one row does not tell the classes: write "
+                f"{type(self).__name__}({self.column!r}, class_names=...)"
+            )
+        return self.gather(self.bind(OneRow(row)), np.arange(1))[0, ...]

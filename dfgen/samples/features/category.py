@@ -16,7 +16,7 @@ from dfgen.samples.features.arguments import (
     not_predicted,
     probabilities,
 )
-from dfgen.samples.features.encoded import Encoded
+from dfgen.samples.features.base import Encoded
 from dfgen.spec import IntArray, Present, Values
 from dfgen.system import one_of
 from dfgen.table.arrow_types import OR_IGNORE, is_list, value_type

@@ -18,15 +18,21 @@ from dfgen.samples.features.one_row import (
     store_of_row,
 )
 from dfgen.samples.pixels import geometry as geo
-from dfgen.samples.pixels.depth import DEPTHS, check_scaled
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
-from dfgen.samples.pixels.scaling import Scale, checked_scale, layer_of, rescale
+from dfgen.samples.pixels.scaling import (
+    DEPTHS,
+    Scale,
+    check_scaled,
+    checked_scale,
+    layer_of,
+    rescale,
+)
 from dfgen.samples.pixels.upright import decode_reduced, size_of_image
-from dfgen.samples.stores.embedded import Content
 from dfgen.samples.stores.store import Store
 from dfgen.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.system import flag, one_of, whole
+from dfgen.table.file_columns import Content
 
 _SURPLUS = 2.0  # times as many pixels as are used: what is less is little
 _UNFILTERED = 0.3  # of the time to shrink, without a filter: 0.2 to 0.6 of JPEG and PNG to 224x224

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features import arguments
+from dfgen.samples.features.base import Encoded
 from dfgen.samples.features.category import Category
-from dfgen.samples.features.encoded import Encoded
 from dfgen.spec import IntArray, Present, Values
 from dfgen.table import arrow_types as arrow
 

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
 from dfgen.samples.features.arguments import checked_missing, column_names, number_dtype
+from dfgen.samples.features.base import Encoded
 from dfgen.samples.features.casting import cast
-from dfgen.samples.features.encoded import Encoded
 from dfgen.spec import Present, Values
 from dfgen.table import arrow_types as arrow
 

@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError, located
-from dfgen.samples.pixels.depth import as_stored, in_depth
 from dfgen.samples.pixels.geometry import CHANNELS, in_rgb_mode
-from dfgen.samples.stores.embedded import content_shown
+from dfgen.samples.pixels.scaling import as_stored, in_depth
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
 from dfgen.spec import Present, Values, alone, each, empty, filled, unwatched
 from dfgen.table.arrow_types import is_list, nulls
-from dfgen.table.file_columns import FILE, are_files
+from dfgen.table.file_columns import FILE, are_files, content_shown
 
 
 class ColumnSource(Protocol):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dfgen.errors import ManifestError
 from dfgen.samples.features.arguments import check_column
-from dfgen.samples.features.encoded import Encoded
+from dfgen.samples.features.base import Encoded
 from dfgen.spec import IntArray, Values
 from dfgen.table.arrow_types import is_text, refuse_missing, value_type
 

@@ -27,6 +27,14 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from dfgen.errors import DecodeError, DfgenError, raise_broken, unreadable
 from dfgen.limits import DEFAULT, Limits
+from dfgen.samples.pixels.fast_decoders import (
+    check_scans,
+    decode_jpeg,
+    decode_png,
+    decode_webp,
+    png_values,
+    webp_glance,
+)
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.headers import (
     Header,
@@ -41,8 +49,6 @@ from dfgen.samples.pixels.headers import (
     png_header,
     tiff_header,
 )
-from dfgen.samples.pixels.jpeg_decoder import check_scans, decode_jpeg
-from dfgen.samples.pixels.opencv_decoders import decode_png, decode_webp, png_values, webp_glance
 from dfgen.samples.pixels.pillow_decoders import (
     avif,
     decode_pnm,
@@ -53,11 +59,11 @@ from dfgen.samples.pixels.pillow_decoders import (
     sgi,
     with_pillow,
 )
+from dfgen.samples.pixels.sound_files import sound_header
 from dfgen.samples.pixels.tiff_decoder import decode_tiff, tiff_values
-from dfgen.samples.sounds.sound_files import sound_header
-from dfgen.samples.stores.embedded import Content
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.store import Store
+from dfgen.table.file_columns import Content
 
 _DRAWN = "which draws instead of holding pixels: convert it to PNG"
 _RAW = "the raw file of a camera: develop it, and save it as PNG or TIFF"

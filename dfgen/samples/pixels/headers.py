@@ -16,12 +16,11 @@ import PIL.Image
 import PIL.ImageFile
 
 from dfgen.errors import DecodeError
-from dfgen.limits import Limits
+from dfgen.limits import Limits, refuse_file
 from dfgen.samples.pixels import png_chunks as png
 from dfgen.samples.pixels import tiff_tags as tiff
 from dfgen.samples.pixels.pillow_warnings import UNWARNED
-from dfgen.samples.stores.arrays.npy import array_header
-from dfgen.samples.stores.capped import refuse_file
+from dfgen.samples.stores.npy import array_header
 
 _GIF_READ = 2**16  # bytes of a GIF that are looked through
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from dfgen.errors import DecodeError, raise_broken
 from dfgen.limits import DEFAULT, Limits
-from dfgen.samples.pixels.depth import in_depth
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, Format, parse_header, read_header, sniff
 from dfgen.samples.pixels.geometry import CHANNELS, Pixels, Size
 from dfgen.samples.pixels.headers import Header, check_decoded, check_header
-from dfgen.samples.stores.embedded import Content
+from dfgen.samples.pixels.scaling import in_depth
 from dfgen.samples.stores.store import Store
+from dfgen.table.file_columns import Content
 
 # EXIF orientation -> how to flip, after transposing from 5 on: 0 top to bottom, 1 left to right
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}

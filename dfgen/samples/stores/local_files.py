@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import IO
 
 from dfgen.errors import DecodeError, DfgenError, unreadable
-from dfgen.limits import Limits
-from dfgen.samples.stores.arrays.array_files import ArrayRows, open_rows
-from dfgen.samples.stores.capped import refuse_bytes
+from dfgen.limits import Limits, refuse_bytes
+from dfgen.samples.stores.array_files import ArrayRows, open_rows
 from dfgen.samples.stores.known_files import Check
 from dfgen.samples.stores.store import Head, Store
 

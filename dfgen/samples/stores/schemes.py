@@ -13,8 +13,7 @@ from dfgen.errors import DecodeError, has_password
 from dfgen.limits import Limits
 from dfgen.samples.stores.archives.archive_paths import ARCHIVES
 from dfgen.samples.stores.archives.members import Archives
-from dfgen.samples.stores.arrays.array_files import ArrayRows
-from dfgen.samples.stores.embedded import Content, content_parts
+from dfgen.samples.stores.array_files import ArrayRows
 from dfgen.samples.stores.known_files import Check
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.remote.fsspec_files import FsspecFiles, of_fsspec
@@ -22,7 +21,7 @@ from dfgen.samples.stores.remote.objects import Objects
 from dfgen.samples.stores.remote.store_options import StorageOptions, password_refused
 from dfgen.samples.stores.store import Head, Store
 from dfgen.table.arrow_types import flattened, is_list
-from dfgen.table.file_columns import are_files, paths_of
+from dfgen.table.file_columns import Content, are_files, content_parts, paths_of
 
 STORES: dict[str, Callable[[], Store]] = {
     "": Files,

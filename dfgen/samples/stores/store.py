@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, unreadable
-from dfgen.limits import DEFAULT, Limits
-from dfgen.samples.stores.arrays.array_files import (
+from dfgen.limits import DEFAULT, Limits, refuse_bytes
+from dfgen.samples.stores.array_files import (
     BROKEN_ROWS,
     ArrayRows,
     OpenArrays,
@@ -22,7 +22,6 @@ from dfgen.samples.stores.arrays.array_files import (
     extents,
     open_rows,
 )
-from dfgen.samples.stores.capped import refuse_bytes
 from dfgen.samples.stores.known_files import Check
 from dfgen.samples.stores.mapped_pages import read_ahead
 from dfgen.samples.stores.remote.store_options import StorageOptions

@@ -8,7 +8,15 @@ from typing import Any
 import keras
 
 from dfgen.errors import ArgumentError
-from dfgen.training.callbacks.backup_files import Generations, NamedArrays
+from dfgen.training.callbacks.backup_files import (
+    Generations,
+    NamedArrays,
+    build,
+    optimizer_name,
+    restore,
+    snapshot,
+    trained,
+)
 from dfgen.training.callbacks.callback_counts import (
     COUNTS,
     contents,
@@ -17,7 +25,6 @@ from dfgen.training.callbacks.callback_counts import (
     warn_of_changed,
     warn_of_uncounted,
 )
-from dfgen.training.callbacks.model_state import build, optimizer_name, restore, snapshot, trained
 from dfgen.training.callbacks.sigterm import Sigterm
 from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.keras_calls import of_fit, validation_logs

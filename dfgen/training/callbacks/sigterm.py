@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Never
 
-from dfgen.loading.interruption import Interruption
+from dfgen.training.fit_pass import Interruption
 
 _GRACE = 3.0  # seconds that a step which waits for its batch gets to end after all
 

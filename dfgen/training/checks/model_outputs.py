@@ -20,7 +20,7 @@ from dfgen.errors import DecodeError, MissingFileError, listed
 from dfgen.loading.loader import Loader
 from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.encoded import Encoded
+from dfgen.samples.features.base import Encoded
 from dfgen.training.keras_private import arguments_of_loss, operation_of
 
 

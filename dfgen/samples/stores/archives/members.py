@@ -9,7 +9,7 @@ from threading import Lock
 from typing import IO, NamedTuple
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
-from dfgen.limits import Limits
+from dfgen.limits import Limits, refuse_bytes
 from dfgen.samples.stores.archives.archive_index import (
     ArchiveFile,
     Contents,
@@ -19,9 +19,7 @@ from dfgen.samples.stores.archives.archive_index import (
     version_of,
 )
 from dfgen.samples.stores.archives.archive_paths import Member, member_of
-from dfgen.samples.stores.archives.tar_index import read_tar
-from dfgen.samples.stores.archives.zip_index import DEFLATED, read_zip
-from dfgen.samples.stores.capped import refuse_bytes
+from dfgen.samples.stores.archives.zip_and_tar import DEFLATED, read_tar, read_zip
 from dfgen.samples.stores.known_files import Check
 from dfgen.samples.stores.remote.ranges import as_file
 from dfgen.samples.stores.store import Head, Store

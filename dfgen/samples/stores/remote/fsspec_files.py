@@ -16,7 +16,7 @@ from dfgen.errors import (
     MissingFileError,
     ReadError,
 )
-from dfgen.samples.stores.capped import refuse_bytes
+from dfgen.limits import refuse_bytes
 from dfgen.samples.stores.known_files import Check
 from dfgen.samples.stores.remote.objects import Looked, RemoteStore
 from dfgen.samples.stores.remote.ranges import FIRST

@@ -16,7 +16,7 @@ from typing import IO, Any
 from urllib.parse import unquote
 
 from dfgen.errors import AccessError, ArgumentError, DecodeError, DfgenError
-from dfgen.samples.stores.capped import refuse_bytes
+from dfgen.limits import refuse_bytes
 from dfgen.samples.stores.known_files import Check
 from dfgen.samples.stores.remote import object_errors
 from dfgen.samples.stores.remote.ranges import FIRST, remote_file

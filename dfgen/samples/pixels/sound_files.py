@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.limits import DEFAULT, Limits
+from dfgen.limits import DEFAULT, Limits, read_file
 from dfgen.samples.pixels.headers import Header
-from dfgen.samples.stores.capped import read_file
 
 _BITRATES = {  # kbit/s of layer III, of MPEG 1 and of 2 and 2.5
     True: (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),

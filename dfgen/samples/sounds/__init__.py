@@ -1,1 +1,0 @@
-"""Sound files: what they say of themselves, and their frames."""

@@ -1,1 +1,0 @@
-"""Rows of .npy and HDF5 files."""
