@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dfgen
@@ -260,3 +261,101 @@ def test_lists_of_lists_hold_no_row_more_than_there_are():
     )
     assert [[[*line] for line in row] for row in found.y_pred] == [[[1, 2, 3]] * 2] * ROWS
     assert pa.Table.from_pandas(found)["y_pred"].type.value_type.value_type == pa.float32()
+
+
+def test_the_probabilities_of_a_row_do_not_depend_on_logits_of_others():
+    dense = keras.layers.Dense(2)
+    number = keras.Input((1,))
+    model = keras.Model(number, dense(number))
+    dense.set_weights([np.array([[1000, 0]], np.float32), np.zeros(2, np.float32)])
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    frame = pd.DataFrame({"id": [0, 1], "n": [-1.0, 1.0], "kind": ["a", "b"]})
+    y = dfgen.Category("kind", class_names=["a", "b"])
+    found = dfgen.predict_frame(model, sequence(frame, y=y))
+    assert [*map(list, found.prob)] == [[0, 1], [1, 0]]
+    assert found.y_pred.tolist() == ["b", "a"]
+
+
+def test_evaluate_frame_heeds_logits_and_what_was_saved_beside_the_model():
+    frame = frame_of_numbers().assign(kind=["a", "b"] * 3 + ["b"])
+    model = constant(0, 1, loss="sparse_categorical_crossentropy")
+    seq = sequence(frame, y=dfgen.Category("kind", class_names=["a", "b"]))
+    assert [*dfgen.evaluate_frame(model, seq).prob[0]] == [0, 1]
+    found = dfgen.evaluate_frame(model, seq, from_logits=True)
+    np.testing.assert_allclose(found.prob[0], [1 / (1 + np.e), np.e / (1 + np.e)], rtol=1e-6)
+    turned = sequence(frame, y=dfgen.Category("kind", class_names=["b", "a"])).preprocessing()
+    with pytest.raises(ArgumentError, match=r"^the model numbers the classes of 'label' as 'b'"):
+        dfgen.evaluate_frame(model, seq, preprocessing=turned)
+
+
+def test_evaluate_frame_says_of_a_model_that_computes_its_loss_to_take_predict_frame():
+    class Own(keras.Model):
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+            return keras.ops.mean(y_pred)
+
+    inner = constant(0, 1)
+    model = Own(inner.inputs, inner.outputs)
+    model.compile(loss="mse")
+    with pytest.raises(ArgumentError) as caught:
+        dfgen.evaluate_frame(model, sequence(frame_of_numbers(), y=dfgen.Number("n")))
+    assert str(caught.value) == (
+        "evaluate_frame needs a loss that tells rows apart, but the model computes its own "
+        "(compute_loss): take predict_frame"
+    )
+
+
+@pytest.fixture
+def with_a_bad_row_in_the_second_part(tmp_path):
+    """Rows one a batch, of which that after the first part of 16 has no file."""
+    rows = range(20)
+    for row in rows:
+        cv2.imwrite(f"{tmp_path}/{row}.png", np.full((2, 2, 3), row, np.uint8))
+    (tmp_path / "16.png").write_bytes(b"no image")
+    frame = pd.DataFrame({"id": rows, "path": [f"{tmp_path}/{n}.png" for n in rows]})
+    options = {"x": dfgen.Image(size=(2, 2)), "batch_size": 1, "on_error": "skip"}
+    return frame.assign(grade=1), options
+
+
+@pytest.mark.filterwarnings("ignore:skipping")
+def test_a_bad_row_that_begins_a_later_part_lacks_there_alone(
+    with_a_bad_row_in_the_second_part, tmp_path
+):
+    frame, options = with_a_bad_row_in_the_second_part
+    image = keras.Input((2, 2, 3))
+    model = keras.Model(image, keras.layers.Rescaling(1.0)(image))
+    with dfgen.Sequence(frame, label_mode=None, **options) as seq:
+        found = dfgen.predict_frame(model, seq, arrays=tmp_path / "said")
+    assert found.problem.notna().tolist() == [row == 16 for row in range(20)]
+    for row, path in enumerate(found.y_pred):
+        assert pd.isna(path) if row == 16 else path == f"{tmp_path}/said/{row}.npy"
+        assert row == 16 or (np.load(path) == row).all()
+
+
+@pytest.mark.filterwarnings("ignore:skipping")
+def test_a_skipped_row_has_no_class_number_and_no_loss(with_a_bad_row_in_the_second_part, tmp_path):
+    frame, options = with_a_bad_row_in_the_second_part
+    image = keras.Input((2, 2, 3))
+    pooled = keras.layers.GlobalMaxPooling2D()(image)
+    model = keras.Model(image, keras.layers.Softmax()(pooled))
+    model.compile(loss="sparse_categorical_crossentropy")
+    with dfgen.Sequence(frame, y=dfgen.Number("grade", dtype="int32"), **options) as seq:
+        out = dfgen.evaluate_frame(model, seq, out=tmp_path / "said.parquet")
+    table = pq.read_table(out)
+    lacks = [row == 16 for row in range(20)]
+    assert [one is None for one in table["y_pred"].to_pylist()] == lacks
+    assert [one is None for one in table["loss"].to_pylist()] == lacks
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (2, 1)])
+def test_lists_may_hold_one_list_of_one_number(shape):
+    model, seq = constant(1.5, shape=shape), sequence(frame_of_numbers(), label_mode=None)
+    found = dfgen.predict_frame(model, seq, arrays="lists").y_pred
+    expected = np.full((*shape, 1), 1.5).tolist()
+    assert pa.array(found).to_pylist() == [expected] * ROWS
+
+
+def test_several_columns_of_numbers_that_are_no_classes_are_all_named():
+    frame = frame_of_numbers().assign(one=0, two=7)
+    model = constant(0, 0, 0, 0, shape=(2,), loss="sparse_categorical_crossentropy")
+    with pytest.raises(ArgumentError, match=r"^column 'one, two' holds the class 7"):
+        dfgen.predict_frame(model, sequence(frame, y=dfgen.Number(["one", "two"], dtype="int32")))
