@@ -118,9 +118,15 @@ def _cgroup_cpus(folder: str) -> int | None:
 
 
 def free_memory() -> int:
-    """Return the bytes of memory that this process may still take, on Linux: its cgroup's too."""
-    with open("/proc/meminfo") as file:
-        facts = dict(line.split(":") for line in file)
+    """Return the bytes of memory that this process may still take, its cgroup's too.
+
+    It is `sys.maxsize` where there is no /proc, as there is on Linux.
+    """
+    try:
+        with open("/proc/meminfo") as file:
+            facts = dict(line.split(":") for line in file)
+    except OSError:
+        return sys.maxsize
     free = int(facts["MemAvailable"].split()[0]) << 10
     for most, used in (
         ("memory.max", "memory.current"),

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 from dfgen.loading.batch_transforms import TriedTransform
 from dfgen.loading.batch_weights import Weights
@@ -14,7 +15,7 @@ from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows
 from dfgen.loading.pending_batch import PendingBatch
 from dfgen.loading.read_ahead import Expected, ReadAhead
-from dfgen.loading.workers.chunks import Chunk, ChunkMaker
+from dfgen.loading.workers.chunks import Chunk, ChunkMaker, making
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import Threads, Worker
 from dfgen.samples.reader import SampleReader
@@ -128,7 +129,7 @@ class BatchMaker:
         if self.transform is not None:
             rng = batch_rng(self.maker.seed, epoch, step, self.plan.shard[0])
             where = f"batch {step} of epoch {epoch}"
-            transform = partial(self.transform, rng=rng, where=where)
+            transform = partial(self._transformed, self.transform, rng=rng, where=where)
         present, by = self.maker.reader.present, self.order.drawn_by(epoch)
         pending = PendingBatch(
             make, rows, (epoch, step), plan, len(starts), given, present, transform,
@@ -145,6 +146,12 @@ class BatchMaker:
         for chunk, part in chunks:
             self.pool.run(partial(pending.run, chunk, part))
         return pending
+
+    def _transformed(
+        self, transform: TriedTransform, arrays: BatchArrays, **at: Any
+    ) -> BatchArrays:
+        with making(self.maker.reader):
+            return transform(arrays, **at)
 
     def _ahead_of(self, chunk: Chunk, ahead: ReadAhead, pending: PendingBatch) -> Expected | None:
         """Have the files of a chunk read ahead, in the order in which it comes to them."""

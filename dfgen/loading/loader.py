@@ -25,13 +25,13 @@ from dfgen.loading.pending_batch import Batch, PendingBatch
 from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
 from dfgen.loading.read_ahead import ReadAhead
 from dfgen.loading.receipts import DueRows
-from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
+from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, refuse_inside, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import CACHE_FAILED
-from dfgen.spec import IntArray, Present
-from dfgen.system import flag, usable_cpus, whole
+from dfgen.spec import IntArray, Present, Spec
+from dfgen.system import flag, free_memory, usable_cpus, whole
 
 NO_DRAWING = Drawing()
 _SHUFFLE = "write shuffle=True, another order of all rows each epoch, or shuffle=False"
@@ -46,6 +46,18 @@ _FORKED = (
 
 def _nothing() -> None:
     return None
+
+
+def _check_memory(specs: Mapping[str, Spec], nbytes: int, rows: int) -> None:
+    free = free_memory()
+    if nbytes * rows <= free:
+        return
+    name, spec = max(specs.items(), key=lambda one: row_bytes(dict([one])))
+    raise ArgumentError(
+        f"a batch of {rows} rows takes {nbytes * rows / 1e9:,.1f} GB, but {free / 1e9:,.1f} GB of "
+        f"memory are free: a row of {name!r} has the shape {spec.shape} and {spec.dtype} numbers. "
+        "Make batch_size= smaller, or image_size="
+    )
 
 
 class Loader:
@@ -149,6 +161,7 @@ class Loader:
             transform = tried(function, reader, largest, min(size, len(reader)))
             self.specs, both = transform.specs, nbytes + transform.row_bytes  # while it runs
         self._batch_bytes = both * size
+        _check_memory(largest, both, min(size, len(reader)))
         depth = self.limits.depth(self._batch_bytes, self.max_queue_size)
         self.depth = depth if self.workers else 1
         sizes = chunk_sizes(size, self.depth, self.workers, nbytes, self.use_multiprocessing)
@@ -312,6 +325,7 @@ class Loader:
         """Begin to make a batch, shared by all workers if `spread`; without workers, make it."""
         if self._closed:
             raise ArgumentError(CLOSED)
+        refuse_inside(self.reader)
         self._begin_anew_where_forked()
         plan = self.plan if plan is None else plan
         return self._maker.start(epoch, step, plan, spread, self._known, block)

@@ -51,6 +51,8 @@ def indexed(what, index, received, advice):
 
 CALLS = [
     of_sequence("image_size", 32, "got 32", SIZE, "write image_size=(32, 32)"),
+    of_sequence("image_size", (100_000, 100_000), "takes 360.0 GB", "of memory are free",
+                "Make batch_size= smaller, or image_size="),
     of_sequence("image_size", (224, 224, 3), "(224, 224, 3)", SIZE,
                 "write image_size=(224, 224). Channels are color_mode="),
     of_sequence("image_size", (224.0, 224.0), "(224.0, 224.0)", SIZE, "image_size=(224, 224)"),

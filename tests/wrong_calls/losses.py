@@ -253,6 +253,11 @@ CALLS = [
         'Dense(3, activation="softmax")',
     ),
     WrongCall(
+        "text under mse", fit(dfgen.Text("kind"), 1, None, "mse"), ArgumentError,
+        "column 'kind' is text", "the loss mean_squared_error takes numbers",
+        "y=dfgen.Category('kind')",
+    ),
+    WrongCall(
         "class numbers for one unit under mse", fit("kind", 1, None, "mse"), UserWarning,
         "learns their numbers, 0 to 2", "as if 'dog' lay between 'cat' and 'owl'",
         'Dense(3, activation="softmax"), with loss="sparse_categorical_crossentropy"',

@@ -56,9 +56,30 @@ def mixed(batch):
     return batch
 
 
+def asks_itself(argument, workers):
+    """Return a call whose function asks the Sequence that it makes rows for, once there is one."""
+
+    def call(pets):
+        made = []
+
+        def function(given, rng):
+            return made[0][0] if made else given
+
+        options = {"image_size": (8, 8), "workers": workers, argument: function}
+        with dfgen.Sequence(pets.frame, y="kind", **options) as seq:
+            made.append(seq)
+            seq[0]
+
+    name = f"a {argument} that asks its own Sequence, workers={workers}"
+    words = ("asks that Sequence for a batch", "would wait for itself", "a second Sequence")
+    return WrongCall(name, call, TransformError, *words)
+
+
 WRITE = "write def transform(sample, rng):"
 NUMPY = "a dict of NumPy arrays"
 CALLS = [
+    *(asks_itself(argument, workers)
+      for argument in ("transform", "batch_transform") for workers in (0, 2)),
     refused("the name of a transform", "flip", "transform='flip'", "flip=..."),
     refused("a list of transforms", [flip, flip], "transform=a list of 2", "in turn"),
     refused("a transform of fastai's kind, a list of many",

@@ -1,6 +1,8 @@
 """Chunks of a batch: what a worker makes in one go, in whichever thread or process."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -9,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import DecodeError, MissingFileError, without_secrets
+from dfgen.errors import ArgumentError, DecodeError, MissingFileError, without_secrets
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.problems import Failure
 from dfgen.loading.read_ahead import Expected, FromAhead
@@ -24,6 +26,8 @@ _CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of 
 ChunkArrays = Mapping[str, npt.NDArray[Any]]
 Blanks = dict[int, Failure | None]
 """Place in a chunk -> what is wrong with its row, None for known ones; zeros are there."""
+
+_thread = threading.local()  # whose rows it makes just now
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,11 @@ class ChunkMaker:
         begin = stopwatch.begin if one_by_one else stopwatch  # columns are made too soon for it
         begin("table")
         try:
-            self.reader.gather(chunk.rows, arrays)
-            taken = self._take(chunk, arrays, stopwatch) if self.reader.takes_rows else None
-            if one_by_one:
-                blanks, made = self._read_rows(chunk, arrays, stopwatch, cancelled, taken)
+            with making(self.reader):
+                self.reader.gather(chunk.rows, arrays)
+                taken = self._take(chunk, arrays, stopwatch) if self.reader.takes_rows else None
+                if one_by_one:
+                    blanks, made = self._read_rows(chunk, arrays, stopwatch, cancelled, taken)
         finally:
             stopwatch.rest()
         if blanks:
@@ -141,6 +146,27 @@ class ChunkMaker:
             return None
         id = self.reader.id(int(chunk.rows[place]))
         return sample_rng(self.seed, chunk.epoch, id, int(chunk.earlier[place]))
+
+
+@contextlib.contextmanager
+def making(reader: SampleReader) -> Iterator[None]:
+    """Have `refuse_inside` know which rows are made in this thread."""
+    outer = getattr(_thread, "reader", None)
+    _thread.reader = reader
+    try:
+        yield
+    finally:
+        _thread.reader = outer
+
+
+def refuse_inside(reader: SampleReader) -> None:
+    """Refuse a batch that a function of the user's asks for while it makes one of the same rows."""
+    if getattr(_thread, "reader", None) is reader:
+        raise ArgumentError(
+            "a function that makes the rows of a Sequence asks that Sequence for a batch, which "
+            "would wait for itself: to mix the rows of a batch write batch_transform=, and take "
+            "others from a second Sequence, made before"
+        )
 
 
 def chunk_sizes(batch: int, depth: int, workers: int, row: int, processes: bool) -> tuple[int, int]:

@@ -26,6 +26,8 @@ _SUITED: dict[str, tuple[tuple[str, ...], str]] = {
 
 def mismatch(trained: Trained, training: bool) -> str | None:
     """Return what is wrong in words, None where nothing is known to be."""
+    if trained.target.is_text:
+        return _text(trained)
     if trained.output.units is None:
         return None
     rules: tuple[_Rule, ...] = (_constant, *_RULES[trained.loss.kind], *(_beyond_reach,) * training)
@@ -163,6 +165,15 @@ def _bytes(trained: Trained) -> str | None:
     return (
         f"column {column!r} gives pixels of 0 to 255, but {needs}: write "
         f'y=dfgen.Image({column!r}, scale="{scale}"), or for classes y=dfgen.Mask({column!r})'
+    )
+
+
+def _text(trained: Trained) -> str:
+    column = trained.target.column
+    return (
+        f"column {column!r} is text, but the loss {trained.loss.name} takes numbers: for classes "
+        f"write y=dfgen.Category({column!r}); for words make them numbers first, as a "
+        "keras.layers.TextVectorization does, a list of them in each row of a column"
     )
 
 

@@ -250,6 +250,7 @@ class Target:
         names = feature.class_names if same and len(bound.specs) == 1 else None
         self.class_names: tuple[object, ...] | None = names
         self.many_labels = feature.many_labels
+        self.is_text = spec.dtype.hasobject
         is_image = bound.image is not None and spec.dtype == np.uint8
         self.is_bytes = self._as_written and is_image  # pixels of 0 to 255
 
