@@ -85,6 +85,16 @@ def test_a_bucket_is_listed_and_each_header_is_one_request(s3, tmp_path):
     assert all(range_ == "bytes=0-32767" for *_, range_ in s3.ranges[1:])
 
 
+@pytest.mark.parametrize("name", ["ENDPOINT_URL", "ENDPOINT", "ENDPOINT_URL_S3"])
+def test_the_environment_alone_opens_a_bucket(s3, monkeypatch, name):
+    given = {"ACCESS_KEY_ID": KEY, "SECRET_ACCESS_KEY": SECRET, "REGION": "us-east-1"}
+    for key, value in {**given, name: s3.url}.items():
+        monkeypatch.setenv(f"AWS_{key}", value)
+    frame = dfgen.build_manifest(f"{s3.url_of}/imgs", pattern="{kind}/{id:int}.png")
+    with dfgen.Sequence(frame, X, label_mode=None, shuffle=False, batch_size=ROWS) as sequence:
+        assert values_of(sequence[0]) == frame["id"].tolist()
+
+
 def test_without_facts_of_headers_those_of_the_listing_are_free(s3):
     frame = build(s3, facts="none")
     assert frame["bytes"].tolist() == [len(png(row)) for row in frame["id"]]

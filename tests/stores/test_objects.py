@@ -252,6 +252,20 @@ def test_what_passes_is_tried_again(s3):
         assert objects(s3).read("s3://bucket/taken/a.jpg") == b"0123456789"
 
 
+def test_the_clock_and_the_proxy_of_the_environment_are_obeyed(s3, monkeypatch):
+    address = "s3://bucket/taken/a.jpg"
+    monkeypatch.setenv("AWS_TIMEOUT", "1ns")
+    with pytest.raises(ReadError, match="the server stopped answering"):
+        objects(s3, retry_config=ONCE).read(address)
+    assert objects(s3, timeout="9s").read(address) == b"0123456789"  # the user's own word counts
+    monkeypatch.delenv("AWS_TIMEOUT")
+    with http_server({}) as proxy:
+        monkeypatch.setenv("AWS_PROXY_URL", proxy.url)
+        with pytest.raises((ReadError, MissingFileError)):
+            objects(s3, retry_config=ONCE).read(address)
+        assert proxy.asked.total()
+
+
 def test_a_bucket_that_is_not_there_is_named(s3):
     assert message_of(AccessError, objects(s3).read, "s3://nowhere/a.jpg") == (
         "the file cannot be read: there is no bucket 'nowhere' (404 Not Found, NoSuchBucket)"

@@ -44,6 +44,9 @@ _OF_CLIENT = frozenset(
         "read_timeout", "root_certificate", "timeout", "user_agent",
     )
 )  # fmt: skip
+_PREFIXES = {"s3": "AWS_", "g": "GOOGLE_", "a": "AZURE_"}
+"""How a scheme begins -> how obstore's options of it are called in the environment."""
+
 _NO_HEAD = re.compile("status code: (403|405|501)")  # 403: an address that is signed for GET
 _BASE = re.compile("endpoint|base_url")  # in the names of options that tell where a store is
 _USERS = set[int]()  # the process that has used obstore, or a parent that had when it forked
@@ -239,10 +242,12 @@ def _client(place: str, options: StorageOptions) -> Any:
     from obstore import store  # late: an extra
 
     scheme = place.partition("://")[0]
-    given = options.values()
+    given, told = options.values(), _environment(scheme)
     client = {name: given.pop(name) for name in _OF_CLIENT & given.keys()}
-    client = {**CLIENT, **client, **given.pop("client_options", {})}
-    bases = [str(value) for name, value in given.items() if _BASE.search(name)]
+    # obstore, which reads the environment itself, forgets this part of it beside `client_options`
+    of_client = {name: told[name] for name in _OF_CLIENT & told.keys()}
+    client = {**CLIENT, **of_client, **client, **given.pop("client_options", {})}
+    bases = [str(value) for name, value in {**told, **given}.items() if _BASE.search(name)]
     if scheme == "http" or any(base.startswith("http://") for base in bases):
         client.setdefault("allow_http", True)
     both = {"client_options": client, "retry_config": {**RETRIES, **given.pop("retry_config", {})}}
@@ -259,6 +264,18 @@ def _client(place: str, options: StorageOptions) -> Any:
                 f"{scheme}://HOST/NAME or {scheme}://HOST:PORT/NAME"
             ) from None
         raise object_errors.error_of_options(error, scheme, [*options.values()]) from None
+
+
+def _environment(scheme: str) -> dict[str, str]:
+    """Return the options of a store that the environment has, by their names in lower case."""
+    prefix = next((one for start, one in _PREFIXES.items() if scheme.startswith(start)), None)
+    if prefix is None:
+        return {}
+    return {
+        name.removeprefix(prefix).lower(): value
+        for name, value in os.environ.items()
+        if name.startswith(prefix)
+    }
 
 
 def _refuse_packed(answer: Any) -> None:
