@@ -242,7 +242,7 @@ def test_an_input_or_head_that_nothing_feeds_is_named_before_a_file_is_read(df, 
         assert refused(use, df, renamed, Y) == (
             "nothing feeds the input 'vector' of the model: x has 'image', 'array', 'made', "
             "'vectors'. Rename the key or the input, or add a feature to x. Did you mean "
-            '"vectors"?'
+            '"vector"?'
         )
     fit = lambda seq: made.fit(seq, verbose=0)  # noqa: E731
     assert refused(fit, df, X, without(Y, "tags")) == (

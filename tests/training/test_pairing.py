@@ -291,3 +291,29 @@ def test_inputs_that_names_do_not_tell_are_refused(kind, x, told, df):
         for use in (made.fit, made.evaluate, made.predict):
             assert f"x is {told}" in refused(lambda: use(seq, verbose=0))  # noqa: B023
         assert f"x is {told}" in refused(lambda: dfgen.predict_frame(made, seq))
+
+
+def of_one_output(sequential):
+    layers = [keras.layers.Rescaling(0.0), head("price")]
+    if sequential:
+        made = keras.Sequential([keras.Input((2,)), *layers])
+    else:
+        inputs = keras.Input((2,))
+        made = keras.Model(inputs, layers[1](layers[0](inputs)))
+    made.compile(optimizer=SGD(0.5), loss="mse", run_eagerly=EAGER)
+    return made
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_one_output_may_be_fed_by_its_name_and_by_no_other(sequential, df):
+    made = of_one_output(sequential)
+    with sequence(df, {"price": "b"}) as seq:
+        made.fit(seq, epochs=2, verbose=0)
+        assert made.evaluate(seq, verbose=0) == 0
+        told = dfgen.predict_frame(made, seq)
+    assert told.y_pred.tolist() == told.y_true.tolist() == [TRUE["b"]] * ROWS
+    with sequence(df, {"prize": "b"}) as seq:
+        assert refused(lambda: of_one_output(sequential).fit(seq, verbose=0)) == (
+            "nothing feeds the output 'price' of the model: y has 'prize'. Rename the key or the "
+            'output, or add a feature to y. Did you mean "price"?'
+        )

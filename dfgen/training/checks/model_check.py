@@ -250,13 +250,14 @@ def _check(ends: Ends, given: Any, exact: bool = True) -> None:
             )
         return
     missing = [name for name in needed if name not in given]
+    extra = [name for name in given if name not in names]
     if missing:
+        near = (did_you_mean(name, missing) for name in extra)
         raise ArgumentError(
             f"nothing feeds the {what} {listed(missing)} of the model: {argument} has "
             f"{listed(given)}. Rename the key or the {what}, or add a feature to {argument}."
-            f"{did_you_mean(missing[0], given)}"
+            f"{next(filter(None, near), '')}"
         )
-    extra = [name for name in given if name not in names]
     if extra and exact:
         raise ArgumentError(
             f"{argument} has {listed(extra)}, which the model has no {what} for: its {what}s are "

@@ -36,8 +36,11 @@ class Ends:
     def nest(self, tree: Any, columns: ColumnNames) -> Any:
         """Return names of arrays nested as these are, where that is not plain to Keras."""
         if isinstance(tree, Mapping):
-            fits = not self.keyed and len(tree) > 1 and tree.keys() == {*self.names}
-            return tuple(map(tree.__getitem__, self.names)) if fits else tree
+            if self.keyed or tree.keys() != {*self.names}:
+                return tree
+            if len(tree) == 1:  # of x Keras takes a dict, too
+                return tree if self.argument == "x" else tree[self.names[0]]
+            return tuple(map(tree.__getitem__, self.names))
         given = list(leaves(tree))
         if len(self.names) == 1 or len(given) not in (len(self.names), len(self.needed)):
             return tree
@@ -132,8 +135,12 @@ def inputs_of(model: Any) -> Ends | None:
 
 def outputs_of_loss(model: Any) -> Ends | None:
     """Return the outputs that the losses of a model compare; None where they are not known yet."""
-    if not has_keras_loss(model) or model.loss is None or isinstance(model, keras.Sequential):
+    if not has_keras_loss(model) or model.loss is None:
         return None
+    if isinstance(model, keras.Sequential):
+        last = model.layers[-1:]
+        names = [layer.name for layer in last if not isinstance(layer, keras.Model)]
+        return Ends("output", "y", names, names, False) if names else None
     functional = getattr(model, "inputs", None) and _calls_as_keras(model)
     made = model.output if functional else built_outputs(model)
     return None if made is None else ends_made(model, made)
