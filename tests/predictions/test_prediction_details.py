@@ -357,5 +357,33 @@ def test_lists_may_hold_one_list_of_one_number(shape):
 def test_several_columns_of_numbers_that_are_no_classes_are_all_named():
     frame = frame_of_numbers().assign(one=0, two=7)
     model = constant(0, 0, 0, 0, shape=(2,), loss="sparse_categorical_crossentropy")
+    known = dfgen.Number(["one", "three"], dtype="int32")
+    assert len(dfgen.predict_frame(model, sequence(frame.assign(three=3), y=known))) == ROWS
     with pytest.raises(ArgumentError, match=r"^column 'one, two' holds the class 7"):
         dfgen.predict_frame(model, sequence(frame, y=dfgen.Number(["one", "two"], dtype="int32")))
+
+
+def test_a_frame_tells_what_each_output_says_and_no_more():
+    model = constant(0, 1, activation="softmax")
+    frame = dfgen.predict_frame(model, sequence(frame_of_numbers(), label_mode=None))
+    assert frame.attrs["dfgen_predictions"] == {
+        "heads": {"": {"kind": "classes", "class_names": None}}
+    }
+
+
+def test_the_loss_of_several_views_is_their_mean(saved):
+    model = keras.saving.load_model(saved / "model.keras")
+    model.compile(loss="mse")
+    frame = dfgen.read_manifest(saved / "all.parquet").assign(n=0.0)
+    image = dfgen.Image("path", size=(2, 2), flip="horizontal")  # which changes none of these
+    with dfgen.Sequence(frame, x=image, y=dfgen.Number("n"), batch_size=4) as seq:
+        for views in (1, 3):
+            found = dfgen.evaluate_frame(model, seq, views=views)
+            np.testing.assert_allclose(found.y_pred, 10 * np.arange(ROWS), rtol=1e-6)
+            np.testing.assert_allclose(found.loss, (10 * np.arange(ROWS)) ** 2, rtol=1e-6)
+
+
+def test_problems_are_text_where_no_row_has_one(tmp_path):
+    seq = sequence(frame_of_numbers(), label_mode=None)
+    out = dfgen.predict_frame(constant(1), seq, out=tmp_path / "said.parquet")
+    assert pq.read_schema(out).field("problem").type == pa.string()
