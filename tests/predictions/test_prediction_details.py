@@ -387,3 +387,15 @@ def test_problems_are_text_where_no_row_has_one(tmp_path):
     seq = sequence(frame_of_numbers(), label_mode=None)
     out = dfgen.predict_frame(constant(1), seq, out=tmp_path / "said.parquet")
     assert pq.read_schema(out).field("problem").type == pa.string()
+
+
+def test_a_saved_list_of_targets_goes_to_the_outputs_of_its_columns():
+    number = keras.Input((1,))
+    outputs = {name: keras.layers.Dense(2, "softmax", name=name)(number) for name in "ba"}
+    model = keras.Model(number, outputs)
+    frame = frame_of_numbers().assign(a="x", b="p")
+    y = [dfgen.Category("a", class_names=["x", "y"]), dfgen.Category("b", class_names=["p", "q"])]
+    saved = sequence(frame, y=y).preprocessing()
+    bare = sequence(frame_of_numbers(), label_mode=None)
+    found = dfgen.predict_frame(model, bare, preprocessing=saved)
+    assert found.y_pred_a.isin(["x", "y"]).all() and found.y_pred_b.isin(["p", "q"]).all()
