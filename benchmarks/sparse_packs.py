@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from dfgen.packs.pack_index import INDEX, PACK_FORMAT, TABLE, checksum_of
+from dfgen.packs.pack_index import INDEX, PACK_FORMAT, TABLE
+from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.remote.ranges import checksum_of
 
 _HOLE = 1 << 16  # bytes that are not written where all are zeros
 
@@ -62,7 +64,7 @@ def write_sparse(folder: Path, shards: int, rows: int, side: int) -> int:
         "interpolation": "bilinear", "antialias": True, "max_side": None, "quality": None,
     }  # fmt: skip
     whole = (folder / TABLE).stat().st_size
-    whole_sum = checksum_of(str(folder / TABLE))
+    whole_sum = checksum_of(Files(), str(folder / TABLE), whole)
     table = {"file": TABLE, "rows": rows * shards, "bytes": whole, "checksum": whole_sum}
     key = {
         "format": 1, "root": None, "labels": {}, "recipe": None, "created_by": "a benchmark",

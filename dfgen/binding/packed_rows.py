@@ -19,9 +19,8 @@ from dfgen.manifest.metadata_check import metadata_of_pack
 from dfgen.manifest.path_roots import absolute_place, ends_of
 from dfgen.packs.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
 from dfgen.packs.pack_index import PackIndex, is_remote, looks_like_pack, mapped_table, read_index
-from dfgen.packs.pack_rows import PackedFiles, PackRows
 from dfgen.packs.pack_shards import NOTHING
-from dfgen.packs.packed_pixels import PackedPixels, SmallerFiles
+from dfgen.packs.packed_pixels import PackedFiles, PackedPixels, PackRows, SmallerFiles
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image_packed import image_of_pack
@@ -129,7 +128,7 @@ def of_packs(columns: Columns, feature: Feature) -> Feature:
     if not isinstance(columns, PackedColumns) or not columns.of(feature) or not feature.is_image:
         return feature
     name = feature.columns[0]
-    spec = columns.packs.spec(name)
+    spec = columns.packs.specs.get(name)
     found = image_of_pack(feature, spec, columns.packs.packed[name])
     size, load_size = found.size, found.load_size
     if spec is not None and _is_larger(load_size or size, spec.shape[:2]) and not found.follows:
@@ -219,7 +218,7 @@ def _from_packs(
     columns: PackedColumns, bound: BoundFeature, is_followed: bool, store: Store
 ) -> InPacks | None:
     packs, name = columns.packs, bound.feature.columns[0]
-    rows, spec, how = packs.rows, packs.spec(name), packs.packed[name]
+    rows, spec, how = packs.rows, packs.specs.get(name), packs.packed[name]
     if spec is None:
         own_sizes = bound.variable_size and not bound.feature.follows
         smaller = None
@@ -271,7 +270,7 @@ def _with_headers(sizes: Sizes, bound: BoundFeature, rows: Present, store: Store
 def _sizes_of_pixels(columns: PackedColumns, bound: BoundFeature, store: Store) -> Sizes:
     """Return the sizes of packed pixels of `size=None`."""
     packs, name = columns.packs, bound.feature.columns[0]
-    spec, rows = packs.spec(name), packs.rows
+    spec, rows = packs.specs.get(name), packs.rows
     if spec is not None and None not in spec.shape and rows.all_packed:
         return np.broadcast_to(np.array(spec.shape[:2], np.int32), (len(columns), 2))
     known = known_sizes(columns)

@@ -22,7 +22,7 @@ from dfgen.loading.order.balance import balance_of
 from dfgen.loading.order.proportions import MOST_PLACES, proportions_of
 from dfgen.loading.order.row_order import Drawing, Draws
 from dfgen.loading.order.windows import Windows, fitting, windows_of
-from dfgen.packs.pack_rows import PackRows
+from dfgen.packs.packed_pixels import PackRows
 from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.reader import BoundRows
 from dfgen.spec import IntArray

@@ -24,15 +24,14 @@ from dfgen.packs.pack_index import (
     mapped_table,
     read_index,
 )
-from dfgen.packs.pack_rows import PackRows
 from dfgen.packs.pack_shards import (
     NOTHING,
     PackShards,
     PixelsOfOneSize,
     ShardFile,
-    check_there,
     opened_shard,
 )
+from dfgen.packs.packed_pixels import PackRows
 from dfgen.packs.remote_shards import RemoteShards, check_all_there
 from dfgen.samples.pixels.geometry import CHANNELS
 from dfgen.samples.stores.archives.archive_index import version_of
@@ -84,12 +83,9 @@ class Packs:
         """Whether a column was packed as pixels."""
         return bool(self.packed[column]["format"] == "pixels")
 
-    def spec(self, column: str) -> Spec | None:
-        """Return what was packed of a column: (height, width, channels); None: whole files."""
-        return self._specs.get(column)
-
     @cached_property
-    def _specs(self) -> dict[str, Spec]:
+    def specs(self) -> dict[str, Spec]:
+        """What was packed of each column of pixels: (height, width, channels)."""
         return {name: self._spec(name) for name in self.packed if self.is_pixels(name)}
 
     def _spec(self, column: str) -> Spec:
@@ -226,22 +222,19 @@ def _checked(packs: Packs, opening: Opening) -> Packs:
 
     One file of each remote pack is looked into; reading the others tells.
     """
+    store = store_of(
+        [pa.array([file.path for file in packs.files])], opening.limits, opening.options
+    )
+    check_all_there(packs.files, store)
     local = [file for file in packs.files if not is_remote(file.path)]
-    for file in local:
-        check_there(file)
     for column in packs.packed:
         for file in local[:_LOOKED_INTO]:
             opened_shard(file, column)
-    if len(local) == len(packs.files):
-        return packs
-    paths = [pa.array([file.path for file in packs.files])]
-    store = store_of(paths, opening.limits, opening.options)
-    shard = packs.rows.shard_bytes
-    held = max(opening.window, 2 * shard) + shard  # a window has 2 shards or more
-    packs = replace(packs, store=store, held=2 * held)
-    check_all_there([file for file in packs.files if is_remote(file.path)], store)
-    for column in packs.packed:
-        packs.spec(column)
+    if len(local) < len(packs.files):
+        shard = packs.rows.shard_bytes
+        held = max(opening.window, 2 * shard) + shard  # a window has 2 shards or more
+        packs = replace(packs, store=store, held=2 * held)
+        _ = packs.specs
     return packs
 
 
@@ -262,8 +255,8 @@ def _check_same_rows(
         starts = np.zeros(len(files) + 1, np.int64)
         starts[here] = [files[number].start for number in here]
         shards = places.shards
-        rows = np.flatnonzero(np.isin(shards, here))  # type: ignore[arg-type]
-        at = pa.array(starts[shards[rows]] + places.places[rows])  # type: ignore[index]
+        rows = np.flatnonzero(np.isin(shards, here))
+        at = pa.array(starts[shards[rows]] + places.places[rows])
         stored, same = mapped_table(index, options=options), np.zeros(len(rows), np.bool_)
         for name, alike in (("id", _are_same), ("path", _end_alike)):
             left = np.flatnonzero(~same)

@@ -8,15 +8,8 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from dfgen.errors import ReadError, reason
-from dfgen.packs.pack_index import (
-    PackFile,
-    PackIndex,
-    checksum_of,
-    is_remote,
-    open_arrow,
-    read_index,
-)
-from dfgen.samples.stores.remote.ranges import remote_checksum
+from dfgen.packs.pack_index import PackFile, PackIndex, open_arrow, read_index
+from dfgen.samples.stores.remote.ranges import checksum_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
 from dfgen.system import usable_cpus
@@ -49,13 +42,11 @@ def check_pack(
         tqdm(total=sum(f.bytes for f in files), desc="Reading", unit="B", unit_scale=True,
              disable=None) as bar,
     ):  # fmt: skip
-        faults = []
-        for file, fault in zip(
-            files, pool.map(lambda one: _fault(index.path(one), one, options), files), strict=True
-        ):
+        faults: list[tuple[str, str] | None] = []
+        for fault in pool.map(lambda one: _fault(index.path(one), one, options), files):
+            bar.update(files[len(faults)].bytes)
             faults.append(fault)
-            bar.update(file.bytes)
-    findings = [_of_file(index, place, fault) for place, fault in enumerate(faults) if fault]
+    findings = [_of_file(index, place, *fault) for place, fault in enumerate(faults) if fault]
     return findings if faults[-1] else findings + _bad_rows(index, options)
 
 
@@ -65,8 +56,7 @@ def _fault(path: str, file: PackFile, options: StorageOptions | None) -> tuple[s
         size = store.head(path).size
         if size != file.bytes:
             return "broken", f"it has {size:,} bytes, and was written with {file.bytes:,}"
-        checksum = remote_checksum(store, path, size) if is_remote(path) else checksum_of(path)
-        if checksum != file.checksum:
+        if checksum_of(store, path, size) != file.checksum:
             return "broken", "its bytes are not those that were written, by their checksum"
     except FileNotFoundError:
         return "missing", "the file does not exist"
@@ -77,14 +67,12 @@ def _fault(path: str, file: PackFile, options: StorageOptions | None) -> tuple[s
     return None
 
 
-def _of_file(index: PackIndex, place: int, fault: tuple[str, str]) -> PackFinding:
-    change, why = fault
-    if place == len(index.shards):
-        detail = f"{why}: the columns of all rows are in it"
-        return PackFinding(change, None, index.path(index.table), detail)
-    first, stop = index.starts[place : place + 2].tolist()
-    detail = f"{why}: rows {first:,} to {stop - 1:,} of the pack are in it"
-    return PackFinding(change, None, index.path(index.shards[place]), detail)
+def _of_file(index: PackIndex, place: int, change: str, why: str) -> PackFinding:
+    file, held = index.table, "the columns of all rows"
+    if place < len(index.shards):
+        first, stop = index.starts[place : place + 2].tolist()
+        file, held = index.shards[place], f"rows {first:,} to {stop - 1:,} of the pack"
+    return PackFinding(change, None, index.path(file), f"{why}: {held} are in it")
 
 
 def _bad_rows(index: PackIndex, options: StorageOptions | None) -> list[PackFinding]:

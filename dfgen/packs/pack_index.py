@@ -21,7 +21,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from dfgen.errors import DfgenError, ManifestError, MissingFileError, ReadError, brief, reason
-from dfgen.samples.stores.remote.ranges import whole_file
+from dfgen.samples.stores.remote.ranges import checksum_of, whole_file
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
 
@@ -43,7 +42,6 @@ _NEEDED: dict[str, Any] = {
     "order": (str, dict), "created_by": str, "plan": dict,
 }  # fmt: skip
 _SUMMED = 1 << 26  # bytes of a table whose checksum is compared before training
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -176,11 +174,7 @@ def read_index(folder: str | os.PathLike[str], options: StorageOptions | None = 
     """
     path = in_pack(folder_of(folder), INDEX)
     try:
-        if is_remote(path):
-            content = json.loads(store_at(path, options=options).read(path))
-        else:
-            with open(path, "rb") as file:
-                content = json.loads(file.read())
+        content = json.loads(store_at(path, options=options).read(path))
     except ReadError as error:
         raise type(error)(f"{path}: {error}") from None
     except FileNotFoundError:
@@ -284,20 +278,11 @@ def mapped_table(
 
 
 def _is_same(path: str, file: PackFile, summed: bool, options: StorageOptions | None) -> bool:
-    """Whether a file has the length that it was written with, and, if `summed`, the checksum."""
-    if is_remote(path):
-        return store_at(path, options=options).head(path).size == file.bytes
-    same = os.path.getsize(path) == file.bytes
-    return same and not (summed and checksum_of(path) != file.checksum)
-
-
-def checksum_of(path: str) -> str:
-    """Return the CRC-32 of all bytes of a local file, 8 hexadecimal digits."""
-    value = 0
-    with open(path, "rb", 0) as file:
-        while block := file.read(_BLOCK):
-            value = crc32(block, value)
-    return f"{value:08x}"
+    """Whether a file has the length that it was written with; `summed`: its bytes too, if local."""
+    store = store_at(path, options=options)
+    if store.head(path).size != file.bytes:
+        return False
+    return is_remote(path) or not summed or checksum_of(store, path, file.bytes) == file.checksum
 
 
 def read_pack(

@@ -122,16 +122,6 @@ class PackShards:
                 read_ahead(file.path, np.array([0]), np.array([file.nbytes]))
 
 
-def check_there(file: ShardFile) -> None:
-    """Refuse a shard that is missing, or not as long as it was written."""
-    try:
-        nbytes = os.stat(file.path).st_size
-    except OSError as error:
-        raise _fault(file, error) from None
-    if nbytes != file.nbytes:
-        raise ManifestError(file.of_length(nbytes))
-
-
 def opened_shard(file: ShardFile, column: str) -> Opened:
     """Map a shard into memory, and look at its structure; no pixel is read.
 

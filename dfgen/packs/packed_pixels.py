@@ -1,24 +1,74 @@
-"""PackedSource: images of packs, decoded already, gathered straight into batches."""
+"""Rows of a frame that lie in packs: where, their pixels, and their files."""
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError
-from dfgen.packs.pack_rows import PackRows
 from dfgen.packs.pack_shards import NOTHING, PackShards
 from dfgen.samples.pixels.geometry import Geometry, Size, after, place, shrunk
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Present, Spec, Values, Watch
+from dfgen.table.file_columns import FILE
 
 BAD_WHEN_PACKED = (
     "its file could not be used when it was packed, so the pack has nothing of it: leave the row "
     'out, df = df[df["problem"].isna()], or mend the file and pack again'
 )
+
+
+@dataclass(frozen=True, eq=False)
+class PackRows:
+    """The shard of every row, and its place there.
+
+    Args:
+        starts: of all rows of one pack in their order: the first row of each shard, and the number
+            of rows. Then nothing is stored of a row.
+        shards: else the number of the shard of each row, NOTHING where it lies in none.
+        places: and the row in it.
+        shard_bytes: of a shard, on average.
+    """
+
+    starts: Any = None
+    shards: Any = None
+    places: Any = None
+    shard_bytes: int = 1
+
+    def __len__(self) -> int:
+        return int(self.starts[-1]) if self.shards is None else len(self.shards)
+
+    def of(self, rows: IntArray) -> tuple[npt.NDArray[Any], IntArray]:
+        """Return shard and place of some rows."""
+        if self.shards is not None:
+            return self.shards[rows], self.places[rows]
+        shards = np.searchsorted(self.starts, rows, side="right") - 1
+        return shards, rows - self.starts[shards]
+
+    def of_one(self, row: int) -> tuple[int, int]:
+        """Return shard and place of one row."""
+        if self.shards is not None:
+            return self.shards.item(row), self.places.item(row)
+        shard = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return shard, row - int(self.starts[shard])
+
+    def holds(self, row: int) -> bool:
+        """Whether a row lies in a pack."""
+        return self.shards is None or bool(self.shards[row] != NOTHING)
+
+    @cached_property
+    def all_packed(self) -> bool:
+        """Whether every row lies in a pack."""
+        return self.shards is None or bool((self.shards != NOTHING).all())
+
+    @property
+    def packed(self) -> Present:
+        """Which rows lie in packs."""
+        return np.ones(len(self), np.bool_) if self.shards is None else self.shards != NOTHING
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +214,48 @@ class SmallerFiles:
         size = _known(self.sizes, row)
         smaller = shrunk(size, self.most)
         return place(size, smaller, smaller, "stretch")
+
+
+class PackedFiles:
+    """A column of structs of `bytes` and `path`, read row by row; `bytes` of packed rows alone."""
+
+    null_count = 0
+    type = FILE
+
+    def __init__(self, paths: Any, rows: PackRows, shards: PackShards) -> None:
+        self._paths, self._rows, self._shards = paths, rows, shards
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, row: int) -> "_PackedFile":
+        return _PackedFile(self, row)
+
+    def content(self, row: int) -> dict[str, Any]:
+        """Return bytes and path of one row; no bytes where it lies in no pack."""
+        path = self._paths[row].as_py()
+        shard, place = self._rows.of_one(row)
+        data = None if shard == NOTHING else self._shards.of(shard, place).at(place).tobytes()
+        return {"bytes": data, "path": path}
+
+    @property
+    def far(self) -> bool:
+        """Whether some of the shards are remote."""
+        return self._shards.far
+
+    def ahead(self, rows: IntArray) -> None:
+        """Have the shards read where some rows lie."""
+        self._shards.ahead(*self._rows.of(rows))
+
+
+class _PackedFile(NamedTuple):
+    """One of them, as a scalar of Arrow."""
+
+    files: PackedFiles
+    row: int
+
+    def as_py(self) -> dict[str, Any]:
+        return self.files.content(self.row)
 
 
 def _known(sizes: Any, row: int) -> Size:

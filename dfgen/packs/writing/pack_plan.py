@@ -73,26 +73,18 @@ def mixing(table: pa.Table, starts: IntArray, nbytes: IntArray) -> Mixing | None
     last = windows.window(int(starts[-1]) - 1, seed=0, epoch=0)
     blocks = (windows.blocks_of(number, seed=0, epoch=0) for number in range(last + 1))
     drawn = np.array([counts[some].sum(axis=0) for some in blocks])
-    packed = float(np.average(expected_classes(drawn, BATCH), weights=drawn.sum(axis=1)))
-    shuffled = float(expected_classes(counts.sum(axis=0)[None], BATCH)[0])
+    packed = float(np.average(_expected_classes(drawn), weights=drawn.sum(axis=1)))
+    shuffled = float(_expected_classes(counts.sum(axis=0)[None])[0])
     return Mixing(labels[0], classes, packed, shuffled)
 
 
-def expected_classes(counts: IntArray, batch: int) -> npt.NDArray[np.float64]:
-    """Return how many classes a batch has on average that is drawn without replacement.
+def _expected_classes(counts: IntArray) -> npt.NDArray[np.float64]:
+    """Return how many classes a batch drawn of each set of rows has on average, about.
 
-    That is the sum over classes of 1 - C(N - n, batch) / C(N, batch), the hypergeometric chance
-    that one of its n among N rows is drawn. `counts`: rows of each class, shape (sets, classes).
-
-    Example:
-        >>> expected_classes(np.array([[1, 1], [2, 0]]), 1).tolist()
-        [1.0, 1.0]
+    `counts`: rows of each class, shape (sets, classes).
     """
-    rows = counts.sum(axis=1, keepdims=True)
-    absent = np.ones(counts.shape)
-    for drawn in range(batch):
-        absent *= np.clip(rows - counts - drawn, 0, None) / np.maximum(rows - drawn, 1)
-    found: npt.NDArray[np.float64] = np.where(counts > 0, 1 - absent, 0).sum(axis=1)
+    absent = (1 - counts / counts.sum(axis=1, keepdims=True)) ** BATCH
+    found: npt.NDArray[np.float64] = (1 - absent).sum(axis=1)
     return found
 
 

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import simplejpeg
 
+from dfgen.limits import Limits
 from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.formats import parse_header, sniff
-from dfgen.samples.pixels.geometry import CHANNELS
+from dfgen.samples.pixels.geometry import CHANNELS, Geometry, Size, place, shrunk
 from dfgen.samples.pixels.headers import Header
-from dfgen.samples.pixels.smaller_jpeg import smaller_jpeg
+from dfgen.samples.pixels.resizing import reduction, resize
+from dfgen.samples.pixels.upright import decode_reduced
 from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Present
 from dfgen.table.file_columns import Content
@@ -170,13 +173,29 @@ class SmallerJpegs(WholeFiles):
         data = store.read(content)
         name = sniff(data[:16])
         stays = name == "jpeg" and self._stays(parse_header(io.BytesIO(data), name, store.limits))
-        if not stays:
-            data = smaller_jpeg(data, self.max_side, self.quality, self.color_mode, store.limits)
-        into[place] = data
+        into[place] = data if stays else _smaller(data, self, store.limits)
 
     def _stays(self, header: Header) -> bool:
         in_mode = self.color_mode == "rgb" or header.channels == 1
         return in_mode and header.orientation == 1 and max(header.size) <= self.max_side
+
+
+def _smaller(data: bytes, of: SmallerJpegs, limits: Limits) -> bytes:
+    """Return the bytes of an image file as an upright JPEG, made smaller if it is too large."""
+
+    def geometry_of(image: Size) -> Geometry:
+        size = shrunk(image, of.max_side)
+        return place(image, size, size, "stretch")
+
+    pixels, size, reduced = decode_reduced(
+        data, of.color_mode, lambda size: reduction(geometry_of(size)), None, limits
+    )
+    geometry = geometry_of(size)
+    out = np.empty((*geometry.size, pixels.shape[2]), np.uint8)
+    resize(pixels, geometry, out, reduced=reduced)
+    how = ("GRAY", "Gray") if of.color_mode == "grayscale" else ("RGB", "420")
+    encoded: bytes = simplejpeg.encode_jpeg(out, of.quality, *how)
+    return encoded
 
 
 def _validity(good: Present) -> pa.Buffer | None:

@@ -16,7 +16,7 @@ from dfgen.errors import DecodeError, ManifestError, MissingFileError
 from dfgen.limits import Limits
 from dfgen.loading.workers.retries import read_again
 from dfgen.manifest.schema import KEY, with_column
-from dfgen.packs.pack_index import PackFile, checksum_of, open_arrow
+from dfgen.packs.pack_index import PackFile, open_arrow
 from dfgen.packs.pack_shards import SHARD_NAME, exchanged
 from dfgen.packs.writing.arrow_writing import WrittenThrough, parts_around, put_arrow, write_arrow
 from dfgen.packs.writing.packers import Packer
@@ -26,7 +26,8 @@ from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.known_files import KnownFiles
-from dfgen.samples.stores.remote.ranges import remote_file
+from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.remote.ranges import checksum_of, remote_file
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at, store_of
 from dfgen.spec import IntArray, unwatched
@@ -66,7 +67,8 @@ def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard
         column = batch.column(batch.schema.get_field_index("problem"))
         problems = pa.array(column.to_pylist(), pa.string())  # not of the map
     size = os.path.getsize(path)
-    return PackedShard(PackFile(os.path.basename(path), rows, size, checksum_of(path)), problems)
+    checksum = checksum_of(Files(), path, size)
+    return PackedShard(PackFile(os.path.basename(path), rows, size, checksum), problems)
 
 
 def check_same(folder: str, theirs: Mapping[str, Any], identity: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ from dfgen.locks import is_at, lock
 from dfgen.spec import IntArray, Present, Spec, Values
 
 _SLOT = np.dtype([("key", "<u8", 2), ("facts", "<u4", 2), ("check", "<u8")])
-_RECORD = struct.Struct("<QQIIQ")
+_TOLD = struct.Struct("<QQII")  # a record before its checksum
 _CLAIMED, _CLAIMED_BYTES = 256, 1 << 22  # slots that are taken at a time, at most
 _LOOKED_AT = 4096  # slots, the last ones, that may be in the making elsewhere
 _MERGED = 1 << 16  # keys in a dict, of over 100 bytes each, before they go to those in arrays
@@ -41,8 +41,7 @@ _HEADER = struct.Struct("<56sQ")
 _REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 SlotKey = tuple[int, int]
-SlotKeys = npt.NDArray[np.uint64]
-"""An array of shape (keys, 2)."""
+KeyHalves = npt.NDArray[np.uint64]
 
 NOWHERE = -1
 """Instead of the slot of a key that has none."""
@@ -52,47 +51,41 @@ SlotFacts = tuple[int, int]
 
 
 class SlotsByKey:
-    """Keys and their slots: most in sorted arrays, the latest in a dict. The latest one counts."""
+    """Slots by the first halves of their keys: most in sorted arrays, the latest in a dict.
+
+    The latest slot of a key counts.
+    """
 
     def __init__(self) -> None:
-        self._keys: SlotKeys = np.empty((0, 2), np.uint64)
-        self._places: IntArray = np.empty(0, np.int64)
-        self._latest: dict[SlotKey, int] = {}
+        self._keys: KeyHalves = np.empty(0, np.uint64)
+        self._slots: IntArray = np.empty(0, np.int64)
+        self._latest: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._keys) + len(self._latest)
 
-    def add(self, keys: SlotKeys, slots: IntArray) -> None:
+    def add(self, keys: KeyHalves, slots: IntArray) -> None:
         """Add some keys."""
         if len(keys) + len(self._latest) < _MERGED:
-            for (first, second), slot in zip(keys.tolist(), slots.tolist(), strict=True):
-                self._latest[first, second] = slot
+            self._latest.update(zip(keys.tolist(), slots.tolist(), strict=True))
             return
-        latest = np.array([*self._latest], np.uint64).reshape(-1, 2)
-        keys = np.concatenate([self._keys, latest, keys])
-        slots = np.concatenate([self._places, [*self._latest.values()], slots]).astype(np.int64)
-        order = np.lexsort((keys[:, 1], keys[:, 0]))
-        keys = keys[order]
-        last = np.append((keys[1:] != keys[:-1]).any(axis=1), True)
-        self._keys, self._places = np.ascontiguousarray(keys[last]), slots[order][last]
-        self._latest = {}
+        keys = np.concatenate([self._keys, np.fromiter(self._latest, np.uint64), keys])
+        slots = np.concatenate([self._slots, np.array([*self._latest.values()], np.int64), slots])
+        self._keys, last = np.unique(keys[::-1], return_index=True)
+        self._slots, self._latest = slots[::-1][last], {}
 
-    def put(self, key: SlotKey, slot: int) -> None:
+    def put(self, key: int, slot: int) -> None:
         """Add one key."""
         self._latest[key] = slot
 
-    def slots(self, keys: SlotKeys) -> IntArray:
+    def slots(self, keys: KeyHalves) -> IntArray:
         """Return the slots of some keys, NOWHERE where there is none."""
         found = np.full(len(keys), NOWHERE, np.int64)
         if len(self._keys):
-            firsts = self._keys[:, 0]
-            at = np.minimum(np.searchsorted(firsts, keys[:, 0]), len(firsts) - 1)
-            same = (self._keys[at] == keys).all(axis=1)
-            found[same] = self._places[at[same]]
+            at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            found = np.where(self._keys[at] == keys, self._slots[at], NOWHERE)
         if self._latest:
-            for place, (first, second) in enumerate(keys.tolist()):
-                slot = self._latest.get((first, second))
-                found[place] = found[place] if slot is None else slot
+            found[:] = [*map(self._latest.get, keys.tolist(), found.tolist())]
         return found
 
 
@@ -169,13 +162,17 @@ class SlotFile:
             written = self._records["check"][looked] != 0
             there = looked[written]
             if len(there):
-                self._found.add(np.asarray(self._records["key"][there]), there)
+                self._found.add(self._records["key"][there, 0], there)
             self._seen, self._pending = count, looked[~written]
 
-    def find(self, keys: SlotKeys) -> IntArray:
-        """Return the slots of some keys, NOWHERE where there is none."""
+    def find(self, keys: KeyHalves) -> IntArray:
+        """Return the slots of some keys, shape (keys, 2), NOWHERE where there is none."""
         with self._lock:
-            return self._found.slots(keys)
+            slots = self._found.slots(keys[:, 0])
+        there = np.flatnonzero(slots != NOWHERE)
+        others = (self._records["key"][slots[there]] != keys[there]).any(axis=1)
+        slots[there[others]] = NOWHERE
+        return slots
 
     def facts(self, slot: int) -> SlotFacts:
         """Return the two numbers that are told with an array."""
@@ -212,8 +209,8 @@ class SlotFile:
             if slot == NOWHERE:
                 return NOWHERE
             _write_at(self._pixels, array.data.cast("B"), slot * self._size)
-            record = _RECORD.pack(*key, *facts, _check(array, key, facts))
-            _write_at(self._index, memoryview(record), _HEADER_BYTES + slot * _SLOT.itemsize)
+            told = _TOLD.pack(*key, *facts)
+            self._write_record(slot, told + _check(told, array).to_bytes(8, "little"))
         except OSError as error:
             self.failed = error.errno or errno.EIO
             return NOWHERE
@@ -221,8 +218,11 @@ class SlotFile:
             self.refresh()
         self._trusted[slot] = True
         with self._lock:
-            self._found.put(key, slot)
+            self._found.put(key[0], slot)
         return slot
+
+    def _write_record(self, slot: int, record: bytes) -> None:
+        _write_at(self._index, memoryview(record), _HEADER_BYTES + slot * _SLOT.itemsize)
 
     def _free_slot(self) -> int:
         with self._lock:
@@ -236,18 +236,15 @@ class SlotFile:
         Both files grow, that of the pixels by a hole; the index has none: of a full tmpfs, to read
         a hole that is mapped would end the process.
         """
-        index = self._arguments[0]
-        file = os.open(index, os.O_RDWR)
-        try:
-            if not is_at(self._index, index):
+        with open(self._arguments[0], "r+b", buffering=0) as index:
+            if not is_at(self._index, index.name):
                 raise FileNotFoundError(errno.ENOENT, "the cache was removed")
+            file = index.fileno()
             held = lock(file)
             if held is None:
                 raise OSError(errno.ENOLCK, "the file system has no locks")
-            if not held:
-                return []
             begin = (os.fstat(file).st_size - _HEADER_BYTES) // _SLOT.itemsize
-            count = self._allowed(begin)
+            count = self._allowed(begin) if held else 0
             if count == 0:
                 return []
             end = begin + count
@@ -259,8 +256,6 @@ class SlotFile:
             else:
                 os.ftruncate(file, start + nbytes)
             return list(range(begin, end))
-        finally:
-            os.close(file)
 
     def _allowed(self, claimed: int) -> int:
         """Return how many slots may be claimed, after those that are."""
@@ -289,16 +284,14 @@ class SlotFile:
     def _is_whole(self, slot: int, array: Values) -> bool:
         """Compare an array with its checksum; the record of one that is not whole is blanked."""
         record = self._records[slot]
-        (first, second), facts = record["key"].tolist(), record["facts"].tolist()
-        if record["check"] == _check(array, (first, second), facts):
+        if record["check"] == _check(record.tobytes()[: _TOLD.size], array):
             self._trusted[slot] = True
             return True
         with self._lock:
-            self._found.put((first, second), NOWHERE)
+            self._found.put(int(record["key"][0]), NOWHERE)
         if self.writable:
             with contextlib.suppress(OSError):
-                blank = memoryview(bytes(_SLOT.itemsize))
-                _write_at(self._index, blank, _HEADER_BYTES + slot * _SLOT.itemsize)
+                self._write_record(slot, bytes(_SLOT.itemsize))
         return False
 
 
@@ -313,9 +306,9 @@ def _reopened(index: str, pixels: str, *more: Any) -> SlotFile:
         return lost
 
 
-def _check(array: Values, key: SlotKey, facts: SlotFacts) -> int:
+def _check(told: bytes, array: Values) -> int:
     """Return XXH3-64 of key, facts and array; 0 stands for a slot without a record."""
-    hashed = xxh3_64(struct.pack("<QQII", *key, *facts))
+    hashed = xxh3_64(told)
     hashed.update(array.data.cast("B"))
     return hashed.intdigest() or 1
 

@@ -53,7 +53,7 @@ def whole_file(store: Store, path: str, nbytes: int) -> Values:
     return into
 
 
-def remote_checksum(store: Store, path: str, nbytes: int) -> str:
+def checksum_of(store: Store, path: str, nbytes: int) -> str:
     """Return the CRC-32 of a file, 8 hexadecimal digits; it holds one piece at a time."""
     value = 0
     for piece in _pieces(0, nbytes):
