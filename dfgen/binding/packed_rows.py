@@ -110,14 +110,16 @@ def open_columns(
     opening = Opening(options, limits, window)
     if isinstance(manifest, str | os.PathLike) and looks_like_pack(os.fspath(manifest), options):
         index = read_index(os.fspath(manifest), options)
-        metadata, start = (
-            metadata_of_pack(index.dfgen, index.folder),
-            os.fspath(root) if root else None,
+        metadata = metadata_of_pack(index.dfgen, index.folder)
+        packs = packs_of_folder(index, opening)
+        return PackedColumns(
+            mapped_table(index, options=options).replace_schema_metadata(),
+            root=os.fspath(root) if root else None,
+            labels=metadata["labels"],
+            leaks=metadata.get("leaks"),
+            packs=packs,
+            options=options,
         )
-        packs, table = packs_of_folder(index, opening), mapped_table(index, options=options)
-        table = table.replace_schema_metadata()
-        known: dict[str, Any] = {"labels": metadata["labels"], "leaks": metadata.get("leaks")}
-        return PackedColumns(table, root=start, packs=packs, options=options, **known)
     columns = open_manifest(manifest, root, limits, options)
     packs_named = packs_of_columns(columns, opening)
     return columns if packs_named is None else PackedColumns(**vars(columns), packs=packs_named)

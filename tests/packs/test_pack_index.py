@@ -50,12 +50,3 @@ def test_an_index_that_is_none_is_refused(tmp_path, changed, said):
     with pytest.raises(dfgen.DfgenError) as caught:
         read_index(tmp_path)
     assert str(caught.value) == f"{path} {said}"
-
-
-def test_a_pack_that_was_broken_off_is_none(tmp_path):
-    with pytest.raises(FileNotFoundError) as caught:
-        read_index(tmp_path)
-    assert str(caught.value) == (
-        f"there is no pack in {tmp_path}: _manifest.json, which is written last, is missing. Where "
-        "packing was broken off, run the same command again"
-    )

@@ -203,14 +203,6 @@ def test_while_another_takes_slots_nothing_is_kept_and_afterwards_it_is(tmp_path
     assert put(slots, 2, 3) == [0, 1]
 
 
-def test_slots_of_several_megabytes_are_taken_one_at_a_time(tmp_path):
-    large = Spec((1200, 1200, 3), np.dtype(np.uint8))
-    slots = slot_file(tmp_path, large)
-    assert put(slots, 0) == [0]
-    assert os.path.getsize(tmp_path / "pixels") == 1200 * 1200 * 3
-    assert put(slots, 1) == [1]
-
-
 def test_its_files_are_everybodys_as_far_as_the_user_lets_them(tmp_path):
     before = os.umask(0)
     try:
@@ -227,7 +219,7 @@ def test_of_what_a_disk_takes_piece_by_piece_all_is_written(tmp_path, monkeypatc
     assert held(slot_file(tmp_path), range(2)) == [0, 1]
 
 
-def test_small_slots_are_taken_256_at_a_time(tmp_path):
+def test_small_slots_are_taken_256_at_a_time_and_large_ones_alone(tmp_path):
     slots = slot_file(tmp_path)
     for count in (1, 256, 257, 513):
         put(slots, *range(len(slots), count))
@@ -235,15 +227,19 @@ def test_small_slots_are_taken_256_at_a_time(tmp_path):
         assert os.path.getsize(tmp_path / "pixels") == claimed * 60
         assert os.path.getsize(tmp_path / "index") == 64 + claimed * 32
         assert slots.facts(count - 1) == (count - 1, count)
+    (tmp_path / "large").mkdir()
+    slots = slot_file(tmp_path / "large", Spec((1200, 1200, 3), np.dtype(np.uint8)))
+    for slot in (0, 1):
+        assert put(slots, slot) == [slot]
+        assert os.path.getsize(tmp_path / "large/pixels") == (slot + 1) * 1200 * 1200 * 3
 
 
-def test_an_index_has_no_holes(tmp_path):
+def test_an_index_has_no_holes_and_without_fallocate_files_grow_too(tmp_path, monkeypatch):
     put(slot_file(tmp_path), 0)
     index = os.stat(tmp_path / "index")
     assert index.st_blocks * 512 >= index.st_size == 64 + 256 * 32
-
-
-def test_without_fallocate_files_grow_too(tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    tmp_path = tmp_path / "other"
     monkeypatch.delattr(os, "posix_fallocate")
     put(slot_file(tmp_path), *range(5))
     assert held(slot_file(tmp_path), range(5)) == [*range(5)]

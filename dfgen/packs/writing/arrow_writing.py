@@ -41,17 +41,11 @@ def parts_around(whole: Pixels, rows: pa.Table) -> tuple[bytes, bytes]:
     return bytes(head), bytes(tail)
 
 
-def write_arrow(
-    path: str, table: pa.Table, options: StorageOptions, forget: bool = False
-) -> PackFile:
-    """Write an Arrow IPC file, whole or not at all; `forget`: the system need not keep it.
-
-    Raises:
-        WriteError: it cannot be written; what was there stays.
-    """
+def write_arrow(path: str, table: pa.Table, options: StorageOptions) -> PackFile:
+    """Write a table as an Arrow IPC file; see `put_arrow`."""
 
     def write(file: Any) -> Summed:
-        sink = Summed(WrittenThrough(file) if forget else file)
+        sink = Summed(WrittenThrough(file))
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         return sink
@@ -86,29 +80,31 @@ class WrittenThrough:
 def put_arrow(
     path: str, rows: int, write: Callable[[Any], Summed], options: StorageOptions
 ) -> PackFile:
-    """Have a file of so many rows written, whole or not at all; for a store a temporary one."""
+    """Have a file of so many rows written, whole or not at all; for a store a temporary one.
+
+    Raises:
+        WriteError: it cannot be written; what was there stays.
+    """
     written: dict[str, Any] = {}
 
     def noted(file: Any) -> None:
         written.update(checksum=write(file).checksum, bytes=file.tell())
 
-    if not is_remote(path):
-        write_whole(path, noted)
-        return PackFile(os.path.basename(path), rows, **written)
     try:
-        with tempfile.TemporaryFile() as file:
-            noted(file)
-            file.seek(0)
-            put_whole(path, file, options)
-        return PackFile(os.path.basename(path), rows, **written)
-    except WriteError:
+        if not is_remote(path):
+            write_whole(path, noted)
+        else:
+            with tempfile.TemporaryFile() as file:
+                noted(file)
+                file.seek(0)
+                put_whole(path, file, options)
+    except DfgenError:
         raise
     except OSError as error:
-        if isinstance(error, DfgenError):
-            raise
         raise WriteError(
             f"{path} cannot be written: its temporary file in {tempfile.gettempdir()}: {error}"
         ) from error
+    return PackFile(os.path.basename(path), rows, **written)
 
 
 def put_whole(path: str, data: bytes | IO[bytes], options: StorageOptions) -> None:

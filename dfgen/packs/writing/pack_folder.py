@@ -75,11 +75,6 @@ class LocalPack:
             os.makedirs(self.folder, exist_ok=True)
         except OSError as error:
             raise WriteError(f"{self.folder} cannot be made: {reason(error)}") from None
-        if not os.access(self.folder, os.W_OK):
-            raise WriteError(
-                f"{self.folder} cannot be written: no permission to write into it. Change the "
-                "permission, or choose another place"
-            )
         advice = "wait until that has ended, or choose another place"
         return FileLock(os.path.join(self.folder, _LOCK), f"{self.folder} is being written", advice)
 

@@ -27,7 +27,7 @@ from dfgen.manifest.schema import Metadata, label_columns, with_column
 from dfgen.packs.pack_index import in_pack, is_pack
 from dfgen.packs.writing.pack_arguments import PackArguments
 from dfgen.packs.writing.packers import Packer
-from dfgen.packs.writing.shard_files import COLUMN, ShardTask
+from dfgen.packs.writing.shard_files import COLUMN, ShardTask, problems_column
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
@@ -176,7 +176,7 @@ def make_plan(
     if not arguments.keep_order:
         order = permutation(order, len(table), seed=arguments.seed, epoch=0, tag="pack")
     starts = _starts(nbytes[order], arguments.nbytes)
-    table = with_column(table, "problem", _problems(table, bad))
+    table = with_column(table, "problem", problems_column(bad, len(table)))
     identity = _identity(table, metadata, arguments, starts)
     sums = np.add.reduceat(nbytes[order], starts[:-1])
     whole = ShardTask(folder, table, bound.values, known, sizes, packer, limits, options, identity)
@@ -273,12 +273,6 @@ def _one_size(columns: Columns, sizes: Sizes) -> Any:
     rows = np.flatnonzero(sizes.all(axis=1))
     other = rows[(sizes[rows] != sizes[rows[0]]).any(axis=1)][:1]
     return [(columns["id"][int(row)].as_py(), *sizes[row].tolist()) for row in (rows[0], *other)]
-
-
-def _problems(table: pa.Table, bad: dict[int, str]) -> pa.Array:
-    if not bad:
-        return pa.nulls(len(table), pa.string())
-    return pa.array([bad.get(row) for row in range(len(table))], pa.string())
 
 
 def _starts(nbytes: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:

@@ -175,10 +175,10 @@ def pack_shard(
     whole = task.packer.stand_in(count)
     if whole is None:
         rows = _table(task, list(chain.from_iterable(blocks())), problems)
-        file = write_arrow(task.path, rows, task.options, forget=True)
+        file = write_arrow(task.path, rows, task.options)
     else:
         file = _write_along(task, whole, blocks(), problems)
-    return PackedShard(file, _as_column(problems, count))
+    return PackedShard(file, problems_column(problems, count))
 
 
 def _read(
@@ -214,12 +214,13 @@ def _pack(task: ShardTask, reader: SampleReader, into: Any, place: int, row: int
     task.packer.pack(task.contents[row].as_py(), store, into, place, size)
 
 
-def _as_column(problems: dict[int, Any], count: int) -> pa.Array:
+def problems_column(problems: Mapping[int, str], count: int) -> pa.Array:
+    """Return the problem of each row, null where there is none."""
     return pa.array([problems.get(row) for row in range(count)], pa.string())
 
 
 def _table(task: ShardTask, into: Any, problems: dict[int, Any]) -> pa.Table:
-    noted = _as_column(problems, len(task.rows))
+    noted = problems_column(problems, len(task.rows))
     rows = with_column(task.rows, "problem", noted)
     for name, array in task.packer.columns(COLUMN, into, np.asarray(noted.is_null())).items():
         rows = rows.append_column(name, array)

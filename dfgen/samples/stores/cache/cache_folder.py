@@ -9,7 +9,7 @@ import json
 import os
 import re
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -76,11 +76,6 @@ def open_memory(spec: Spec, most: int) -> SlotFile:
     return slots
 
 
-def cached_settings(folder: str) -> list[CachedSetting]:
-    """Return what a cache holds, by decode setting; ArgumentError if it is no cache of dfgen's."""
-    return [_setting(folder, name) for name in _settings(folder)]
-
-
 def clear_folder(folder: str) -> int:
     """Remove a cache, but no file of others; return the bytes that it took.
 
@@ -90,22 +85,22 @@ def clear_folder(folder: str) -> int:
         ArgumentError: it is no cache of dfgen's.
         OSError: a file cannot be removed.
     """
-    freed = 0
-    for name in [*_settings(folder)]:
-        freed += _setting(folder, name).bytes
+    settings = cached_settings(folder)
+    for one in settings:
+        own = os.path.join(folder, one.name)
         for file in _NAMES:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, name, file))
+                os.unlink(os.path.join(own, file))
         with contextlib.suppress(OSError):  # of somebody else's files
-            os.rmdir(os.path.join(folder, name))
+            os.rmdir(own)
     os.unlink(os.path.join(folder, _MARK))
     with contextlib.suppress(OSError):
         os.rmdir(folder)
-    return freed
+    return sum(one.bytes for one in settings)
 
 
-def _settings(folder: str) -> Iterator[str]:
-    """Yield the names of the folders of settings, or refuse what is no cache."""
+def cached_settings(folder: str) -> list[CachedSetting]:
+    """Return what a cache holds, by decode setting; ArgumentError if it is no cache of dfgen's."""
     try:
         _check_mark(folder)
     except OSError as error:
@@ -113,9 +108,8 @@ def _settings(folder: str) -> Iterator[str]:
             f"{folder} is no cache that this dfgen has made ({error.strerror}): give the folder "
             "that cache= was given"
         ) from error
-    for name in sorted(os.listdir(folder)):
-        if _SETTING.fullmatch(name) and os.path.isdir(os.path.join(folder, name)):
-            yield name
+    names = filter(_SETTING.fullmatch, sorted(os.listdir(folder)))
+    return [_setting(folder, name) for name in names if os.path.isdir(os.path.join(folder, name))]
 
 
 def _setting(folder: str, name: str) -> CachedSetting:
