@@ -20,7 +20,7 @@ from dfgen.explain.remedies import Remedy, remedies, stored_remedies
 from dfgen.explain.speed import Waiting, gains
 from dfgen.limits import Limits
 from dfgen.loading.metrics import STAGES
-from dfgen.packs.pack_rows import PackRows
+from dfgen.packs.packed_pixels import PackRows
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.column import Column
 from dfgen.samples.features.image import Image
