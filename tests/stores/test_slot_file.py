@@ -385,6 +385,9 @@ def test_the_latest_slot_of_a_key_counts_however_many_keys_there_are():
         expected[row] = slot
     assert np.array_equal(found.slots(keys), expected)
     assert found.slots(np.full(1, 2**64 - 1, np.uint64)).tolist() == [NOWHERE]
+    at_once = SlotsByKey()
+    at_once.add(keys, np.arange(len(keys)))
+    assert at_once.slots(keys).dtype == found.slots(keys).dtype == np.int64
 
 
 def test_keys_that_begin_alike_are_told_apart(tmp_path):
