@@ -324,6 +324,7 @@ def test_a_bad_row_that_begins_a_later_part_lacks_there_alone(
     image = keras.Input((2, 2, 3))
     model = keras.Model(image, keras.layers.Rescaling(1.0)(image))
     with dfgen.Sequence(frame, label_mode=None, **options) as seq:
+        dfgen.predict_frame(model, seq)  # from now on it is known that the row is bad
         found = dfgen.predict_frame(model, seq, arrays=tmp_path / "said")
     assert found.problem.notna().tolist() == [row == 16 for row in range(20)]
     for row, path in enumerate(found.y_pred):
