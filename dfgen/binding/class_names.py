@@ -14,7 +14,7 @@ from dfgen.explain.labels import check_classes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.one_row import present_in
 from dfgen.spec import IntArray, Present
-from dfgen.table.arrow_types import are_numbers, is_list
+from dfgen.table.arrow_types import are_numbers, is_list, value_type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def _class_names(name: str, found: pa.Array, advice: str) -> tuple[object, ...]:
     if pa.types.is_boolean(found.type):
         return False, True
     if pa.types.is_dictionary(found.type):
-        return tuple(found.dictionary.to_pylist())
+        return tuple(found.dictionary.drop_null().to_pylist())
     class_names = found.take(pc.sort_indices(found)).to_pylist()
     if not class_names:
         raise ManifestError(f"column {name!r} has no class in any row: give class_names=")
@@ -119,9 +119,9 @@ def _refuse_unused(name: str, values: pa.Array, known: Sequence[object]) -> None
     """Refuse, as two classes are asked for, categories of which two are in any row."""
     if not pa.types.is_dictionary(values.type):
         return
-    used = pc.unique(values.indices).drop_null().to_pylist()
-    unused = [one for number, one in enumerate(known) if number not in used]
-    if len(used) == 2:
+    used = {*pc.unique(values.cast(value_type(values.type))).to_pylist()}
+    unused = [one for one in known if one not in used]
+    if len(known) - len(unused) == 2:
         raise ArgumentError(
             f'label_mode="binary" needs two classes, column {name!r} has {len(known)} categories, '
             f"of which {listed(unused)} is in no row: df[{name!r}] = "

@@ -121,6 +121,13 @@ def test_categories_that_no_rows_are_drawn_by(files, column, message):
     assert str(caught.value) == message
 
 
+def test_a_null_category_is_no_class_but_a_missing_label():
+    given = pa.table({"id": range(4), "n": NONE})
+    bound = bind(given, dfgen.Number("id"), dfgen.Category("n", missing="ignore"))
+    assert bound.class_names == ["a"]
+    assert bound.reader.present["label"].tolist() == [True, False, True, False]
+
+
 def test_a_fold_of_text_is_shown_as_such():
     with pytest.raises(ArgumentError) as caught:
         split_rows(Columns(pa.table({"fold": ["0", "1"]})), 0)

@@ -69,6 +69,8 @@ def test_what_is_near_a_path_is_told_with_what_to_write(path, root, what, steps,
 def test_where_other_files_are_there_no_other_folder_is_meant(cwd):
     assert near("cat/100.jpg", Begin("path"), alone=True) is None
     assert near("imgs/cat/100.png", Begin("path"), alone=True)
+    said = advice(["cat/100.jpg"], Begin("path"), alone=True)
+    assert said.endswith("Leave such rows out")
 
 
 def test_the_root_of_a_manifest_is_changed_where_it_was_given(cwd):

@@ -180,6 +180,8 @@ def test_of_what_does_not_fit_a_part_is_named_and_of_hardly_anything_nothing():
     assert part.left == dict.fromkeys(("read", "decode", "resize"), 0.5)
     assert part.costs == 7.5e-6  # of 15 kB
     assert stored(image, limit="2MB") == []
+    (of_more_rows,) = stored_remedies(reader(THOUSAND, image), Limits(cache="15MB"), rows=2_000)
+    assert "room for 25% of the images" in of_more_rows.what
 
 
 def test_a_cache_gains_what_making_takes_less_what_copying_takes():

@@ -64,7 +64,7 @@ def test_boxes_and_masks_move_with_the_crops_that_are_shown(tmp_path):
         {"id": [0], "path": f"{tmp_path}/a.png", "mask": f"{tmp_path}/m.png",
          "boxes": [[[30, 10, 50, 20]]], "labels": [["cat"]]}
     )  # fmt: skip
-    image = dfgen.Image("path", size=(30, 30), load_size=(40, 60), crop="random", flip="horizontal")
+    image = dfgen.Image("path", size=(30, 50), load_size=(40, 60), crop="random", flip="horizontal")
     for format in ("xyxy", "xywh", "rel_xyxy"):
         boxes = dfgen.Boxes("boxes", format=format, class_names=("cat",))
         seq = dfgen.Sequence(rows, x=image, y={"mask": dfgen.Mask("mask"), "boxes": boxes})

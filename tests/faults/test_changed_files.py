@@ -148,6 +148,7 @@ def test_lists_second_images_and_bytes_in_rows_have_no_facts(df):
 def test_an_array_file_that_was_replaced_is_the_problem_of_its_rows(tmp_path):
     for name, start in (("a", 0), ("b", 4)):
         np.save(tmp_path / f"{name}.npy", np.arange(start, start + 4, dtype=np.int32)[:, None])
+        os.utime(tmp_path / f"{name}.npy", ns=(TIME + start * SECOND,) * 2)
     built = [dfgen.build_manifest(arrays=f"{tmp_path}/{name}.npy") for name in "ab"]
     frame = pd.concat(built, ignore_index=True).assign(id=range(8))
     assert frame["bytes"].notna().all()
@@ -156,6 +157,10 @@ def test_an_array_file_that_was_replaced_is_the_problem_of_its_rows(tmp_path):
     np.save(tmp_path / "b.npy", np.arange(9, dtype=np.int32)[:, None])
     rows, problems = rows_and_problems(frame, x, options)
     assert rows == [0, 1, 2, 3, 0, 0, 0, 0] and sorted(problems) == [4, 5, 6, 7]
+    shutil.copy2(tmp_path / "a.npy", tmp_path / "b.npy")
+    loader = Loader(bind(frame, x, options=options).reader, batch_size=4, shuffle=False, workers=0)
+    with pytest.raises(DecodeError, match="the file has changed since the manifest was made"):
+        loader.batch(0, 1)
 
 
 @pytest.mark.parametrize(

@@ -271,6 +271,14 @@ def test_copies_stay_in_one_split(how):
         assert (part.astype(str).groupby(found["scene"]).nunique() == 1).all()
 
 
+def test_a_new_split_without_leaks_says_nothing_of_those_before(leaking):
+    frame, _ = built(leaking, pattern="{split}/{file:int}.png")
+    assert frame.attrs["dfgen"]["leaks"]["rows"] == 2
+    with pytest.warns(UserWarning, match="the manifest is kept without its recipe"):
+        found = dfgen.split(frame, SHARES, group_duplicates=True)
+    assert found.attrs["dfgen"]["leaks"] is None
+
+
 def test_pairs_of_copies_are_dealt_by_class_too():
     frame = in_pairs(800)
     frame["digest"] = [f"{row // 2}" for row in range(800)]
@@ -359,6 +367,7 @@ def test_what_leaks_is_told_as_it_is_built_and_once_by_the_sequence_that_measure
 def test_splits_made_by_hand_that_leak_are_told_once_too(leaking):
     frame, _ = built(leaking, pattern="{place}/{file:int}.png")
     frame["split"] = frame.pop("place").astype(str)
+    frame.loc[frame["id"].isin(["train/7.png", "val/9.png"]), "phash"] = None  # no copies
     with pytest.warns(UserWarning) as caught:
         dfgen.sequences(frame, image_size=(8, 8), y="file")
     assert [str(one.message) for one in caught] == [OF_VAL]

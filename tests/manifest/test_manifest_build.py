@@ -10,6 +10,7 @@ from dfgen.errors import ArgumentError, DfgenError, ManifestError
 from dfgen.manifest.building.pipeline import Build
 from dfgen.manifest.building.recipe import make_recipe
 from dfgen.manifest.building.summary import summarize
+from dfgen.manifest.sources import file_tree
 
 KINDS = ("cat", "dog")
 
@@ -233,7 +234,15 @@ def test_half_floats_are_numbers(data):
     assert frame.attrs["dfgen"]["labels"]["half"] == {"kind": "number"}
 
 
-def test_files_of_other_kinds_and_hidden_ones_are_warned_of_once(data):
+def test_a_split_of_a_table_stays_beside_the_labels_that_are_named(data):
+    table = pd.DataFrame({"path": ["a", "b"], "kind": ["x", "x"], "age": 1, "split": ["val", "t"]})
+    frame = dfgen.build_manifest(labels=table, path_column="path", label="kind", facts="none")
+    assert [*frame] == ["id", "path", "kind", "split"]
+
+
+@pytest.mark.parametrize("at_once", [65_536, 2])
+def test_files_of_other_kinds_and_hidden_ones_are_warned_of_once(data, monkeypatch, at_once):
+    monkeypatch.setattr(file_tree, "FILES_A_GROUP", at_once)
     for name in ("a.txt", "b.txt", "c.docx", ".hidden.png"):
         (data / "imgs" / name).touch()
     with pytest.warns(UserWarning) as caught:

@@ -246,6 +246,7 @@ def test_a_new_file_without_a_label_is_new_and_no_error(data):
         data / "imgs", pattern="{kind}/{id:int}.png", labels=data / "t.csv", on="id",
         out=data / "m.parquet",
     )  # fmt: skip
+    pd.DataFrame({"id": [*range(6), 7], "age": 0}).to_csv(data / "t.csv", index=False)  # no file
     draw(data / "imgs/dog/9.png")
     assert findings(dfgen.verify(data / "m.parquet")) == {"new": [9]}
 

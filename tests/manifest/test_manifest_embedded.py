@@ -12,6 +12,7 @@ from PIL import Image as Pillow
 from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building.build import build_manifest, split
+from dfgen.manifest.building.scan import UNDECODABLE
 from dfgen.manifest.diff import diff
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.io import read_manifest, read_table, write_manifest
@@ -129,6 +130,15 @@ def test_files_in_a_manifest_are_verified_against_its_facts(images, tmp_path):
     assert found["detail"].tolist()[1] == "width 7 -> 6"
     paths = ["2.png", "0.png", "1.png", "3.png"] if images is structs else [None] * 4
     assert found["path"].astype(object).where(found["path"].notna(), None).tolist() == paths
+
+
+def test_what_decoding_found_stays_with_the_same_bytes_alone(images, tmp_path):
+    path = tmp_path / "pets.parquet"
+    build_manifest(labels=frame(images(3)), path_column="image", out=path)
+    known = read_manifest(path).assign(problem=[f"{UNDECODABLE}: cut short"] * 3)
+    known.loc[1, "bytes"] += 1
+    found = verify(known).set_index("id")["change"].to_dict()
+    assert found == {10: "broken", 11: "changed", 12: "broken"}
 
 
 @pytest.mark.filterwarnings("ignore:[0-9]+ problem")

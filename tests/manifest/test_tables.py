@@ -238,6 +238,14 @@ def write_manifest_nowhere(given):
     return write_manifest(given, "never_written.parquet")
 
 
+@pytest.mark.parametrize("index", [None, [7, 5]], ids=["none", "its own"])
+def test_hashes_keep_all_digits_in_their_rows_where_some_are_missing(index):
+    table = pa.Table.from_pandas(pd.DataFrame({"id": [1, 2]}, index))
+    found = data_frame(table.append_column("phash", pa.array([2**63 + 1, None], pa.uint64())))
+    expected = pd.DataFrame({"id": [1, 2], "phash": pd.array([2**63 + 1, None], "UInt64")}, index)
+    pd.testing.assert_frame_equal(found, expected)
+
+
 def test_what_arrow_cannot_hold_is_an_error():
     class Broken:
         def __arrow_c_stream__(self, requested_schema=None):

@@ -3,6 +3,7 @@
 import ctypes
 import mmap
 import os
+import pickle
 import shutil
 
 import cv2
@@ -113,6 +114,7 @@ def test_paths_in_messages_of_a_folder_are_those_of_its_frame(pack):
     df, row = dfgen.read_manifest(pack), 5
     where = f"row id={df.id[row]}, path={df.path[row]!r}"
     assert bind(pack).reader.where(row) == bind(df).reader.where(row) == where
+    assert pickle.loads(pickle.dumps(bind(pack).reader)).where(row) == where
     assert [*bind(pack).reader.paths(row)] == []
 
 

@@ -1,5 +1,6 @@
 """Packs as they are written: their rows, pixels, order and shards; and what is refused."""
 
+import io
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from packed import packed, photograph, table_of, write_images
+from PIL import Image as Pillow
 
 import dfgen
 from dfgen.loading.order.shuffle import permutation
@@ -126,6 +128,17 @@ def test_original_files_are_packed_byte_for_byte(frame, tmp_path):
     assert len(read_index(tmp_path / "out").shards) > 2
 
 
+def test_a_file_is_compared_with_what_the_manifest_knows_of_its_own_row(frame, tmp_path):
+    times = [(10**9 + 10 * row) * 10**9 for row in range(ROWS)]
+    for path, time in zip(frame["path"], times, strict=True):
+        os.utime(path, ns=(time, time))
+    os.utime(frame["path"][7])
+    done = packed(frame.assign(mtime_ns=times), tmp_path / "out", shard_size=1500)
+    assert len(read_index(tmp_path / "out").shards) > 2
+    assert done.problems["id"].tolist() == [7]
+    assert done.problems["problem"].iloc[0].startswith("the file has changed since the manifest")
+
+
 def test_jpegs_become_smaller_and_upright_and_small_ones_stay_as_they_are(tmp_path):
     files = {
         "large": photograph((90, 150)), "turned": photograph((60, 40), 6),
@@ -149,6 +162,9 @@ def test_jpegs_become_smaller_and_upright_and_small_ones_stay_as_they_are(tmp_pa
         assert np.abs(decode(data).astype(int) - whole).mean() < 2, name
         assert data[:3] == b"\xff\xd8\xff"
         assert b"Exif" not in data or name == "small"
+    packed(frame, tmp_path / "gray", format="jpeg", max_side=75, color_mode="grayscale")
+    for row in table_of(tmp_path / "gray").to_pylist():
+        assert Pillow.open(io.BytesIO(row["path_bytes"])).mode == "L"
 
 
 def test_rows_without_a_good_file_stay_with_null_and_why(frame, tmp_path):

@@ -100,6 +100,18 @@ def test_whole_numbers_are_class_numbers_unless_named():
     assert boxes(class_names=(18, 7)).encode(column, labels).labels.tolist() == [1, 0]
 
 
+def test_boxes_of_some_rows_are_told_by_the_names_of_their_classes_or_as_missing():
+    feature, part = boxes(class_names=("cat", "dog")), slice(1, 4)
+    one, other = ([[float(n), 0, 9, 9]] for n in range(2))
+    stored = pa.array([one * 2, other, one, one + other])
+    values = feature.encode(stored, pa.array([["cat"] * 2, ["dog"], ["cat"], ["cat", "dog"]]))
+    found = feature.truth(values, part, np.zeros(3, bool))
+    assert found[0].to_pylist() == [other, one, one + other]
+    assert found[1].to_pylist() == [["dog"], ["cat"], ["cat", "dog"]]
+    found = feature.truth(values, part, np.array([0, 1, 0], bool))
+    assert [each[1:].to_pylist() for each in found] == [[None, one + other], [None, ["cat", "dog"]]]
+
+
 def refused(column, labels, **options):
     frame = pd.DataFrame({"boxes": column, "labels": labels})
     with pytest.raises(ManifestError) as error:

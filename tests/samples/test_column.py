@@ -68,6 +68,8 @@ def test_values_are_plain_python_objects():
     Column(columns, look)(df.iloc[1])
     when = pd.Timestamp("2020-01-02")
     assert seen[0] == (0, 0.0, [0, 1], "x", True, 2**40, when)
+    Column(["when", "big"], look)({"when": np.datetime64("2020-01-02", "ns"), "big": np.int64(2)})
+    assert seen[4] == (pd.Timestamp("2020-01-02"), 2)
     assert seen[1] == seen[3] == (1, None, [1, 2], "y", True, 2**40, when)
     assert [type(value) for value in seen[0][:6]] == [int, float, list, str, bool, int]
 

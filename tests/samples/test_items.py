@@ -110,14 +110,17 @@ def test_lists_of_text_stay_labels(frame):
     assert x["tags"].shape == y.shape == (4, 2)
 
 
-def test_relative_paths_begin_at_the_root(frame):
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_relative_paths_begin_at_the_root(frame, monkeypatch, is_relative):
     folder = Path(frame["frames"][0][0]).parent
+    monkeypatch.chdir(folder.parent)
+    root = folder.name if is_relative else folder
     short = frame.assign(frames=frame["frames"].map(lambda paths: [Path(p).name for p in paths]))
-    x, _ = batch(short, Image("frames", size=(16, 20)), root=folder)
+    x, _ = batch(short, Image("frames", size=(16, 20)), root=root)
     np.testing.assert_array_equal(x[3, 2], pixels_of(3, 2))
     pairs = zip(short["frames"], frame["frames"], strict=True)
     mixed = short.assign(frames=[[*relative[:1], *absolute[1:]] for relative, absolute in pairs])
-    x, _ = batch(mixed, Image("frames", size=(16, 20)), root=folder)
+    x, _ = batch(mixed, Image("frames", size=(16, 20)), root=root)
     np.testing.assert_array_equal(x[3, 2], pixels_of(3, 2))
 
 

@@ -5,6 +5,7 @@ import io
 import cv2
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from messages import message_of
 from odd_images import exif
@@ -39,6 +40,11 @@ def colours(classes):
 def read(row, image, mask=None, **options):
     image.save(row["mask"], **{"format": "PNG", **options})
     return (mask or Mask("mask", like=IMAGE))(row)
+
+
+def test_of_some_rows_the_files_are_told_or_that_they_have_none():
+    found = Mask("mask").truth(pa.array(["a", "b", "a", "c"]), slice(1, 4), np.array([0, 1, 0]) > 0)
+    assert found.to_pylist() == ["b", None, "c"]
 
 
 def png(bits, classes):

@@ -20,6 +20,9 @@ from sized import (
 )
 
 import dfgen
+from dfgen.binding.bind import Options, bind
+from dfgen.binding.frame_columns import Columns
+from dfgen.binding.image_sizes import known_sizes
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
 from dfgen.samples.transforms import sample_rng
 
@@ -46,6 +49,20 @@ def test_headers_are_read_of_the_rows_whose_facts_are_missing(manifest, fact):
     some[fact] = some[fact].astype("Int32").where(some["id"] % 3 != 1)
     seq = sequence(some)
     assert all(equal(seq[step][0], padded(rows_of(step))) for step in range(len(seq)))
+
+
+def test_a_file_whose_size_nobody_knows_is_the_problem_of_its_own_row(manifest):
+    some = with_facts(manifest)
+    some["height"] = some["height"].astype("Int32").where(some["id"] % 3 != 1)
+    some.loc[19, "path"] = "missing.png"
+    image, no_y = dfgen.Image(size=None), Options(label_mode=None)
+    assert bind(some, image, options=no_y, on_error="skip").problems.keys() == {19}
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_facts_tell_the_size_of_the_upright_image(manifest, orientation):
+    facts = manifest[:1].assign(height=3, width=4, orientation=orientation)
+    assert known_sizes(Columns(facts)).tolist() == [[3, 4] if orientation < 5 else [4, 3]]
 
 
 def test_facts_of_a_built_manifest_serve(manifest, sized_folder):

@@ -183,6 +183,18 @@ def test_two_sequences_share_a_folder_and_other_settings_do_not(frame, tmp_path)
     assert len(cached_settings(str(cache))) == 4
 
 
+def test_a_relative_path_is_another_file_in_another_working_folder(tmp_path, monkeypatch):
+    for number, name in enumerate(("here", "there")):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        (tmp_path / name / "a.bmp").write_bytes(bmp(number))
+        os.utime("a.bmp", ns=(10**18, 10**18))
+        frame = pd.DataFrame({"id": [0], "path": ["a.bmp"], "label": [0]})
+        cached, metrics = made(frame, cache=tmp_path / "cache", epochs=1)
+        assert_same(made(frame, epochs=1)[0], cached)
+        assert metrics.cache_misses == 1
+
+
 @pytest.mark.parametrize("change", ["size", "time"])
 def test_a_changed_file_is_never_served_as_it_was(frame, tmp_path, change):
     made(frame, cache=tmp_path / "cache")

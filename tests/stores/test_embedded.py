@@ -97,10 +97,12 @@ def test_images_are_read_from_a_column(made, content):
 
 
 def test_a_struct_without_bytes_is_a_path_below_the_root(made, tmp_path):
-    (tmp_path / "one.png").write_bytes(png(pixels(1)))
-    rows = [*structs(1), {"bytes": None, "path": "one.png"}]
+    for row, name in ((1, "one"), (3, "three")):
+        (tmp_path / f"{name}.png").write_bytes(png(pixels(row)))
+    rows = structs(4)
+    rows[1::2] = ({"bytes": None, "path": f"{name}.png"} for name in ("one", "three"))
     bound = bind(made(frame(rows)), x=IMAGE, root=tmp_path)
-    for row in range(2):
+    for row in range(4):
         np.testing.assert_array_equal(read(bound, row)["image"], pixels(row))
     assert bound.reader.where(1) == f"row id=11, image='{tmp_path}/one.png'"
     absolute = [{"bytes": None, "path": str(tmp_path / "one.png")}]
@@ -122,9 +124,11 @@ def test_masks_and_arrays_are_read_from_columns(made):
     assert found["array"].tolist() == [2, -2]
 
 
-def test_a_mask_that_is_missing_may_be_ignored(made):
-    masks = [{"bytes": png(np.ones((4, 6), np.uint8)), "path": "a.png"}]
-    masks = [{"bytes": None, "path": None}, *masks, {"bytes": None, "path": None}]
+@pytest.mark.parametrize("content", ["structs", "bytes"])
+def test_a_mask_that_is_missing_may_be_ignored(made, content):
+    masks = [None, png(np.ones((4, 6), np.uint8)), None]
+    if content == "structs":
+        masks = [{"bytes": data, "path": data and "a.png"} for data in masks]
     bound = bind(made(frame(structs(3), mask=masks)), x=IMAGE, y=Mask("mask", missing="ignore"))
     assert bound["mask"].present.tolist() == [False, True, False]
     assert (read(bound, 1)["mask"] == 1).all()

@@ -64,6 +64,7 @@ def test_rows_and_ids_of_a_batch_are_those_that_it_holds(frame, options):
         for index, batch in enumerate(seq):
             assert seq.rows(index).tolist() == rows_of(batch)
             assert seq.ids(index) == [f"r{row}" for row in rows_of(batch)]
+    assert seq.row_counts().sum() == 10 - seq.left_out == (8 if options else 10)
     assert seq.ids(-1) == seq.ids(len(seq) - 1)
     assert seq.repeat().ids(len(seq)) == [f"r{row}" for row in rows_of(seq.repeat()[len(seq)])]
     with pytest.raises(IndexError, match=r"^batch 9 does not exist: an epoch has \d batches$"):

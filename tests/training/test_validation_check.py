@@ -127,7 +127,8 @@ def test_validation_that_shares_some_rows_is_left_alone(parts, frame):
 
 def test_validation_told_from_training_by_weights_is_left_alone(frame):
     rows = frame(12).assign(mine=[1.0, 0.0] * 6, other=[0.0, 1.0] * 6)
-    begin(sequence(rows, sample_weight="mine"), sequence(rows, sample_weight="other"))
+    for names in (("mine", "other"), ("mine", None), (None, "other")):
+        begin(*(sequence(rows, sample_weight=name) for name in names))
 
 
 def test_validation_that_is_no_sequence_is_for_keras_to_judge(frame):
