@@ -111,6 +111,10 @@ def nearest_keys(
     """Return the nearest of the known keys for each of a few keys, None where none is near.
 
     That is what the cause makes equal; of few known keys, else the one that looks most like it.
+
+    Example:
+        >>> nearest_keys(["pets_1"], pa.chunked_array([["pet_10", "pet_1", "dog_1"]]))
+        {'pets_1': 'pet_1'}
     """
     nearest: dict[str, str | None] = dict.fromkeys(keys)
     if cure:
@@ -175,32 +179,52 @@ class LeftOut:
 
 
 def lines_of_left_out(left: LeftOut, files: FileKeys, field: str, wanted: JoinKeys) -> list[str]:
-    """Return lines on the files left out: those near a pattern, those that rows ask for."""
+    """Return lines on the files left out, and how many of them rows without a file ask for."""
     lines, rows = [], wanted.unmatched
     paths = pa.array(left.misfits, pa.string())
     if len(paths) and len(rows):
         lines.append(f"The pattern {quote(left.pattern)} left out {len(paths):,} files:")
         for what, regex, advice in left.near_misses:
-            fits = pc.match_substring_regex(paths, regex)
-            near = paths.filter(fits)
-            if len(near):
-                lines.append(f"  {len(near):,} {what}: {_some(near)}{advice}")
-                paths = paths.filter(pc.invert(fits))
-    key = field if field in ("name", "relpath") else "stem"
+            fields = pc.extract_regex(paths, regex)
+            if fields.null_count < len(fields):
+                near, found = paths.filter(fields.is_valid()), fields.drop_null()
+                number = _asked_for(near, files, field, rows, found)
+                asked = f", of which {number:,} are those of rows without a file" if number else ""
+                lines.append(f"  {len(near):,} {what}: {_some(near)}{asked}{advice}")
+                paths = paths.filter(fields.is_null())
     for reason, names in sorted(left.skipped.items()):
-        skipped = pa.chunked_array([names], pa.string())
-        asked = skipped.filter(pc.is_in(files.of(pa.table({"path": skipped}), key), value_set=rows))
-        if len(asked):
+        skipped = pa.array(names, pa.string())
+        if number := _asked_for(skipped, files, field, rows):
             lines.append(
-                f"{len(asked):,} of the {len(names):,} paths left out as {reason} have such a "
-                f"name: {_some(asked)}"
+                f"{number:,} of the {len(names):,} paths left out as {reason} have such a name: "
+                f"{_some(skipped)}"
             )
     return lines
 
 
-def _some(paths: pa.Array | pa.ChunkedArray) -> str:
+def _some(paths: pa.Array) -> str:
     more = ", ..." * (len(paths) > PATHS_SHOWN)
     return ", ".join(map(quote, paths[:PATHS_SHOWN].to_pylist())) + more
+
+
+def _asked_for(
+    paths: pa.Array,
+    files: FileKeys,
+    field: str,
+    wanted: pa.ChunkedArray,
+    fields: pa.Array | None = None,
+) -> int:
+    """Count the paths that rows ask for by the field of a pattern, the key itself, or the stem.
+
+    Paths that share a key do not count: nothing tells which of them is meant.
+    """
+    table = pa.table({"path": paths})
+    own = [] if fields is None or field not in [one.name for one in fields.type] else [field]
+    keys = [pc.struct_field(fields, name) for name in own]
+    name = "stem" if own else field if field in ("stem", "relpath") else "name"
+    keys += [files.of(table, each) for each in (name, "stem")]
+    counts = (pc.value_counts(each.filter(pc.is_in(each, value_set=wanted))) for each in keys)
+    return max(pc.sum(pc.equal(each.field("counts"), 1)).as_py() or 0 for each in counts)
 
 
 def lines_of_other_keys(files: FileKeys, labels: pa.Table, field: str, column: str) -> list[str]:

@@ -15,7 +15,7 @@ import pandas as pd
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.frame_columns import Columns
-from dfgen.errors import ArgumentError, DfgenError, reason
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, reason
 from dfgen.limits import Limits
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.boxes import Boxes
@@ -24,6 +24,7 @@ from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.one_row import is_several
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.reader import RowStep, SampleReader
+from dfgen.samples.sources.file_source import FileSource
 from dfgen.spec import OwnDtype, unwatched
 from dfgen.system import usable_cpus, whole
 
@@ -44,6 +45,12 @@ def visible(pixels: npt.NDArray[Any]) -> tuple[Picture, str]:
     number is black. What is transparent shows a chequered ground.
 
     Pixels are (height, width, 1, 3 or 4), of any dtype.
+
+    Example:
+        >>> deep = np.full((2, 2, 1), 800, np.uint16)
+        >>> deep[0] = 900
+        >>> visible(deep)[1]
+        'uint16 800..900'
     """
     colours, note = pixels[..., :3], ""
     if pixels.dtype != np.uint8:
@@ -268,7 +275,16 @@ def _read(
     """Return the pixels of a row as deep as its file has them, and where they lie."""
     image: Any = step.bound.feature
     made: dict[str, Any] = {step.bound.name: OwnDtype((*size, image.spec.shape[2]))}
-    placed = step.read(row, made, reader.store, unwatched, None)
+    try:
+        placed = step.read(row, made, reader.store, unwatched, None)
+    except DecodeError as error:  # as of deep JPEG 2000, whose decoder gives the first 8 bits alone
+        if not isinstance(step.source, FileSource):
+            raise
+        step = step._replace(source=replace(step.source, feature=replace(image, dtype="uint8")))
+        try:
+            placed = step.read(row, made, reader.store, unwatched, None)
+        except DecodeError:
+            raise error from None
     return made[step.bound.name], placed
 
 

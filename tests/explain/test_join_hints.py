@@ -48,11 +48,12 @@ def test_near_misses_of_the_pattern_are_told_with_what_to_write(write):
             "5 of 6 rows of the label table have no file, 1 have one:",
             *(f'  "{n}"' for n in (11, 12, 13, 14, 20)),
             'The pattern "{kind}/{id}.jpg" left out 4 files:',
-            '  2 with another extension: "cat/11.JPEG", "cat/12.png"; pattern="{kind}/{id}.{_}" '
-            "takes any",
-            '  1 in folders further below: "new/cat/13.jpg"; pattern="{_}/{kind}/{id}.jpg" is for '
-            f"these: {own}",
-            f'  1 one folder above: "14.jpg"; pattern="{{id}}.jpg" is for these: {own}',
+            '  2 with another extension: "cat/11.JPEG", "cat/12.png", of which 2 are those of rows '
+            'without a file; pattern="{kind}/{id}.{_}" takes any',
+            '  1 in folders further below: "new/cat/13.jpg", of which 1 are those of rows without '
+            f'a file; pattern="{{_}}/{{kind}}/{{id}}.jpg" is for these: {own}',
+            '  1 one folder above: "14.jpg", of which 1 are those of rows without a file; '
+            f'pattern="{{id}}.jpg" is for these: {own}',
             'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
             "(--unmatched keep|drop)",
         ]
@@ -64,7 +65,7 @@ def test_near_misses_of_the_pattern_are_told_with_what_to_write(write):
     [
         ("cat/IMG_2.jpg", "{kind}/img_{id}.jpg", '1 in another case: "cat/IMG_2.jpg"'),
         ("cat/img_2b.jpg", "{kind}/img_{id:int}.jpg", "1 with more than digits: "),
-        ("cat/2.jpg", "{kind}/img_{id}.jpg", '1 unlike it: "cat/2.jpg"'),
+        ("cat/2.jpg", "{kind}/img_{id}.jpg", '1 unlike it: "cat/2.jpg", of which 1 are'),
     ],
 )
 def test_what_a_near_miss_has_otherwise(write, path, pattern, said):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import PIL.Image
 import pytest
+from odd_images import saved
 
 import dfgen
 from dfgen.explore.thumbnails import thumbnails
@@ -56,6 +57,16 @@ def test_numbers_that_are_none_are_black():
     assert (one.pixels[0, 0] == 0).all()
     assert (one.pixels[1, 1] == 255).all()
     assert (none.note, none.pixels.max()) == ("float32, no finite number", 0)
+
+
+def test_the_first_8_bits_are_shown_of_what_no_decoder_gives_more_of():
+    deep = np.linspace(0, 65535, 256).reshape(16, 16).astype(np.uint16)
+    file = saved(PIL.Image.fromarray(deep), "JPEG2000")
+    if not file:
+        pytest.skip("this Pillow writes no deep JPEG 2000")
+    [shown] = thumbnails(of_bytes(file))
+    assert shown.problem is None
+    assert shown.pixels.shape == (16, 16, 3)
 
 
 def test_what_is_transparent_shows_a_chequered_ground():

@@ -87,7 +87,7 @@ CALLS = [
         for what, change, *words in CAUSED
     ),
     WrongCall("another extension than the pattern's", with_other_extensions, ManifestError,
-              '4 with another extension: "cat/100.JPEG"', "4 of 12 rows of the label table",
+              '4 with another extension: "cat/100.JPEG"', "4 are those of rows without a file",
               'pattern="{kind}/{id}.{_}"'),
     WrongCall("a folder between", one_folder_deeper, ManifestError, '"new/owl/102.jpg"',
               "4 in folders further below", 'pattern="{_}/{kind}/{id}.jpg"'),
