@@ -1,6 +1,6 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
 # the empty file .venv/with-test says that keras-dfgen[test] is installed there.
-.PHONY: demo test test-all test-backends test-nightly test-alone test-clients test-browser \
+.PHONY: demo test test-slow test-all test-backends test-nightly test-alone test-clients test-browser \
 	test-lowest mutants lint notebooks docs bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -27,6 +27,9 @@ demo: .venv/with-tensorflow         ## trains models on scanned digits
 
 test: .venv/with-test               ## the tests on TensorFlow, without the slow ones
 	$(PYTEST)
+
+test-slow: .venv/with-test          ## the slow ones on TensorFlow, but those that run on each backend
+	$(PYTEST) -m "slow and not backend and not browser"
 
 test-all: .venv/with-test           ## all tests on TensorFlow, then those of each Keras backend
 	$(PYTEST) -m ""

@@ -109,6 +109,7 @@ print(most - before)
 """
 
 
+@pytest.mark.slow
 @ON_LINUX
 def test_e_memory_of_its_own_does_not_grow_with_what_passes_through_it(tmp_path):
     """Twice 60 MB in windows of 8 MB."""
@@ -142,6 +143,7 @@ print(private() - before)
 """
 
 
+@pytest.mark.slow
 @ON_LINUX
 def test_e_3_tb_open_and_train_in_little_memory(tmp_path):
     """The files are holes: opening, order and memory are those of 20,400,000 rows."""

@@ -90,6 +90,7 @@ def test_four_inputs_and_three_heads_train_from_one_frame(df, keyed):
     assert kind.shape == (ROWS, 3)
 
 
+@pytest.mark.slow
 def test_functions_train_from_processes(df):
     with sequence(df, use_multiprocessing=True) as seq:
         made = model(SHAPES)

@@ -128,6 +128,7 @@ print(same == workers, flush=True)
 """
 
 
+@pytest.mark.slow
 @KINDS
 def test_fault_17_a_forked_process_is_told_and_leaves_the_workers_of_its_parent_alone(
     files, tmp_path, processes

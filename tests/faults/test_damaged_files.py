@@ -182,6 +182,7 @@ SLOW_DDS = PIL.__version__.startswith("10.")
 """Its decoder is in Python, and takes minutes where a damaged file says that it is large."""
 
 
+@pytest.mark.slow
 @pytest.mark.alarm(170)
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="freed memory is filled by glibc")
 def test_pixels_are_never_what_the_memory_held_before():

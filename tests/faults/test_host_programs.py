@@ -78,6 +78,7 @@ with dfgen.Sequence(df, batch_size=8, image_size=(4, 4), workers=2, use_multipro
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["train.py"], pytest.param(["-"], marks=pytest.mark.slow)], ids=["script", "cell"]
 )

@@ -140,6 +140,7 @@ def transform_of(folder, monkeypatch, name, code):
     return transform
 
 
+@pytest.mark.slow
 def test_fault_06_a_process_that_ends_in_an_import_says_how(tmp_path, monkeypatch):
     code = "import sys\nsys.exit(7)"
     transform = transform_of(tmp_path, monkeypatch, "helper_that_ends", code)

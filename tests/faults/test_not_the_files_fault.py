@@ -226,6 +226,7 @@ def in_a_process(folder, code, **environment):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD and /proc")
 @pytest.mark.parametrize(("name", "times"), [("EIO", 5), ("ESTALE", 4)])
 def test_fault_23_a_disk_that_fails_is_tried_again_then_raised(folder, shim, name, times):

@@ -96,6 +96,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_fault_14_a_program_ends_at_once_with_full_queues(processes, ending):

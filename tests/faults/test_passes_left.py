@@ -87,6 +87,7 @@ def test_fault_13_after_an_error_in_a_training_step_each_row_comes_once(frame, p
     assert not children()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("processes", "cycles"),
     [

@@ -182,6 +182,7 @@ def test_fault_04_a_decoder_that_ends_its_process_is_an_error_that_names_row_and
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [(6,), pytest.param((4, 6, 13), marks=pytest.mark.slow)])
 def test_fault_08_rows_that_kill_any_process_are_skipped_and_kill_no_more_later(tmp_path, bad):
     making, _ = deadly(tmp_path, bad, max_queue_size=1, on_error="skip")

@@ -236,6 +236,7 @@ def test_fault_22_slow_reads_change_nothing(files, tmp_path):
     fast.close()
 
 
+@pytest.mark.slow
 def test_fault_21_a_process_that_was_given_up_leaves_no_memory_behind(files, pipes):
     paths = files[:8]
     paths[2], paths[6] = pipes(2)
@@ -249,6 +250,7 @@ def test_fault_21_a_process_that_was_given_up_leaves_no_memory_behind(files, pip
     made.close()
 
 
+@pytest.mark.slow
 def test_fault_21_a_process_that_died_in_a_read_is_not_late(files):
     def decode(data):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -106,6 +106,7 @@ print(*names())
 """
 
 
+@pytest.mark.slow
 def test_fault_29_a_file_that_may_not_grow_leaves_the_old_one_and_nothing_beside(tmp_path):
     run = python(LIMITED, tmp_path)
     assert run.returncode == 0, run.stderr
@@ -146,6 +147,7 @@ for kind, write in KINDS.items():
 """
 
 
+@pytest.mark.slow
 def test_fault_29_a_full_disk_leaves_the_old_files_and_nothing_beside(tmp_path):
     """A disk of 64 kB, where a user may mount one."""
     if not shutil.which("unshare"):
@@ -262,6 +264,7 @@ def images(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_fault_31_a_second_build_is_refused_as_long_as_the_first_lives(images):
     first = started(BUILDING, images)
     out = images / "m.parquet"
@@ -323,6 +326,7 @@ def refusal(folder, pid):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [None, signal.SIGKILL])
 def test_fault_31_a_folder_of_backups_is_for_one_process_that_lives(tmp_path, by):
     first = started(HOLDING, tmp_path, of=BACKUPS)
@@ -337,6 +341,7 @@ def test_fault_31_a_folder_of_backups_is_for_one_process_that_lives(tmp_path, by
     assert not tmp_path.exists()
 
 
+@pytest.mark.slow
 def test_fault_31_a_forked_child_does_not_keep_the_folder_of_its_dead_parent(tmp_path):
     parent = started(HOLDING, tmp_path, "fork", of=BACKUPS)
     child = next(int(line) for line in parent.stderr if line.strip().isdigit())  # or TensorFlow's

@@ -38,6 +38,7 @@ def test_data_are_1797_images_of_all_digits():
     assert np.bincount(digits).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 
 
+@pytest.mark.slow
 def test_files_and_labels_read_back_equal_the_data_and_a_path_tells_the_id_alone(kept):
     _, folder = kept
     pixels, digits = demo.load_digits()
@@ -57,6 +58,7 @@ def test_folder_that_cannot_be_written_is_named(tmp_path):
         demo.write_digits(tmp_path)
 
 
+@pytest.mark.slow
 def test_manifest_has_every_row_once_and_a_stratified_split(kept):
     _, folder = kept
     df = dfgen.read_manifest(folder / "digits.parquet")
@@ -71,6 +73,7 @@ def test_manifest_has_every_row_once_and_a_stratified_split(kept):
     assert shares.between(0.19, 0.21).all()
 
 
+@pytest.mark.slow
 def test_one_epoch_trains_all_three_models(kept):
     output, _ = kept
     for line in (
@@ -84,6 +87,7 @@ def test_one_epoch_trains_all_three_models(kept):
     assert "    return model.fit(train, validation_data=val, epochs=epochs, verbose=0)\n" in output
 
 
+@pytest.mark.slow
 def test_missed_accuracy_is_told_and_is_exit_code_1(monkeypatch, kept):
     _, folder = kept
     monkeypatch.setattr(demo, "write_digits", lambda folder: pd.read_csv(folder / "labels.csv"))
@@ -105,6 +109,7 @@ def test_other_files_in_the_folder_stop_the_demo(tmp_path, monkeypatch):
     assert 'have no row in labels.csv, 1,797 have one:\n  "7"\n' in result.output
 
 
+@pytest.mark.slow
 def test_example_manifest_is_the_one_that_the_demo_makes(kept):
     _, folder = kept
     made = dfgen.read_manifest(folder / "digits.parquet")

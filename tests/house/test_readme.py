@@ -117,7 +117,14 @@ def test_readme_runs_as_written(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:currentThread|getName:DeprecationWarning")  # of KerasTuner
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page.stem in ("other-libraries", "look")))
+        for page in PAGES
+    ],
+    ids=lambda page: str(page.relative_to(DOCS)),
+)
 def test_page_runs_as_written(page, tmp_path, monkeypatch):
     for package in NEEDED.get(page.name, ()):
         pytest.importorskip(package)

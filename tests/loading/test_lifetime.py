@@ -86,6 +86,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "processes"),
     [*((way, False) for way in WAYS), ("two epochs", True), ("half an epoch", True)],
@@ -145,6 +146,7 @@ def test_nothing_is_left_after_an_error(frame, no_garbage, options):
 
 
 class TestTravel:
+    @pytest.mark.slow
     def test_a_sequence_lands_in_another_process_where_it_was(self, frame, tmp_path):
         df = frame(46)
         with sequence(df, shuffle=True, seed=3, transform=lambda sample, rng: sample) as seq:

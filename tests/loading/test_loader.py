@@ -231,6 +231,7 @@ def test_closing_while_another_thread_waits_gives_it_an_error_and_no_hang():
     assert caught == ["this Sequence was closed: make a new one"]
 
 
+@pytest.mark.slow
 def test_a_program_may_end_with_batches_in_the_making(tmp_path):
     """OpenCV would abort the process if its thread were stopped by the interpreter."""
     image = tmp_path / "large.png"

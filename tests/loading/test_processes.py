@@ -182,6 +182,7 @@ for processes in (False, True):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["__main__", "<run_path>", "a_job.of_mine"])
 def test_a_script_without_a_guard_runs_once_and_its_function_works_on_a_copy(tmp_path, name):
     script = tmp_path / "train.py"

@@ -353,6 +353,7 @@ def test_the_bound_is_a_size():
         )
 
 
+@pytest.mark.slow
 def test_a_training_from_a_bucket_goes_on_as_one_from_local_files(held, files):
     pytest.importorskip("obstore")
     pytest.importorskip("moto.server")

@@ -147,6 +147,7 @@ def classes_per_batch(rows, classes, batch=256):
     return np.mean([len(np.unique(one)) for one in labels[::4]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("blocks", "in_label_order", "permuted"),
     [(1, 1.2, 92.3), (2, 2.2, 92.4), (16, 14.9, 92.4), (64, 46.8, 92.3)],

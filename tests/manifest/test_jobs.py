@@ -97,6 +97,7 @@ def test_b_annotations_beside_images_become_one_hot_classes_of_fixed_numbers(ima
         np.testing.assert_allclose(np.asarray(images, "f4").std((1, 2, 3)), 1, atol=0.01)
 
 
+@pytest.mark.slow
 def test_b_a_run_that_stops_goes_on_where_it_was(imagenet, tmp_path):
     out = tmp_path / "det.parquet"
     dfgen.build_manifest(

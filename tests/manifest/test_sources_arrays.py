@@ -244,6 +244,7 @@ def test_label_arrays_of_the_other_byte_order_are_read(tmp_path):
     assert dfgen.build_manifest(arrays=tmp_path / "x.h5")["y"].tolist() == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_damaged_hdf5_file_is_a_problem_and_no_foreign_error(tmp_path):
     with h5py.File(tmp_path / "whole.h5", "w") as file:
         pixels = np.arange(4000, dtype=np.float32).reshape(100, 40)

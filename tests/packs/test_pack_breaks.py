@@ -20,6 +20,7 @@ def run(kind, folder, *more, under=()):
     return subprocess.run(command, capture_output=True, text=True, timeout=150)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["original", "pixels"])
 @pytest.mark.parametrize("every", [pytest.param("1", marks=pytest.mark.slow), "7"])
 def test_killed_at_any_point_of_writing_and_run_again_a_pack_is_the_same(tmp_path, every, format):

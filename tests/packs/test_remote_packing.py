@@ -109,6 +109,7 @@ def test_large_files_go_up_in_parts(frame, at, server):
     assert [one for one in server.asked if one[0] == "POST"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [pytest.param("1", marks=pytest.mark.slow), "8"])
 def test_killed_before_and_after_an_object_and_run_again_a_pack_is_the_same(
     tmp_path, server, every

@@ -283,6 +283,7 @@ def test_what_a_pipeline_cannot_take_is_told_at_once(scenes, transform, x, y, me
     assert str(error.value) == message
 
 
+@pytest.mark.slow
 def test_a_worker_process_never_asks_for_a_newer_version(tmp_path):
     transform = dfgen.albumentations(A.Compose([A.HorizontalFlip()]))
     (tmp_path / "pickled").write_bytes(pickle.dumps(transform))

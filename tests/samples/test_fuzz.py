@@ -74,6 +74,7 @@ def test_a_case_is_the_same_whatever_was_made_before():
     assert len({*first.values()}) > 2 * len(KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, FEW, STEP))
 def test_two_thousand_damaged_files_give_arrays_or_errors_that_name_them(tmp_path, first):
     check(tmp_path, first, first + STEP)

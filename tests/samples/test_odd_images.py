@@ -317,6 +317,7 @@ def damaged():
     }
 
 
+@pytest.mark.slow
 def test_nothing_reaches_stderr(tmp_path):
     assert written_to_stderr(tmp_path, {**files(), **damaged()}) == ""
 

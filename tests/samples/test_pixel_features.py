@@ -253,6 +253,7 @@ def test_a_model_learns_masks(scenes, classes, loss):
     assert losses[-1] < losses[0] / 2
 
 
+@pytest.mark.slow
 @pytest.mark.backend
 def test_a_model_learns_boxes_and_classes(scenes):
     """A head that gives the first box and its class; padding weighs nothing."""

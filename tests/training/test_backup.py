@@ -121,6 +121,7 @@ def test_a_resumed_epoch_has_the_logs_weights_and_receipt_of_an_uninterrupted_on
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "save_freq", [5, *(pytest.param(n, marks=SLOW) for n in ("epoch", 12, 100))]
 )
@@ -296,6 +297,7 @@ def two(*arguments):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", ["rmsprop", pytest.param(None, marks=SLOW)])
 def test_optimizers_beside_that_of_compile_go_on(tmp_path, compiled):
     whole, _, _ = fit(tmp_path / "a", model=two(compiled))
@@ -327,6 +329,7 @@ def test_a_run_stopped_by_another_callback_has_ended(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_later_fits_of_the_same_model_begin_where_they_are_told(stopped):
     model, sequence, _ = fit(stopped)
     assert len(model.fit(sequence, epochs=2, verbose=0).history["loss"]) == 2
@@ -465,6 +468,7 @@ def test_the_backup_before_is_used_where_the_newest_is_damaged(whole, stopped, h
     assert_same_weights(model, whole[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["lock", "older", "newest", "another"])
 @pytest.mark.parametrize(
     "how", ["cut short", *(pytest.param(how, marks=SLOW) for how in ("empty", "gone"))]

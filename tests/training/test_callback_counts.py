@@ -329,6 +329,7 @@ QUIET = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.backend
 def test_what_a_callback_holds_is_named_once_where_it_moves_or_has_changed(tmp_path):
     trainings = Trainings(tmp_path, CASES["none"])

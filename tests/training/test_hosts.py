@@ -264,6 +264,7 @@ def test_jax_processes_refuse_rows_that_all_of_them_have(together):
         )
 
 
+@pytest.mark.slow
 def test_auto_loads_no_framework(together):
     """TensorFlow could not be loaded there at all."""
     assert [process["loaded"] for process in together("jax", 2)] == [["jax"]] * 2

@@ -60,6 +60,7 @@ class StopAt(keras.callbacks.Callback):
 # -- in a loop of the user's own ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1, 3])
 @pytest.mark.parametrize("steps", range(12))
 def test_the_rest_of_the_epoch_comes_and_then_whole_epochs(frame, steps, workers):

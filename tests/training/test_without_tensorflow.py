@@ -144,6 +144,7 @@ print(json.dumps([*predicted, dfgen.predict_frame(model, numbers)["y_pred"].toli
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("jax") is None, reason="Keras's NumPy backend needs JAX")
 def test_backend_that_only_predicts_gets_numpy(run):
     """Keras trains nothing on NumPy and OpenVINO, and says so; the rest is as elsewhere."""
