@@ -281,6 +281,7 @@ print(most - begin)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what is in memory")
 def test_memory_holds_two_windows_of_a_file_of_50_gb(tmp_path):
     """320 MB of rows go through windows of 32 MB."""

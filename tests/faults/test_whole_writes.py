@@ -357,6 +357,7 @@ def test_fault_31_a_forked_child_does_not_keep_the_folder_of_its_dead_parent(tmp
     backups.unlock()
 
 
+@pytest.mark.slow
 def test_fault_31_in_one_process_a_folder_may_be_taken_again(tmp_path):
     """Of a fit that failed nobody lets go: its callback lives on in a traceback."""
     failed, again = Generations(tmp_path), Generations(tmp_path)
@@ -394,6 +395,7 @@ def test_fault_31_where_nothing_can_be_locked_a_warning_says_so(tmp_path, monkey
     backups.unlock()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["words", "json"])
 def test_what_is_told_of_a_manifest_does_not_come_between_its_bytes(tmp_path, flags):
     (tmp_path / "a").mkdir()

@@ -73,6 +73,7 @@ def one_by_one(scenes):
         return arrays(seq, epochs=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"workers": 1}, {"workers": 2}, {"workers": 7}, {"workers": 2, "use_multiprocessing": True}],

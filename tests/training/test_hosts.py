@@ -283,6 +283,7 @@ def test_each_process_predicts_rows_of_its_own_for_a_frame(together, single):
     assert together("torch", 2)[0]["first"][0] == [*range(ROWS)]
 
 
+@pytest.mark.slow
 def test_a_frame_of_a_model_that_processes_share_is_refused(together):
     for process in together("jax", 2):
         assert process["framed"] == (
