@@ -21,6 +21,12 @@ _REPLACES = ContextVar("_REPLACES", default=False)
 _STANDARD = {"stdout": 1, "stderr": 2}
 _DESCRIPTOR = re.compile(r"/(?:dev/(stdout|stderr)|(?:dev|proc/self)/fd/([0-9]+))")
 
+_CGROUP_MEMORY = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
+"""Files that tell how much a cgroup may take, and takes, its cache of files included."""
+
 
 def whole(
     name: str, value: object, *, least: int = 0, most: int | None = None, advice: str = ""
@@ -117,21 +123,27 @@ def _cgroup_cpus(folder: str) -> int | None:
     return -(-int(quota) // int(period))
 
 
-def free_memory() -> int:
-    """Return the bytes of memory that this process may still take, its cgroup's too.
+def machine_memory() -> int:
+    """Return the bytes of memory that there are for this process, in use or not.
 
-    It is `sys.maxsize` where there is no /proc, as there is on Linux.
+    They are those of its cgroup, if it has fewer; `sys.maxsize` where nobody tells.
     """
     try:
-        with open("/proc/meminfo") as file:
-            facts = dict(line.split(":") for line in file)
-    except OSError:
+        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows has none of it
         return sys.maxsize
+    for most, _ in _CGROUP_MEMORY:
+        with contextlib.suppress(OSError, ValueError):  # "max": no limit
+            found = min(found, int(Path("/sys/fs/cgroup", most).read_text()))
+    return found
+
+
+def free_memory() -> int:
+    """Return the bytes of memory that this process may still take, on Linux: its cgroup's too."""
+    with open("/proc/meminfo") as file:
+        facts = dict(line.split(":") for line in file)
     free = int(facts["MemAvailable"].split()[0]) << 10
-    for most, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
+    for most, used in _CGROUP_MEMORY:
         with contextlib.suppress(OSError, ValueError):  # "max": no limit
             parts = [int(Path("/sys/fs/cgroup", name).read_text()) for name in (most, used)]
             free = min(free, parts[0] - parts[1])

@@ -26,7 +26,7 @@ from dfgen.samples.stores.store import Head, Store
 _ROWS = 6  # whose files are looked at, one of each column
 
 
-class _File(NamedTuple):
+class _LookedFor(NamedTuple):
     """A file that is looked for, and what is at its path instead, or ""."""
 
     row: int
@@ -46,7 +46,7 @@ def look_for_files(
     """
     rows = {int(row) for row in np.linspace(0, len(reader) - 1, _ROWS)} - known.keys()
     files = [
-        _File(row, column, path, _fault(reader.store, path))
+        _LookedFor(row, column, path, _fault(reader.store, path))
         for row in sorted(rows)
         for column, path in dict(reversed([*reader.paths(row)])).items()  # first of each list
         if not has_store(scheme_of(path))
@@ -72,7 +72,7 @@ def _fault(store: Store, path: str) -> str:
     return "a folder is where a file should be" if problem and os.path.isdir(path) else ""
 
 
-def _told(columns: Columns, missing: list[_File], alone: bool) -> str:
+def _told(columns: Columns, missing: list[_LookedFor], alone: bool) -> str:
     """Return where the first of the missing files was looked for, and what is near it."""
     first = missing[0]
     begin, path = _begin(columns, first)
@@ -87,7 +87,7 @@ def _told(columns: Columns, missing: list[_File], alone: bool) -> str:
     return where + advice(others, begin, alone)
 
 
-def _begin(columns: Columns, file: _File) -> tuple[Begin, str]:
+def _begin(columns: Columns, file: _LookedFor) -> tuple[Begin, str]:
     """Return where a path begins, and the path from there on, as the table has it."""
     for of, root in (("", columns.root), columns.read_by):
         start = "" if root is None else root.rstrip("/") + "/"

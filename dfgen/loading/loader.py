@@ -31,7 +31,7 @@ from dfgen.loading.workers.threads import CLOSED
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import CACHE_FAILED
 from dfgen.spec import IntArray, Present, Spec
-from dfgen.system import flag, free_memory, usable_cpus, whole
+from dfgen.system import flag, machine_memory, usable_cpus, whole
 
 NO_DRAWING = Drawing()
 _SHUFFLE = "write shuffle=True, another order of all rows each epoch, or shuffle=False"
@@ -49,14 +49,14 @@ def _nothing() -> None:
 
 
 def _check_memory(specs: Mapping[str, Spec], nbytes: int, rows: int) -> None:
-    free = free_memory()
-    if nbytes * rows <= free:
+    most = machine_memory()
+    if nbytes * rows <= most:
         return
     name, spec = max(specs.items(), key=lambda one: row_bytes(dict([one])))
     raise ArgumentError(
-        f"a batch of {rows} rows takes {nbytes * rows / 1e9:,.1f} GB, but {free / 1e9:,.1f} GB of "
-        f"memory are free: a row of {name!r} has the shape {spec.shape} and {spec.dtype} numbers. "
-        "Make batch_size= smaller, or image_size="
+        f"a batch of {rows} rows takes {nbytes * rows / 1e9:,.1f} GB, but this machine has "
+        f"{most / 1e9:,.1f} GB of memory: a row of {name!r} has the shape {spec.shape} and "
+        f"{spec.dtype} numbers. Make batch_size= smaller, or image_size="
     )
 
 

@@ -85,7 +85,7 @@ class Packs:
 
     @cached_property
     def specs(self) -> dict[str, Spec]:
-        """What was packed of each column of pixels: (height, width, channels)."""
+        """Shape (height, width, channels) of the pixels that were packed of each column."""
         return {name: self._spec(name) for name in self.packed if self.is_pixels(name)}
 
     def _spec(self, column: str) -> Spec:

@@ -3,7 +3,7 @@
 Parquet has checksums of pages alone: none of their headers, of statistics, and of the footer with
 the schema and its metadata. So 16 bytes stand between the last page and the footer, where no reader
 looks: `dfgenCRC32: ` and, as a little-endian integer, the CRC-32 of all other bytes of the file.
-Whatever rewrites the file leaves them out. manifests/README.md specifies them for other programs.
+A program that rewrites the file leaves them out. manifests/README.md specifies them for others.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""What one loop, of Keras or of the user, does with a Sequence: a run and its passes.
+"""A loop, of Keras or of the user, over a Sequence: a run and its passes.
 
 Where Keras is not as dfgen knows it, a Sequence is a plain PyDataset: `PlainPasses`.
 """
@@ -166,7 +166,7 @@ class PlainPasses:
 
     An epoch has ended when Keras ends a pass and has been given each of its batches; one that was
     left early is given back. That a pass is `evaluate` and not `fit` cannot be told: it counts too.
-    What comes before Keras has ended any pass builds a model.
+    Keras builds a model by what it asks for before it has ended any pass.
 
     TensorFlow begins the next pass before Keras has ended this one. With `steps_per_epoch` nobody
     could tell to which epoch that belongs: so it is refused but of an endless view, which goes on

@@ -51,7 +51,7 @@ def indexed(what, index, received, advice):
 
 CALLS = [
     of_sequence("image_size", 32, "got 32", SIZE, "write image_size=(32, 32)"),
-    of_sequence("image_size", (100_000, 100_000), "takes 360.0 GB", "of memory are free",
+    of_sequence("image_size", (100_000, 100_000), "takes 360.0 GB", "GB of memory",
                 "Make batch_size= smaller, or image_size="),
     of_sequence("image_size", (224, 224, 3), "(224, 224, 3)", SIZE,
                 "write image_size=(224, 224). Channels are color_mode="),

@@ -22,7 +22,7 @@ from dfgen.manifest.sources.source import ONE_OR_MORE, Argument, RowGroup, Sourc
 from dfgen.samples.stores.array_files import HDF5, open_hdf5, open_rows, read_texts
 
 
-class _File(NamedTuple):
+class _ArrayFile(NamedTuple):
     """A file of arrays: its rows, its label arrays, and shape and dtype of a row of each other."""
 
     path: str
@@ -68,7 +68,7 @@ def read_arrays(files: str | Sequence[str], limits: Limits = DEFAULT) -> Iterato
         yield RowGroup(pa.table({**columns, **file.labels}), folder=folder)
 
 
-def _refuse_unlike(first: _File, other: _File) -> None:
+def _refuse_unlike(first: _ArrayFile, other: _ArrayFile) -> None:
     """Raise if the arrays of two files cannot be one, some of its rows after the others."""
     if first.kinds.keys() != other.kinds.keys():
         return  # one of them has other label arrays, or another name for its array
@@ -93,7 +93,7 @@ def _refuse_unlike(first: _File, other: _File) -> None:
     )
 
 
-def _described(path: str, limits: Limits) -> _File:
+def _described(path: str, limits: Limits) -> _ArrayFile:
     zipped = path.endswith(".npz")
     advice = ". Save each array of an .npz file with numpy.save" if zipped else ""
     with reading(path, advice=advice) as nbytes:
@@ -103,10 +103,10 @@ def _described(path: str, limits: Limits) -> _File:
             return _described_hdf5(path, nbytes)
         array = open_rows(path, limits=limits)
         _refuse_unwritten(len(array), nbytes)
-        return _File(path, len(array), {}, {"": (array.shape[1:], array.dtype)})
+        return _ArrayFile(path, len(array), {}, {"": (array.shape[1:], array.dtype)})
 
 
-def _described_hdf5(path: str, nbytes: int) -> _File:
+def _described_hdf5(path: str, nbytes: int) -> _ArrayFile:
     arrays = open_hdf5(path)
     rows = {len(array) for array in arrays.values()}
     if len(rows) != 1:
@@ -126,7 +126,7 @@ def _described_hdf5(path: str, nbytes: int) -> _File:
         for name, array in flat.items()
     }
     kinds = {name: (a.shape[1:], a.dtype) for name, a in arrays.items() if a.ndim > 1}
-    return _File(path, rows.pop(), labels, kinds)
+    return _ArrayFile(path, rows.pop(), labels, kinds)
 
 
 def _refuse_unwritten(rows: int, nbytes: int) -> None:

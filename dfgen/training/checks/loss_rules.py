@@ -171,8 +171,8 @@ def _bytes(trained: Trained) -> str | None:
 def _text(trained: Trained) -> str:
     column = trained.target.column
     return (
-        f"column {column!r} is text, but the loss {trained.loss.name} takes numbers: for classes "
-        f"write y=dfgen.Category({column!r}); for words make them numbers first, as a "
+        f"column {column!r} is text or bytes, but the loss {trained.loss.name} takes numbers: for "
+        f"classes write y=dfgen.Category({column!r}); for words make them numbers first, as a "
         "keras.layers.TextVectorization does, a list of them in each row of a column"
     )
 

@@ -1,6 +1,6 @@
 """Does a Sequence feed what a model asks for, get what `fit` is given, and suit the losses?
 
-Of losses, steps and transforms of the user's own nothing is guessed.
+Nothing is guessed of losses, steps and transforms of the user's own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
