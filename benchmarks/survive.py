@@ -20,6 +20,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
@@ -52,7 +53,9 @@ def watch(case: str, loader: str, limit: float | None = None) -> Outcome:
             command = ["unshare", "-m", "sh", "-c", script, "sh", *command]
             if not _may_mount():
                 return Outcome(True, "not run: needs root")
-        backend = "torch" if CASES[case].needs == "fit" else "numpy"  # that which starts soonest
+        backend = next(
+            name for name in ("torch", "jax", "tensorflow") if find_spec(name)
+        )  # soonest first
         environment = {**os.environ, MARK: mark, "SURVIVE_LOADER": loader, "KERAS_BACKEND": backend}
         with open(out / "said", "w") as said:
             child = subprocess.Popen(
@@ -80,7 +83,7 @@ def judge(case: str, code: int | None, folder: Path, mark: str) -> Outcome:
         found = Outcome(True, "nothing left")
     said = (folder / "said").read_text(errors="replace")
     if found is None:
-        names = re.findall(r"^(\w*(?:Error|Interrupt))\b", said, re.MULTILINE)
+        names = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Interrupt))\b", said, re.MULTILINE)
         error = f"error: {names[-1]}" if names else f"exit code {code}"  # out of what was no try
         found = Outcome(False, f"dies of {signal.Signals(-code).name}" if code < 0 else error)
     if case == "ctrl_c" and "Traceback" in said:
