@@ -30,6 +30,7 @@ from survive_cases import CASES, Outcome, write_files
 from survive_loaders import LOADERS, Job
 
 FAREWELL = 15  # seconds until what a program started must be gone after it
+BACKENDS = "torch", "jax", "tensorflow"  # that which starts soonest comes first
 MARK = "SURVIVE_TURN"  # in the environment of all processes of a turn
 
 
@@ -53,9 +54,7 @@ def watch(case: str, loader: str, limit: float | None = None) -> Outcome:
             command = ["unshare", "-m", "sh", "-c", script, "sh", *command]
             if not _may_mount():
                 return Outcome(True, "not run: needs root")
-        backend = next(
-            name for name in ("torch", "jax", "tensorflow") if find_spec(name)
-        )  # soonest first
+        backend = next(name for name in BACKENDS if find_spec(name))
         environment = {**os.environ, MARK: mark, "SURVIVE_LOADER": loader, "KERAS_BACKEND": backend}
         with open(out / "said", "w") as said:
             child = subprocess.Popen(
