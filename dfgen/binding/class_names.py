@@ -70,7 +70,7 @@ def with_class_names(columns: Columns, feature: Feature, is_target: bool) -> Fea
     name = feature.label_column
     if name is None or feature.class_names is not None:
         return feature
-    column, advice = columns[name], "Give"
+    column, advice = columns[name], "give class_names="
     known: Any = None
     if is_list(column.type) and not are_numbers(column.type.value_type):
         known = columns.labels.get(name, {}).get("class_names")
@@ -79,7 +79,7 @@ def with_class_names(columns: Columns, feature: Feature, is_target: bool) -> Fea
         if unnamed is None:
             return feature
         if unnamed is column:
-            advice = f'Before splitting: df["{name}"] = df["{name}"].astype("category"), or give'
+            advice = f"before splitting write df[{name!r}] = df[{name!r}].astype('category')"
         values = unnamed if pa.types.is_dictionary(unnamed.type) else pc.unique(unnamed).drop_null()
         if is_target:
             sep = getattr(feature, "sep", None)
@@ -103,14 +103,13 @@ def _class_names(name: str, found: pa.Array, advice: str) -> tuple[object, ...]:
     if advice and len(class_names) == 1:
         warn(
             f"column {name!r} is not categorical, and has one class alone, {shown}, so there is "
-            f"nothing to tell apart. If another frame has more, {advice[0].lower()}{advice[1:]} "
-            "class_names="
+            f"nothing to tell apart. If another frame has more, {advice}"
         )
     elif advice:
         warn(
             f"column {name!r} is not categorical, so its {len(class_names):,} classes are numbered "
             f"by the sorted values of this frame: {shown}. Another frame may number them "
-            f"otherwise. {advice} class_names="
+            f"otherwise: {advice}"
         )
     return tuple(class_names)
 

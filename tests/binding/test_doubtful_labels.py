@@ -238,8 +238,8 @@ def test_one_class_is_told_with_the_guess():
         bind(frame(["cat"]), "n", "y")
     assert [str(one.message) for one in caught] == [
         "column 'y' is not categorical, and has one class alone, 'cat', so there is nothing to "
-        'tell apart. If another frame has more, before splitting: df["y"] = '
-        'df["y"].astype("category"), or give class_names='
+        "tell apart. If another frame has more, before splitting write "
+        "df['y'] = df['y'].astype('category')"
     ]
 
 

@@ -104,7 +104,7 @@ def test_a_bare_column_of_lists_of_text_becomes_a_multi_label():
         seq = sequence(LISTS, "tags")
     assert [str(warning.message) for warning in warned] == [
         "column 'tags' is not categorical, so its 2 classes are numbered by the sorted values of "
-        "this frame: 'big', 'red'. Another frame may number them otherwise. Give class_names="
+        "this frame: 'big', 'red'. Another frame may number them otherwise: give class_names="
     ]
     assert seq.class_names == ["big", "red"]
     np.testing.assert_array_equal(seq[0][1], [[1, 1], [0, 0], [1, 0]])

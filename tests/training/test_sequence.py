@@ -224,8 +224,8 @@ def test_text_labels_are_sorted_with_one_warning_at_the_users_own_line(frame):
     assert [(str(w.message), w.filename) for w in caught] == [
         (
             "column 'label' is not categorical, so its 2 classes are numbered by the sorted values "
-            "of this frame: 'a', 'b'. Another frame may number them otherwise. Before splitting: "
-            'df["label"] = df["label"].astype("category"), or give class_names=',
+            "of this frame: 'a', 'b'. Another frame may number them otherwise: before splitting "
+            "write df['label'] = df['label'].astype('category')",
             __file__,
         )
     ]

@@ -176,9 +176,9 @@ def test_classes_that_are_numbered_otherwise_are_told_in_full(frame):
         begin(sequence(rows[:12]), sequence(rows[12:], class_names=["odd", "even"]))
     assert str(told.value) == (
         "number 0 is class 'even' of 'label' in training and 'odd' in validation: training "
-        "numbers 'even', 'odd', validation 'odd', 'even'. Number them once for both: "
-        "dfgen.sequences(df, ...), or df['label'] = df['label'].astype(\"category\") before "
-        "splitting, or class_names=[...]"
+        "numbers 'even', 'odd', validation 'odd', 'even'. Number them once for both: before "
+        "splitting write df['label'] = df['label'].astype('category'), or for a column of lists "
+        "give both class_names=[...]"
     )
 
 

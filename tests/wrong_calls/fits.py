@@ -102,8 +102,8 @@ CALLS = [
             of_text(pets, "train", "cat", "dog", "owl"), of_text(pets, "val", "dog", "owl")
         ),
         ArgumentError, "number 0 is class 'cat' of 'kind' in training and 'dog' in validation",
-        "Number them once for both: dfgen.sequences(df, ...)",
-        "df['kind'].astype(\"category\") before splitting, or class_names=[...]",
+        "Number them once for both: before splitting",
+        "write df['kind'] = df['kind'].astype('category')",
     ),
     WrongCall(
         "classes of validation in another order",
@@ -117,7 +117,7 @@ CALLS = [
         lambda pets: fit(one_hot(pets, "train", "cat", "dog", "owl"),
                          one_hot(pets, "val", "cat", "dog"), mixed_model()),
         ArgumentError, "of 2 in validation, 'cat', 'dog'", "an array of 3 classes in training",
-        "dfgen.sequences(df, ...)",
+        "df['kind'].astype('category')",
     ),
     WrongCall(
         "numbers of classes in validation, one-hot in training",

@@ -221,7 +221,7 @@ CALLS = [
     ),
     WrongCall(
         "a frame of one class", of_frame(lambda frame: frame[frame.kind == "cat"]), UserWarning,
-        "has one class alone, 'cat'", "nothing to tell apart", "class_names=",
+        "has one class alone, 'cat'", "nothing to tell apart", "df['kind'].astype('category')",
     ),
     WrongCall(
         "a class of validation that training lacks",

@@ -28,8 +28,8 @@ from dfgen.training.keras_calls import Call
 from dfgen.training.layout import SequenceView
 
 _ALIKE = (
-    "Number them once for both: dfgen.sequences(df, ...), or df[{0!r}] = "
-    'df[{0!r}].astype("category") before splitting, or class_names=[...]'
+    "Number them once for both: before splitting write "
+    "df[{0!r}] = df[{0!r}].astype('category'), or for a column of lists give both class_names=[...]"
 )
 
 _COMPARED = 1024
