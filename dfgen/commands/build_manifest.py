@@ -31,7 +31,19 @@ READERS = {
 
 _FIRST = ("source", "pattern", "labels", "on", "split")
 _PANELS = {
-    "Files and labels": ("path_column", "root", "id", "category", "label", "unmatched", "facts"),
+    "Files and labels": (
+        "path_column",
+        "sep",
+        "decimal",
+        "encoding",
+        "sheet",
+        "root",
+        "id",
+        "category",
+        "label",
+        "unmatched",
+        "facts",
+    ),
     "Splits": ("folds", "stratify", "group", "order", "group_duplicates", "seed"),
 }
 _ANNOTATIONS = "Annotations and lists, instead of a folder"

@@ -9,7 +9,14 @@ from typing import TypeVar
 
 import msgspec
 
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, ReadError, is_outside
+from dfgen.errors import (
+    ArgumentError,
+    ManifestError,
+    MissingFileError,
+    MissingPackageError,
+    ReadError,
+    is_outside,
+)
 from dfgen.limits import DEFAULT, Limits
 
 _KINDS = (
@@ -18,7 +25,14 @@ _KINDS = (
     (stat.S_ISSOCK, "a socket"),
     (lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode), "a device"),
 )
-TOLD = (ArgumentError, ManifestError, MissingFileError, ReadError, MemoryError)
+TOLD = (
+    ArgumentError,
+    ManifestError,
+    MissingFileError,
+    MissingPackageError,
+    ReadError,
+    MemoryError,
+)
 """Errors that name the file already, or are of none."""
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which Windows alone has
 

@@ -66,6 +66,10 @@ def build_manifest(
     labels: Path | Table | None = None,
     on: str | None = None,
     path_column: str | None = None,
+    sep: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     root: Path | None = None,
     id: str | None = None,
     category: str | Sequence[str] = (),
@@ -115,12 +119,19 @@ def build_manifest(
             become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
             left out with a warning, as are hidden files and those of other kinds.
         labels: a label table: a DataFrame, whatever has `__arrow_c_stream__`, or a .csv, .tsv,
-            .jsonl or .parquet file.
+            .xlsx, .jsonl or .parquet file.
         on: `"FIELD=COLUMN"`, how files find their row of labels. FIELD is a field of the pattern,
             `name` (a.jpg), `stem` (a) or `relpath` (cats/a.jpg); COLUMN is the table's, by default
             of the same name. Both are compared as text.
         path_column: the column of the label table that names the files, or holds them (bytes, or
             structs of `bytes` and `path`), instead of a folder.
+        sep: what separates the values of a .csv or .tsv file, as `";"`; default: seen from its
+            rows.
+        decimal: the decimal mark of its numbers, `"."` or `","`; default: seen from them. Numbers
+            and dates that may be read in two ways are refused or told.
+        encoding: of a .csv or .tsv file, as `"cp1252"`; default: UTF-8, or UTF-16 by its first
+            bytes.
+        sheet: the sheet of an .xlsx file by name; default: the first.
         root: folder where relative paths start: of the path column (default: the table's folder),
             and of the paths as the manifest stores them (default: the source). It may be a URL.
         id: the column of unique ids. Default: the pattern's `{id}`, else the table's `id`, else

@@ -87,7 +87,10 @@ class Gathering:
         if recipe.labels is None:
             return pa.table({})
         text = [recipe.key, recipe.id or "id"]
-        [group] = self._read(LABEL_TABLE, read_rows, recipe.labels, text, self.access.limits)
+        limits = self.access.limits
+        [group] = self._read(
+            LABEL_TABLE, read_rows, recipe.labels, text, limits, written=recipe.written
+        )
         return group.rows
 
     def _read(self, kind: str, read: Any, *given: Any, **own: Any) -> Iterator[RowGroup]:

@@ -12,6 +12,7 @@ from dfgen.manifest.paths import is_utf8, portable_root
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import table_name
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument, argument_field, arguments_of
+from dfgen.manifest.sources.table_format import TableFormat
 from dfgen.manifest.splitting.split_rules import Splitting
 from dfgen.samples.stores.archives.archive_paths import ARCHIVES, member_of
 from dfgen.samples.stores.schemes import has_store, scheme_of
@@ -36,7 +37,7 @@ class Recipe:
         TEXT, "Path below the folder, as in '{kind}/{id:int}.jpg': fields are columns."
     )
     labels: Any = argument_field(  # noqa: RUF009 - a table may be anything
-        TEXT, "Label table: .csv, .tsv, .jsonl or .parquet.", is_path=True
+        TEXT, "Label table: .csv, .tsv, .xlsx, .jsonl or .parquet.", is_path=True
     )
     on: str | None = argument_field(
         TEXT,
@@ -46,6 +47,16 @@ class Recipe:
     path_column: str | None = argument_field(
         TEXT, "Column of the label table that names the files."
     )
+    sep: str | None = argument_field(
+        TEXT, "What separates the values of the label table. Default: seen from its rows."
+    )
+    decimal: str | None = argument_field(
+        TEXT, "Decimal mark of its numbers. Default: seen from them.", ".|,"
+    )
+    encoding: str | None = argument_field(
+        TEXT, "Its encoding, as cp1252. Default: UTF-8, or UTF-16 by its first bytes."
+    )
+    sheet: str | None = argument_field(TEXT, "Sheet of a workbook. Default: the first.")
     root: str | None = argument_field(TEXT, "Folder where relative paths start.", is_path=True)
     id: str | None = argument_field(TEXT, "Column of unique ids. Default: {id}, id, or the path.")
     category: tuple[str, ...] = argument_field(
@@ -71,6 +82,11 @@ class Recipe:
     def table(self) -> str:
         """How messages call its label table."""
         return table_name(self.labels)
+
+    @property
+    def written(self) -> TableFormat:
+        """How its label table is written."""
+        return TableFormat(self.sep, self.decimal, self.encoding, self.sheet)
 
     @property
     def key(self) -> str:
@@ -231,6 +247,8 @@ def _check_shared(recipe: Recipe) -> None:
     for wrong, advice in clashes:
         if wrong:
             raise ArgumentError(advice)
+    path = recipe.labels if isinstance(recipe.labels, str) else None
+    recipe.written.check(path and os.path.splitext(path)[1].lower())
     recipe.splitting.check()
     if recipe.splitting.group_duplicates and recipe.facts != "full":
         raise ArgumentError(

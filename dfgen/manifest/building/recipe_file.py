@@ -26,6 +26,7 @@ from dfgen.manifest.building.recipe import (
 from dfgen.manifest.file_errors import reading
 from dfgen.manifest.paths import reach_of, say_outside
 from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.sources.table_format import FORMAT_ARGUMENTS
 from dfgen.system import check_writable, refuse_others, write_whole
 
 SUFFIX = ".toml"
@@ -72,6 +73,8 @@ def resolve(
             "the recipe has a DataFrame of labels, which no file holds: give labels= again, or "
             "write the labels to a .csv or .parquet file and give that (--labels)"
         )
+    if "labels" in given:  # another table is written otherwise
+        base = {name: value for name, value in base.items() if name not in FORMAT_ARGUMENTS}
     if where:
         left = {name: value for name, value in base.items() if name not in given}
         named = pa.chunked_array([[f"{path}/" for path in paths_named(left)]], pa.string())

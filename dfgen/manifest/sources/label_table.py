@@ -1,8 +1,10 @@
-"""Source `table`: rows that someone wrote down (CSV, TSV, JSON Lines, Parquet, DataFrame)."""
+"""Source `table`: rows that someone wrote down: CSV, Excel, JSON Lines, Parquet, a DataFrame."""
 
 import json
 import os
+import zipfile
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
@@ -10,32 +12,45 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 
-from dfgen.errors import ManifestError, quote
+from dfgen.errors import (
+    ArgumentError,
+    ManifestError,
+    MissingPackageError,
+    did_you_mean,
+    quote,
+    warn,
+)
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import reading, said
 from dfgen.manifest.schema import files_column
 from dfgen.manifest.sources.source import RowGroup
+from dfgen.manifest.sources.table_format import SEPARATED, WORKBOOK, TableFormat, text_format
+from dfgen.manifest.sources.written_values import as_meant
 from dfgen.table.any_table import Table, arrow_table
-from dfgen.table.from_pandas import check_names
+from dfgen.table.from_pandas import check_names, to_table
 from dfgen.table.parquet import read_foreign_parquet
 
-_ADVICE = (
-    ". Check that it is UTF-8 text separated as its extension says; in Python, give a DataFrame "
-    "that you read yourself"
+_ADVICE = ". Check the file{}; in Python, give a DataFrame that you read yourself"
+_WRITTEN = (
+    ", or say how it is written, by sep=, decimal= and encoding= (--sep, --decimal, --encoding)"
 )
 _LONG = 1 << 24  # bytes of a line that are looked at
 
 
 def read_rows(
-    table: str | Table, text: Sequence[str] = (), limits: Limits = DEFAULT
+    table: str | Table,
+    text: Sequence[str] = (),
+    limits: Limits = DEFAULT,
+    written: TableFormat = TableFormat(),  # noqa: B008 - frozen
 ) -> Iterator[RowGroup]:
     """Yield the rows of a table, or of a file of one, in one group.
 
-    A named index becomes a column. In CSV and TSV an empty cell is a missing value, `NA` and
-    `null` are text like any other, and columns of `text` are, so that 007 stays 007.
+    A named index becomes a column. In CSV, TSV and Excel an empty cell is a missing value, `NA` and
+    `null` are text like any other, and columns of `text` are, so that 007 stays 007. `written` says
+    how a file is written; else it is looked at.
     """
     if isinstance(table, str):
-        rows = _read(table, text, limits)
+        rows = _read(table, text, limits, written)
     else:
         table = _with_index(table) if isinstance(table, pd.DataFrame) else table
         rows = arrow_table(table, "the label table")
@@ -62,7 +77,7 @@ def _with_index(table: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index(names) if names else table
 
 
-def _read(path: str, text: Sequence[str], limits: Limits) -> pa.Table:
+def _read(path: str, text: Sequence[str], limits: Limits, written: TableFormat) -> pa.Table:
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _READERS:
         reader = "read_excel" if suffix.startswith(".xls") else "read_csv"
@@ -73,8 +88,9 @@ def _read(path: str, text: Sequence[str], limits: Limits) -> pa.Table:
     try:
         # Parquet is read in part, and tells what it unfolds to
         bound = None if suffix == ".parquet" else "file_bytes"
-        with reading(path, f" as {suffix}", _no_table(path), _ADVICE, limits, bound):
-            return _READERS[suffix](path, text, limits)
+        advice = _ADVICE.format(_WRITTEN if suffix in SEPARATED else "")
+        with reading(path, f" as {suffix}", _no_table(path), advice, limits, bound):
+            return _READERS[suffix](path, text, limits, written)
     except ManifestError as error:
         if suffix != ".parquet" and isinstance(error.__cause__, ValueError | pa.ArrowException):
             _check_utf8(path)
@@ -97,25 +113,86 @@ def _check_utf8(path: str) -> None:
                 if len(line) == _LONG:  # cut, and perhaps within a character
                     return
                 part = line[max(0, error.start - 20) : error.start + 20]
+                shown = part.decode("cp1252", errors="replace").strip()
+                by = 'encoding="cp1252" (--encoding cp1252)'
+                if os.path.splitext(path)[1].lower() not in SEPARATED:
+                    by = "labels=pandas.read_json(PATH, lines=True, encoding=...)"
                 raise ManifestError(
-                    f"{path} is not UTF-8 text: line {number} has {part!r}. Save it as UTF-8; in "
-                    'Python, give labels=pandas.read_csv(path, encoding="latin-1") or the like'
+                    f"{path} is not UTF-8 text: line {number} has {part!r}. Save it as UTF-8, or "
+                    f"say what it is, as with {by}. In cp1252, as Excel saves in the west of "
+                    f"Europe, this is {quote(shown)}"
                 ) from None
 
 
-def _read_separated(path: str, text: Sequence[str], delimiter: str) -> pa.Table:
-    parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    convert = pa.csv.ConvertOptions(
-        column_types=dict.fromkeys(text, pa.string()), null_values=[""], strings_can_be_null=True
-    )
+def _read_separated(
+    path: str, text: Sequence[str], limits: Limits, written: TableFormat
+) -> pa.Table:
+    usual = SEPARATED[os.path.splitext(path)[1].lower()]
+    encoding, sep, skipped = text_format(path, written, usual)
+    parse = pa.csv.ParseOptions(delimiter=sep, newlines_in_values=True)
+
+    def read(as_text: Sequence[str], names: list[str] | None = None, threads: bool = True) -> Any:
+        options = pa.csv.ReadOptions(use_threads=threads, encoding=encoding, skip_rows=skipped)
+        convert = pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(as_text, pa.string()),
+            include_columns=names,
+            null_values=[""],
+            strings_can_be_null=True,
+            decimal_point=written.decimal or ".",
+        )
+        return _read_csv(path, options, parse, convert)
+
     try:
-        table = _read_csv(path, pa.csv.ReadOptions(), parse, convert)
+        table = read(text)
     except pa.ArrowInvalid:  # one thread is slower, and names the row
-        table = _read_csv(path, pa.csv.ReadOptions(use_threads=False), parse, convert)
+        table = read(text, threads=False)
     columns = zip(table.column_names, table.schema.types, strict=True)  # names may raise too
     if any(pa.types.is_binary(kind) for _, kind in columns):
         raise ValueError("it is not UTF-8 text")
+    check_names(_named(table.column_names), path)
+    numbers = [
+        field.name
+        for field in table.schema
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+    ]
+    raw = read(numbers, numbers) if numbers else pa.table({})
+    table = as_meant(table, path, raw, text, written.decimal, sep)
     return table.rename_columns(_named(table.column_names))
+
+
+def _read_workbook(
+    path: str, text: Sequence[str], limits: Limits, written: TableFormat
+) -> pa.Table:
+    """Read a sheet of Excel's, where numbers and dates are what they are; text may be some too."""
+    with zipfile.ZipFile(path) as parts:
+        nbytes = sum(part.file_size for part in parts.infolist())
+    if not limits.allows("decoded_bytes", nbytes):
+        what = f"{path} says that it unfolds to {nbytes:,} bytes"
+        raise ManifestError(limits.refusal("decoded_bytes", nbytes, what))
+    try:
+        book = pd.ExcelFile(path, engine="openpyxl")
+    except ImportError:
+        raise MissingPackageError(
+            f"{path} is a workbook of Excel, which needs openpyxl. It is in the extra named excel: "
+            'pip install "keras-dfgen[excel]"'
+        ) from None
+    with book:
+        sheets = [str(name) for name in book.sheet_names]
+        sheet = written.sheet or sheets[0]
+        if sheet not in sheets:
+            raise ArgumentError(
+                f"sheet={quote(sheet)} is not in {path}.{did_you_mean(sheet, sheets)} "
+                f"Sheets: {', '.join(map(quote, sheets))}"
+            )
+        if written.sheet is None and len(sheets) > 1:
+            warn(
+                f"{path} has {len(sheets)} sheets, and the first is read, {quote(sheet)}. To read "
+                f"another one give its name, as in sheet={quote(sheets[1])} (--sheet)"
+            )
+        types: dict[str, Any] = defaultdict(lambda: object, dict.fromkeys(text, str))
+        frame = pd.read_excel(book, sheet, dtype=types, keep_default_na=False, na_values=[""])
+    table = to_table(frame.infer_objects(), path)
+    return as_meant(table, path, pa.table({}), text, written.decimal)
 
 
 def _read_csv(path: str, *options: Any) -> pa.Table:
@@ -132,7 +209,9 @@ def _named(names: list[str]) -> list[str]:
     ]
 
 
-def _read_json_lines(path: str, text: Sequence[str], limits: Limits) -> pa.Table:
+def _read_json_lines(
+    path: str, text: Sequence[str], limits: Limits, written: TableFormat
+) -> pa.Table:
     """Read line by line: pyarrow.json would turn text that looks like a date into a time."""
     with open(path, encoding="utf-8") as file:
         lines = enumerate(_short_lines(file, path, limits), 1)
@@ -190,10 +269,10 @@ def _object(line: str, number: int) -> dict[str, object]:
     return row
 
 
-_READERS: dict[str, Callable[[str, Sequence[str], Limits], pa.Table]] = {
-    ".csv": lambda path, text, limits: _read_separated(path, text, ","),
-    ".tsv": lambda path, text, limits: _read_separated(path, text, "\t"),
+_READERS: dict[str, Callable[[str, Sequence[str], Limits, TableFormat], pa.Table]] = {
+    **dict.fromkeys(SEPARATED, _read_separated),
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
-    ".parquet": lambda path, text, limits: read_foreign_parquet(path, limits),
+    ".parquet": lambda path, text, limits, written: read_foreign_parquet(path, limits),
+    WORKBOOK: _read_workbook,
 }

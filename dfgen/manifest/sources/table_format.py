@@ -1,0 +1,110 @@
+"""How the text of a table is written: its separator, decimal mark and encoding."""
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import islice
+
+from dfgen.errors import ArgumentError, ManifestError, quote
+
+SEPARATED = {".csv": ",", ".tsv": "\t"}
+"""Extension of a table of separated values -> its usual separator."""
+WORKBOOK = ".xlsx"
+
+_SEPARATORS = (",", ";", "\t", "|")
+_TABS = ("\\t", "tab")  # how a shell writes a tab
+_BYTE_ORDER_MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_HEAD = 1 << 18  # characters that are looked at
+_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """The arguments that say how a table is written; None: the file is looked at."""
+
+    sep: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+
+    def check(self, suffix: str | None) -> None:
+        """Refuse what cannot be, or is not for a table of this extension; None: it is no file."""
+        for name, kinds in _GO_WITH.items():
+            if getattr(self, name) is not None and suffix not in kinds:
+                given = "a table in memory" if suffix is None else f"a {suffix} file"
+                raise ArgumentError(
+                    f"{name}= (--{name}) goes with labels= of {' or '.join(kinds)}, got {given}: "
+                    f"leave {name}= out"
+                )
+        if self.sep is not None and len(self.sep.encode()) != 1 and self.sep not in _TABS:
+            raise ArgumentError(f'sep={quote(self.sep)}: expected one character, as in sep=";"')
+        if self.decimal not in (None, ".", ","):
+            raise ArgumentError(f'decimal={quote(self.decimal)}: expected "." or ","')
+        if self.sep is not None and self.sep == self.decimal:
+            raise ArgumentError(f"sep= and decimal= are both {quote(self.sep)}: give another sep=")
+        try:
+            codecs.lookup(self.encoding or "utf-8")
+        except LookupError:
+            raise ArgumentError(
+                f'encoding={quote(self.encoding)} is unknown. Expected one of Python, as "cp1252"'
+            ) from None
+
+
+_GO_WITH = {
+    **dict.fromkeys(("sep", "encoding"), tuple(SEPARATED)),
+    "decimal": (*SEPARATED, WORKBOOK),
+    "sheet": (WORKBOOK,),
+}
+FORMAT_ARGUMENTS = tuple(field.name for field in fields(TableFormat))
+"""The names of its arguments."""
+
+
+def text_format(path: str, given: TableFormat, usual: str) -> tuple[str, str, int]:
+    """Return encoding and separator of a file, and how many of its lines stand before the header.
+
+    Raises:
+        ManifestError: several separators make a table of it.
+        UnicodeDecodeError: it is of another encoding.
+    """
+    with open(path, "rb") as file:
+        mark = file.read(2)
+    encoding = given.encoding or _BYTE_ORDER_MARKS.get(mark, "utf-8")
+    with open(path, encoding=encoding, newline="") as text:
+        head = text.read(_HEAD)
+    first = re.match(r"\ufeff?sep=(.)\r?\n", head)  # which Excel reads, and some programs write
+    sep = "\t" if given.sep in _TABS else given.sep or (first[1] if first else None)
+    return encoding, sep or _separator(head, usual, path), int(first is not None)
+
+
+def _separator(head: str, usual: str, path: str) -> str:
+    """Return the separator by which all rows have as many values as the header; else the usual."""
+    widths = {sep: _width(head, sep) for sep in dict.fromkeys((usual, *_SEPARATORS))}
+    least = max(2, widths[usual])
+    fitting = [sep for sep, width in widths.items() if width >= least]
+    if len(fitting) > 1:
+        several = " and ".join(f"{widths[sep]} by {quote(sep)}" for sep in fitting)
+        raise ManifestError(
+            f"{path} has the same number of values in every row, {several}. Say which separates "
+            f"them, as in sep={quote(fitting[-1])} (--sep {quote(fitting[-1])}), or save it with "
+            f"{quote(usual)} and quotes around values that hold one"
+        )
+    return fitting[0] if fitting else usual
+
+
+def _width(head: str, sep: str) -> int:
+    """Return how many values each row has by a separator, 0 where they have different numbers."""
+    rows = list(islice(_rows(head, sep), _ROWS))
+    if len(head) == _HEAD and len(rows) < _ROWS:  # the last one may be cut
+        rows = rows[:-1]
+    widths = {len(row) for row in rows if row}
+    return widths.pop() if len(widths) == 1 else 0
+
+
+def _rows(head: str, sep: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(io.StringIO(head, newline=""), delimiter=sep)
+    except csv.Error:  # a value longer than any: by this separator it is no table
+        yield from ([], ["", ""], [""])
