@@ -32,20 +32,11 @@ READERS = {
 _FIRST = ("source", "pattern", "labels", "on", "split")
 _PANELS = {
     "Files and labels": (
-        "path_column",
-        "sep",
-        "decimal",
-        "encoding",
-        "sheet",
-        "root",
-        "id",
-        "category",
-        "label",
-        "unmatched",
-        "facts",
+        "path_column", "sep", "decimal", "encoding", "sheet", "root", "id", "category", "label",
+        "unmatched", "facts",
     ),
     "Splits": ("folds", "stratify", "group", "order", "group_duplicates", "seed"),
-}
+}  # fmt: skip
 _ANNOTATIONS = "Annotations and lists, instead of a folder"
 _WRITING = "What is written, and how"
 

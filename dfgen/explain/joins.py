@@ -250,6 +250,7 @@ def best_pair(files: FileKeys, labels: pa.Table, more_than: float = 0) -> tuple[
         (share, field, column)
         for column in labels.column_names
         if not column.startswith(_ROW_NUMBERS)
+        and len(labels)
         and pc.count_distinct(labels[column]).as_py() == len(labels)
         for field, share in _shares(files.some, labels[column]).items()
         if share > max(more_than, 0.5)

@@ -124,6 +124,19 @@ def test_what_may_be_read_in_two_ways_is_refused(text, message):
     assert str(caught.value) == message
 
 
+def test_utf_16_without_its_mark_is_refused():
+    with pytest.raises(ManifestError, match=r'encoding="utf-16-le" \(--encoding utf-16-le\)$'):
+        columns("t.csv", GERMAN, "utf-16-le")
+    assert columns("t.csv", GERMAN, "utf-16-le", encoding="utf-16-le") == MEANT
+
+
+def test_a_table_of_a_header_alone_matches_nothing(here):
+    annotated.image("imgs/a.png")
+    (here / "t.csv").write_text("file;kind\n")
+    with pytest.raises(ManifestError, match=r"1 of 1 files have no row in t\.csv"):
+        dfgen.build_manifest("imgs", labels="t.csv", on="name=file")
+
+
 def test_numbers_that_could_be_thousands_are_read_when_the_mark_is_given():
     assert columns("t.csv", "path;v\na.png;1,234\n", decimal=",") == {"v": [1.234]}
     assert columns("t.csv", "path;v\na.png;1.234\n", decimal=".") == {"v": [1.234]}
@@ -137,6 +150,8 @@ def test_numbers_that_could_be_thousands_are_read_when_the_mark_is_given():
         ({"decimal": "'"}, 'decimal="\'": expected "." or ","'),
         ({"encoding": "klingon"}, 'encoding="klingon" is unknown'),
         ({"sheet": "a"}, "sheet= (--sheet) goes with labels= of .xlsx, got a .csv file"),
+        ({"labels": None, "path_column": None, "source": "imgs"},
+         "decimal= (--decimal) goes with labels= of .csv or .tsv or .xlsx, got no label table"),
         ({"labels": pd.DataFrame({"path": ["a"]})},
          "decimal= (--decimal) goes with labels= of .csv or .tsv or .xlsx, got a table in memory"),
     ],

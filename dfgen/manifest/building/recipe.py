@@ -248,7 +248,9 @@ def _check_shared(recipe: Recipe) -> None:
         if wrong:
             raise ArgumentError(advice)
     path = recipe.labels if isinstance(recipe.labels, str) else None
-    recipe.written.check(path and os.path.splitext(path)[1].lower())
+    suffix = path and os.path.splitext(path)[1].lower()
+    in_memory = "a table in memory" if table else "no label table"
+    recipe.written.check(suffix, f"a {suffix} file" if suffix else in_memory)
     recipe.splitting.check()
     if recipe.splitting.group_duplicates and recipe.facts != "full":
         raise ArgumentError(

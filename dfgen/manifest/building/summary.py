@@ -89,6 +89,8 @@ def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
         return [f"{name}: {count(classes, 'class')}{lack}", *(f"  {line}" for line in lines)]
     if pd.api.types.is_numeric_dtype(column):
         return [f"{name}: {column.min():g} to {column.max():g}, mean {column.mean():g}{lack}"]
+    if pd.api.types.infer_dtype(column) in ("date", "datetime64"):
+        return [f"{name}: {column.dropna().min()} to {column.dropna().max()}{lack}"]
     if column.map(pd.api.types.is_list_like, na_action="ignore").all():
         return [f"{name}: {int(column.str.len().sum())} in {count(len(column) - missing, 'row')}"]
     return [f"{name}: {column.dtype}{lack}"]

@@ -30,11 +30,10 @@ class TableFormat:
     encoding: str | None = None
     sheet: str | None = None
 
-    def check(self, suffix: str | None) -> None:
-        """Refuse what cannot be, or is not for a table of this extension; None: it is no file."""
+    def check(self, suffix: str | None, given: str) -> None:
+        """Refuse what cannot be, or does not go with a table of this extension, which was given."""
         for name, kinds in _GO_WITH.items():
             if getattr(self, name) is not None and suffix not in kinds:
-                given = "a table in memory" if suffix is None else f"a {suffix} file"
                 raise ArgumentError(
                     f"{name}= (--{name}) goes with labels= of {' or '.join(kinds)}, got {given}: "
                     f"leave {name}= out"
@@ -70,8 +69,14 @@ def text_format(path: str, given: TableFormat, usual: str) -> tuple[str, str, in
         UnicodeDecodeError: it is of another encoding.
     """
     with open(path, "rb") as file:
-        mark = file.read(2)
-    encoding = given.encoding or _BYTE_ORDER_MARKS.get(mark, "utf-8")
+        start = file.read(_HEAD)
+    encoding = given.encoding or _BYTE_ORDER_MARKS.get(start[:2])
+    if encoding is None and b"\0" in start:
+        raise ManifestError(
+            f"{path} holds zero bytes, as UTF-16 does. Save it as UTF-8, or say what it is, as in "
+            'encoding="utf-16-le" (--encoding utf-16-le)'
+        )
+    encoding = encoding or "utf-8"
     with open(path, encoding=encoding, newline="") as text:
         head = text.read(_HEAD)
     first = re.match(r"\ufeff?sep=(.)\r?\n", head)  # which Excel reads, and some programs write
