@@ -116,6 +116,7 @@ def _value(data: Any, allow_functions: bool) -> Any:
 
 
 FORMAT = 1
+_WRITTEN = "Give the file that dfgen.SavePreprocessing or to_json() has written"
 """The version of the JSON; a newer dfgen reads all older ones."""
 
 
@@ -169,10 +170,10 @@ def _checked(text: str | bytes) -> Any:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise ArgumentError(f"this is no JSON of a preprocessing: {error}") from error
+        raise ArgumentError(f"this is no JSON of a preprocessing: {error}. {_WRITTEN}") from error
     version = data.get("format") if isinstance(data, dict) and "inputs" in data else None
     if not isinstance(version, int):
-        raise ArgumentError("this is JSON, but no preprocessing that dfgen has saved")
+        raise ArgumentError(f"this is JSON, but no preprocessing that dfgen has saved. {_WRITTEN}")
     if version > FORMAT:
         raise ArgumentError(
             f"the preprocessing was saved by dfgen {data.get('dfgen')} in format {version}, but "

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, brief
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.shuffle import ORDER
 from dfgen.system import whole
@@ -201,7 +201,10 @@ class Identity:
 def _check_form(state: Mapping[str, object], expected: State) -> None:
     """Refuse what is no state, an incomplete one, and one of another version or order."""
     if not isinstance(state, Mapping):
-        raise ArgumentError(f"the state is {state!r}, expected the dict that state_dict() gave")
+        raise ArgumentError(
+            f"the state is {brief(state)}, expected the dict that state_dict() gave: "
+            "of a file, json.loads(Path(path).read_text())"
+        )
     optional = (CHECKSUM, *_OPTIONAL)
     missing = [key for key in expected if key not in state and key not in optional]
     if missing:

@@ -21,7 +21,7 @@ from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering, new_weights
 from dfgen.binding.row_ids import plain_ids
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, brief
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Amount, Limits, limits_given
 from dfgen.loading.batch_transforms import BatchTransform
@@ -312,6 +312,11 @@ class Sequence(Passes):
             >>> preprocessing.decode(model.predict(preprocessing("cat.jpg")))
             ['cat']
         """
+        if transform is not None and not callable(transform):
+            raise ArgumentError(
+                f"preprocessing was given {brief(transform)}, expected nothing, or a function: it "
+                "returns what takes a picture: write seq.preprocessing()(picture)"
+            )
         return self._binding.preprocessing(keras.config.image_data_format(), transform)
 
     def state_dict(self) -> State:

@@ -230,7 +230,10 @@ class TestState:
     def test_refuses_what_is_no_state(self):
         with pytest.raises(ArgumentError) as refusal:
             NOW.place([1, 2])
-        assert str(refusal.value) == "the state is [1, 2], expected the dict that state_dict() gave"
+        assert str(refusal.value) == (
+            "the state is [1, 2], expected the dict that state_dict() gave: of a file, "
+            "json.loads(Path(path).read_text())"
+        )
 
     @pytest.mark.parametrize(
         ("place", "text"),

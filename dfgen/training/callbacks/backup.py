@@ -95,7 +95,8 @@ class BackupAndRestore(keras.callbacks.Callback):
         super().__init__()
         if not isinstance(sequence, Sequence):
             raise ArgumentError(
-                f"sequence must be the dfgen.Sequence itself, got {type(sequence).__name__}"
+                f"sequence must be the dfgen.Sequence itself, got {type(sequence).__name__}: write "
+                'dfgen.BackupAndRestore("backup", train)'
             )
         if save_freq != "epoch" and (type(save_freq) is not int or save_freq < 1):
             raise ArgumentError(

@@ -62,7 +62,10 @@ class Generations:
         try:
             os.makedirs(self.folder, exist_ok=True)
         except OSError as error:
-            raise WriteError(f"{self.folder} cannot be made a folder of backups: {error}") from None
+            raise WriteError(
+                f"{self.folder} cannot be made a folder of backups: {error.strerror}. Name a "
+                "folder that is not there yet, or the one of earlier backups"
+            ) from None
 
     def save(self, facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
         """Write one more backup, then delete all but the newest two; return its path."""

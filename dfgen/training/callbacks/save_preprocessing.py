@@ -6,7 +6,7 @@ from typing import IO, Any
 
 import keras
 
-from dfgen.errors import ArgumentError, warn
+from dfgen.errors import ArgumentError, brief, warn
 from dfgen.samples.transforms import Transform
 from dfgen.system import check_writable, refuse_others, write_whole
 from dfgen.training.checks.meanings import SCALE, differences, features, meanings
@@ -44,7 +44,10 @@ class SavePreprocessing(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         if not isinstance(sequence, Sequence):
-            raise ArgumentError(f"sequence must be a dfgen.Sequence, got {sequence!r}")
+            raise ArgumentError(
+                f"sequence must be a dfgen.Sequence, got {brief(sequence)}: write "
+                'dfgen.SavePreprocessing("model.keras.json", train)'
+            )
         self.path = os.path.abspath(path)
         self._check_place()
         self._text = sequence.preprocessing(transform).to_json()
