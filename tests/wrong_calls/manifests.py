@@ -25,6 +25,10 @@ def packed(pets, out="packed", **options):
     return out
 
 
+def divided(pets):
+    return pets.frame.assign(split=["train", "val"] * 6)
+
+
 HALVES = {"train": 0.5, "val": 0.5}
 
 CALLS = [
@@ -152,7 +156,7 @@ CALLS = [
     ),
     WrongCall(
         "a split that is not there",
-        lambda pets: dfgen.sequences(pets.frame.assign(split=["train", "val"] * 6), y="age")["test"],
+        lambda pets: dfgen.sequences(divided(pets), y="age")["test"],
         KeyError, "'test'", "expected one of", "'train', 'val'",
     ),
     WrongCall(
