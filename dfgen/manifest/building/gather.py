@@ -44,10 +44,7 @@ class Gathering:
 
     def rows(self) -> RowGroup:
         """Return the rows that the recipe describes, with paths as the source gives them."""
-        recipe, pattern, labels = self.recipe, self.pattern, self.labels
-        if recipe.label:
-            wanted = {*recipe.columns, recipe.key, *PARTS}
-            labels = labels.select([name for name in labels.column_names if name in wanted])
+        recipe, pattern, labels = self.recipe, self.pattern, self.labels_used
         if recipe.labels is not None:
             self._refuse_facts(labels, recipe.table)
         gathered = self._named_files(labels) if recipe.kind == LABEL_TABLE else self._source()
@@ -92,6 +89,15 @@ class Gathering:
             LABEL_TABLE, read_rows, recipe.labels, text, limits, written=recipe.written
         )
         return group.rows
+
+    @property
+    def labels_used(self) -> pa.Table:
+        """The label table with the columns that the recipe names, or all."""
+        recipe, labels = self.recipe, self.labels
+        if recipe.label:
+            wanted = {*recipe.columns, recipe.key, *PARTS}
+            labels = labels.select([name for name in labels.column_names if name in wanted])
+        return labels
 
     def _read(self, kind: str, read: Any, *given: Any, **own: Any) -> Iterator[RowGroup]:
         """Yield the groups of a source; whatever it raises is told as a fault of what it reads."""

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ from dfgen.errors import ArgumentError, ManifestError, MissingFileError, quote
 from dfgen.explain.missing_paths import Begin, advice, near
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.gather import Gathering
+from dfgen.manifest.building.kept_labels import KeptLabels, labels_to_keep
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, unit_of
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.scan import (
@@ -67,6 +69,19 @@ class Build:
     old: Old | None = None
     access: Access = USUAL
 
+    @cached_property
+    def _gathering(self) -> Gathering:
+        return Gathering(self.recipe, self.access)
+
+    @cached_property
+    def _kept(self) -> KeptLabels | None:
+        return labels_to_keep(self.recipe, self._gathering.labels_used, self.out)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments of the recipe as the manifest keeps them."""
+        return {**self.recipe.arguments(), **(self._kept.arguments if self._kept else {})}
+
     @classmethod
     def of(
         cls,
@@ -102,7 +117,7 @@ class Build:
                 "another split, and a manifest that grows keeps those: build it anew, without "
                 "update= (--update)"
             )
-        gathered = self._gathered()
+        gathered, arguments = self._gathered(), self._arguments
         if self.out is not None:  # before hours of reading
             refuse_signatures(gathered.rows)
         labels = describe_labels(gathered.rows, gathered.labels)
@@ -121,15 +136,17 @@ class Build:
             kept["boxes"] = {**kept["boxes"], "box_format": "xyxy"}
         leaks = leaks_between_splits(frame)
         warnings += notes_of(leaks, frame)
-        frame.attrs = {"dfgen": attributes(root, kept, recipe.arguments(), leaks)}
+        frame.attrs = {"dfgen": attributes(root, kept, arguments, leaks)}
         if self.out is not None:
+            if self._kept:
+                self._kept.write()
             options = self.access.options
             write_manifest(frame, self.out, recipe.root, options.values() if options else None)
         return frame, BuildReport(gathered.skipped, gathered.notes, warnings)
 
     def _gathered(self) -> RowGroup:
         """Return the rows of the source with absolute paths and labels as categories."""
-        gathered = Gathering(self.recipe, self.access).rows()
+        gathered = self._gathering.rows()
         if _box_format(gathered.labels) == "rel_xyxy" and self.recipe.facts == "none":
             raise ArgumentError(
                 "the source's boxes are shares of the image: its size is needed to make pixels of "
@@ -178,7 +195,7 @@ class Build:
                     "holds the files themselves: build the manifest anew"
                 )
             old, moved = rebase(old, gathered.rows["path"], root)
-            warnings += changed_recipe(old, self.recipe) + moved
+            warnings += changed_recipe(old, self.recipe, self._arguments) + moved
         listed = gathered.rows.select(["path", *gathered.facts]) if gathered.facts else None
 
         def read(paths: pa.ChunkedArray) -> pa.Table:

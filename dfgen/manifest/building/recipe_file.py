@@ -70,8 +70,9 @@ def resolve(
         )
     if base.get("labels") == A_FRAME and "labels" not in given:
         raise ArgumentError(
-            "the recipe has a DataFrame of labels, which no file holds: give labels= again, or "
-            "write the labels to a .csv or .parquet file and give that (--labels)"
+            f"the labels of {where} came from a DataFrame, which is not kept beside it. In Python, "
+            f"give it again: dfgen.build_manifest(update={quote(where)}, labels=df, "
+            f"out={quote(where)}); or write it to a .csv or .parquet file and give that (--labels)"
         )
     if "labels" in given:  # another table is written otherwise
         base = {name: value for name, value in base.items() if name not in FORMAT_ARGUMENTS}

@@ -64,9 +64,9 @@ def read_old(path: Path, limits: Limits = DEFAULT, options: StorageOptions | Non
     )
 
 
-def changed_recipe(old: Old, recipe: Recipe) -> tuple[str, ...]:
+def changed_recipe(old: Old, recipe: Recipe, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what to say if the manifest grows by other arguments than those that built it."""
-    new = absolute_recipe(recipe.arguments(), os.getcwd()) or {}
+    new = absolute_recipe(dict(arguments), os.getcwd()) or {}
     names = [name for name in {**old.recipe, **new} if old.recipe.get(name) != new.get(name)]
     how = recipe.splitting
     asked = how.divides and (not old.recipe or any(each.name in names for each in fields(how)))
