@@ -1,7 +1,7 @@
 """Spec: what the array of one sample is, as a feature says it, and arrays made by that."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,18 @@ class Spec:
         shape: of it; None where a transform may change a length.
         dtype: of it; object for text and bytes of any length; None where each file tells its own.
         blank: what fills it for a row that is skipped.
+        axes: of its loss, beside that of the batch; None: all of `shape` but the last.
     """
 
     shape: tuple[Any, ...]
     dtype: Any
     blank: Any = 0
+    axes: int | None = field(default=None, compare=False)
+
+    @property
+    def loss_axes(self) -> int:
+        """The axes of its loss, beside that of the batch."""
+        return max(0, len(self.shape) - 1) if self.axes is None else self.axes
 
 
 class OwnDtype:
@@ -83,3 +90,9 @@ def empty(spec: Spec, size: tuple[int, ...]) -> Any:
 def filled(given: Any) -> Any:
     """Return what `read` has filled: the array that is in an OwnDtype by now, or the one it got."""
     return given.array if isinstance(given, OwnDtype) else given
+
+
+def without_blanks(array: Values, blank: Any) -> Values:
+    """Return the part of an array before the rows at its end that are blank."""
+    there = np.flatnonzero((array != blank).reshape(len(array), -1).any(axis=1))
+    return array[: there[-1] + 1 if len(there) else 0]

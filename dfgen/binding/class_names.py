@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, listed, warn
 from dfgen.explain.labels import check_classes
+from dfgen.samples.features.arguments import lacks_class_names
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.one_row import present_in
 from dfgen.spec import IntArray, Present
@@ -67,10 +68,10 @@ def with_stand_ins(columns: Columns, present: Present) -> Columns:
 
 def with_class_names(columns: Columns, feature: Feature, is_target: bool) -> Feature:
     """Return a feature that knows its class names, where it has any; doubt those of a target."""
-    name = feature.label_column
-    if name is None or feature.class_names is not None:
+    if not lacks_class_names(feature):
         return feature
-    column, advice = columns[name], "give class_names="
+    name, advice = feature.columns[-1], "give class_names="
+    column = columns[name]
     known: Any = None
     if is_list(column.type) and not are_numbers(column.type.value_type):
         known = columns.labels.get(name, {}).get("class_names")

@@ -127,7 +127,9 @@ def open_columns(
 
 def of_packs(columns: Columns, feature: Feature) -> Feature:
     """Return a feature as it is made of what was packed."""
-    if not isinstance(columns, PackedColumns) or not columns.of(feature) or not feature.is_image:
+    if feature.pixel_kind != "image":
+        return feature
+    if not isinstance(columns, PackedColumns) or not columns.of(feature):
         return feature
     name = feature.columns[0]
     spec = columns.packs.specs.get(name)
@@ -213,7 +215,7 @@ def _is_larger(size: Size | None, packed: tuple[int | None, ...]) -> bool:
 
 def _takes(bound: BoundFeature) -> bool:
     """Whether a feature is made of packed pixels: one that follows another reads the file."""
-    return bound.feature.is_image and not bound.feature.follows
+    return bound.image is not None and not bound.feature.follows
 
 
 def _from_packs(

@@ -103,7 +103,7 @@ def _layout(bound: BoundFeature, store: Store) -> RowLayout:
     encoded = pc.dictionary_encode(rows.field("path"))
     indices = rows.field("index").to_numpy()
     feature: Any = bound.feature
-    shape, dtype, chunk = feature.after_transform.shape, feature.spec.dtype, 1
+    shape, dtype, chunk = feature.read_spec(False).shape, feature.spec.dtype, 1
     try:
         array = store.array(encoded.dictionary[0].as_py(), feature.dataset)
         shape, dtype = array.shape[1:], array.dtype
@@ -125,7 +125,7 @@ def stored_rows(
     for bound in features:
         if bound.name in layouts:
             shape, dtype, _, paths, files, indices = layouts[bound.name]
-            pixels = (*shape, 1) if bound.feature.has_channels and len(shape) == 2 else shape
+            pixels = (*shape, 1) if bound.feature.pixel_kind and len(shape) == 2 else shape
             spec, dataset = Spec(pixels, dtype), getattr(bound.feature, "dataset", None)
             source = sources[bound.name].files
             held[bound.name] = StoredRows(

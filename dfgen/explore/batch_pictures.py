@@ -143,7 +143,7 @@ def _view(sequence: Any) -> "SequenceView":
 
 
 def _images(binding: Any) -> list[BoundFeature]:
-    found = [one for one in binding.reader.features if one.feature.is_image]
+    found = [one for one in binding.reader.features if one.image is not None]
     if not found:
         kinds = ", ".join(one.feature.kind for one in binding.reader.features)
         raise ArgumentError(f"the Sequence has no images, but {kinds}: look at seq[0]")
@@ -226,7 +226,7 @@ def _caption(binding: Any, made: Any, place: int) -> tuple[str, ...]:
     lines = []
     for name in [*leaves(binding.y), *leaves(binding.x)]:
         bound = binding[name]
-        if bound.feature.is_image or bound.like is not None:
+        if bound.image is not None or bound.like is not None:
             continue
         array = made.arrays[next(iter(bound.arrays.values()))][place]
         lines.append(label_text(bound.feature.class_names, array))

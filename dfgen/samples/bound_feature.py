@@ -75,7 +75,7 @@ class BoundFeature:
     @property
     def image(self) -> Any:
         """The feature, if it is an Image by itself; else None."""
-        return self.feature if self.feature.is_image else None
+        return self.feature if self.feature.pixel_kind == "image" else None
 
     @property
     def variable_size(self) -> bool:
@@ -85,13 +85,13 @@ class BoundFeature:
     @property
     def channel_arrays(self) -> set[str]:
         """The names of those arrays that follow `keras.config.image_data_format()`."""
-        specs = self.specs.items() if self.feature.has_channels else ()
+        specs = self.specs.items() if self.feature.pixel_kind else ()
         return {name for name, spec in specs if len(spec.shape) >= 3}
 
     @cached_property
     def read_names(self) -> tuple[str, ...]:
         """The names of those arrays that `read` fills; padding fills the others."""
-        return tuple(self.arrays.values())[: len(each(self.feature.after_transform))]
+        return tuple(self.arrays.values())[: len(each(self.feature.spec))]
 
     @cached_property
     def counts(self) -> npt.NDArray[np.int32] | None:
@@ -103,7 +103,7 @@ class BoundFeature:
     @cached_property
     def array_rows(self) -> pa.StructArray | None:
         """The `path` of the array file and the `index` in it of every row, where it reads such."""
-        return self.values if self.feature.index is not None else None
+        return self.values if self.feature.of_files and len(self.feature.columns) > 1 else None
 
     @cached_property
     def has_lists(self) -> bool:
@@ -194,7 +194,7 @@ def padding_of(features: Iterable[BoundFeature], image_sizes: Mapping[str, Sizes
     own = {bound.name: image_sizes.get(bound.name, bound.counts) for bound in features}
     for bound in features:
         sizes = image_sizes.get(bound.name, own[bound.like or bound.name])
-        if sizes is None or not bound.feature.has_channels:
+        if sizes is None or bound.feature.pixel_kind is None:
             continue
         padding.sizes[bound.name] = sizes
         padding.fills[bound.name] = each(bound.feature.spec)[0].blank

@@ -25,7 +25,18 @@ from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed
-from dfgen.spec import IntArray, Present, Spec, Values, Watch, each, empty, filled, unwatched
+from dfgen.spec import (
+    IntArray,
+    Present,
+    Spec,
+    Values,
+    Watch,
+    each,
+    empty,
+    filled,
+    unwatched,
+    without_blanks,
+)
 from dfgen.table.file_columns import content_shown
 from dfgen.table.mapped_column import MappedColumn
 
@@ -220,7 +231,7 @@ class SampleReader(BoundRows):
     def _between(self, bound: BoundFeature) -> dict[str, Spec]:
         """Return name -> Spec of what comes between a row and the batch, if anything does."""
         feature = bound.feature
-        spec = feature.after_transform if self.transform is None else feature.before_transform
+        spec = feature.read_spec(self.transform is not None)
         if self.transform is None and spec == feature.spec:
             return {}
         return dict(zip(bound.read_names, each(spec), strict=True))
@@ -237,9 +248,19 @@ class SampleReader(BoundRows):
             name: made.shape
             for step in self.steps
             for (name, seen), made in zip(
-                step.between.items(), each(step.bound.feature.after_transform), strict=True
+                step.between.items(), each(step.bound.feature.read_spec(False)), strict=True
             )
             if made != seen or made.shape != self.specs[name].shape
+        }
+
+    @cached_property
+    def _of_any_length(self) -> dict[str, Any]:
+        """Name of an array whose length each row has for itself -> its blank."""
+        return {
+            name: spec.blank
+            for step in self.steps
+            for name, spec in step.between.items()
+            if spec.shape[:1] == (None,) and name not in self.padding.sizes
         }
 
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
@@ -332,9 +353,8 @@ class SampleReader(BoundRows):
                 step.bound.feature.finish(step.of(sample), step.of(out))
 
     def _transformed(self, sample: Sample, rng: Any) -> Sample:
-        for step in self.steps:
-            seen = each(step.bound.feature.transform_input(step.of(sample)))
-            sample.update(zip(step.bound.read_names, seen, strict=True))
+        for name, blank in self._of_any_length.items():
+            sample[name] = without_blanks(sample[name], blank)
         return transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]
 
     def paths(self, row: int) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from dfgen.loading.order.buckets import PaddingShare
 from dfgen.loading.pending_batch import Batch
 from dfgen.loading.problems import Problems
 from dfgen.loading.workers.chunks import row_bytes
+from dfgen.samples.features.older_members import loss_axes
 from dfgen.spec import Spec
 from dfgen.training.progress import Progress
 
@@ -110,7 +111,7 @@ def layout_of(binding: Binding, weighted: bool) -> Layout:
     """Return the layout of bound inputs and targets; weights are for targets alone."""
     images = {name for bound in binding.reader.features for name in bound.channel_arrays}
     weighing = {
-        name: (bound.feature.loss_axes(spec), None if bound.present is None else bound.name)
+        name: (loss_axes(bound.feature, spec), None if bound.present is None else bound.name)
         for bound in map(binding.__getitem__, leaves(binding.y))
         for name, spec in bound.specs.items()
     }

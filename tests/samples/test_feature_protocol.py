@@ -63,11 +63,11 @@ class Depth(Feature):
     kind: ClassVar[str] = "depth"
     of_files: ClassVar[bool] = True
     follows: ClassVar[bool] = True
-    has_channels: ClassVar[bool] = True
+    pixel_kind: ClassVar[str] = "map"
 
     @property
     def spec(self):
-        return Spec((*self.image.after_transform.shape[:2], 1), np.dtype("float32"), blank=-1)
+        return Spec((*self.image.read_spec(False).shape[:2], 1), np.dtype("float32"), blank=-1)
 
     def read(self, value, out, store, watch, given):
         distances = decode_array(store.read(value))[..., None]

@@ -81,3 +81,101 @@ def test_it_serves_a_path_and_the_bytes_of_a_file_as_it_was_trained(signals):
         once, served = seq[0][0], seq.preprocessing()
     with open(signals["path"][2], "rb") as file:
         np.testing.assert_array_equal(served([signals["path"][1], file.read()]), once[1:3])
+
+
+@dataclass(frozen=True)
+class Points(Feature):
+    """Any number of points of a row, a list of (x, y), in a batch up to four."""
+
+    column: str = "points"
+    kind: ClassVar[str] = "points"
+
+    @property
+    def spec(self):
+        return Spec((4, 2), np.dtype("float32"), blank=-1)
+
+    def read_spec(self, transform):
+        return replace(self.spec, shape=(None, 2))
+
+    def read(self, value, out, store, watch, given):
+        out[: len(value)], out[len(value) :] = np.reshape(value, (-1, 2)), -1
+
+    def finish(self, sample, out):
+        out[: len(sample)], out[len(sample) :] = sample, -1
+
+
+def test_an_array_of_any_length_comes_to_a_transform_without_blank_rows_and_may_change_it():
+    points = [[], [[0, -1]], [[-1, -1], [2, 3], [4, 5]]]
+    seen = []
+
+    def doubled(sample, rng):
+        seen.append(sample["points"].tolist())
+        return {**sample, "points": np.concatenate([sample["points"], [[9, 9]]], dtype="float32")}
+
+    df = pd.DataFrame({"id": range(3), "points": points})
+    given = {"label_mode": None, "batch_size": 3, "shuffle": False, "workers": 0}
+    with dfgen.Sequence(df, Points(), transform=doubled, **given) as seq:
+        (x,) = seq[0]
+    assert seen == points
+    assert [row[: len(one) + 1].tolist() for row, one in zip(x, points, strict=True)] == [
+        [*one, [9, 9]] for one in points
+    ]
+    assert (x[0][1:] == -1).all()
+
+
+class Older(Feature):
+    """Two numbers of a list, by the members that kept their names."""
+
+    column = "y"
+    kind = "old"
+    spec = Spec((2,), np.dtype("int32"))
+
+    def read(self, value, out, store, watch, given):
+        out[...] = value
+
+
+def of_older(**members):
+    """Return a feature with members by older names, each of which is warned of."""
+    with pytest.warns(DeprecationWarning, match=r"^Old\.\w+ is now ") as told:
+        Old = type("Old", (Older,), members)
+    assert len(told) == len(members)
+    return dataclass(frozen=True)(Old)()
+
+
+@pytest.mark.parametrize(
+    ("members", "names", "seen"),
+    [
+        ({"before_transform": Spec((3,), np.dtype("int32"))}, "read_spec", (3,)),
+        ({"after_transform": Spec((3,), np.dtype("int32"))}, "read_spec", (2,)),  # of `spec`
+        ({"has_channels": True}, "pixel_kind", "map"),
+        ({"is_image": True, "has_channels": True}, "pixel_kind", "image"),
+        ({"label_column": "kind"}, "columns", ("y", "kind")),
+    ],
+)
+def test_a_feature_that_defines_members_by_older_names_goes_on_with_a_warning(members, names, seen):
+    found = getattr(of_older(**members), names)
+    assert (found(True).shape if names == "read_spec" else found) == seen
+
+
+def test_the_axes_of_a_loss_that_an_older_feature_tells_are_those_of_its_weights():
+    feature = of_older(loss_axes=lambda self, spec: 1)
+    df = pd.DataFrame({"id": [0, 1], "x": [1.0, 2.0], "y": [[1, 2], [3, 4]], "w": [1.0, 3.0]})
+    with dfgen.Sequence(df, "x", feature, sample_weight="w", shuffle=False) as seq:
+        assert seq[0][2].shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("after_transform", dfgen.Image(size=(4, 6)).read_spec(False)),
+        ("before_transform", dfgen.Image(size=(4, 6)).read_spec(True)),
+        ("has_channels", True),
+        ("is_image", True),
+        ("label_column", None),
+    ],
+)
+def test_a_member_is_read_by_its_older_name_with_a_warning(name, value):
+    with pytest.warns(DeprecationWarning, match=rf"^Image\.{name} is now "):
+        assert getattr(dfgen.Image(size=(4, 6)), name) == value
+    with pytest.raises(AttributeError, match="'Image' object has no attribute 'sizes'"):
+        _ = dfgen.Image().sizes

@@ -121,7 +121,7 @@ def may_be_processes(reader: SampleReader) -> bool:
         and not reader.cached
         and not any(function is not None for function in reader.functions.values())
         and all(
-            reader.source(bound).files.packed is None and bound.feature.index is None
+            reader.source(bound).files.packed is None and bound.array_rows is None
             for bound in reader.features
         )
         and sum(getattr(column, "nbytes", _MOST + 1) for column in files) <= _MOST

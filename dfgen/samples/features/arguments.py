@@ -39,6 +39,11 @@ def check_column(feature: Any) -> None:
         )
 
 
+def lacks_class_names(feature: Any) -> bool:
+    """Whether a feature has a field `class_names` that is not filled yet."""
+    return feature.class_names is None and "class_names" in feature.__dataclass_fields__
+
+
 def series_name(value: Any) -> str | None:
     """Return the name of the column that a pandas Series was, else None."""
     name = getattr(value, "name", None)

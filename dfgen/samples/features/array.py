@@ -15,7 +15,7 @@ from dfgen.samples.features.arguments import (
     number_dtype,
 )
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.casting import fill, fill_by
+from dfgen.samples.features.casting import fill, fill_by, number_spec
 from dfgen.samples.features.one_row import check_dataset
 from dfgen.samples.stores.npy import decode_array
 from dfgen.samples.stores.store import Store
@@ -86,14 +86,7 @@ class Array(Feature):
     @property
     def spec(self) -> Spec:
         """The array that the model gets."""
-        return Spec(self.shape, np.dtype(self.dtype))
-
-    def loss_axes(self, spec: Spec) -> int:
-        """Return the axes of its loss: whole numbers may each be a class, with a loss of its own.
-
-        If they are not, Keras drops an axis of weights that is one too many.
-        """
-        return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
+        return number_spec(self.shape, self.dtype)
 
     def passes_through(self, spec: Spec) -> bool:
         """Whether rows of a Spec become its array by casting alone."""

@@ -8,13 +8,14 @@ default; each member says who asks for it, and when.
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.arguments import column_names
+from dfgen.samples.features import older_members
+from dfgen.samples.features.arguments import column_names, lacks_class_names
 from dfgen.samples.features.one_row import (
     ColumnSource,
     OneRow,
@@ -47,20 +48,15 @@ class Feature:
     of_files: ClassVar[bool] = False
     """Binding asks: whether its column names files, which then are paths, or bytes."""
 
-    index: str | None = None
-    """Binding asks: the column that says which row of an array file each is; None: none does."""
-
     missing: str = "raise"
     """Binding asks of targets: with `"ignore"`, a row in which a column is null holds the blank of
     its Spec, and weighs 0 in the loss of this target."""
 
-    has_channels: ClassVar[bool] = False
-    """Batches ask: whether it is (height, width, channels), which follow Keras's
-    `image_data_format()`, are padded as their image is, and may come from a list of files."""
-
-    is_image: ClassVar[bool] = False
-    """Binding asks: whether it is an `Image`, which others may follow, and caches and packs hold.
-    Its `read` returns its Geometry."""
+    pixel_kind: ClassVar[str | None] = None
+    """Batches ask whether it is (height, width, channels), which follow Keras's
+    `image_data_format()`, are padded as their image is, and may come from a list of files. They are
+    of an `"image"`, which others may follow, and caches and packs hold, and whose `read` returns
+    its Geometry; or a `"map"`, as masks are. None: it is no such array."""
 
     follows: Any = False
     """Binding asks: whether it lies on an image, or follows one; then `read` is told the Geometry
@@ -83,19 +79,13 @@ class Feature:
         """The arrays that the model gets, and `read` fills where nothing comes in between."""
         raise NotImplementedError
 
-    @property
-    def before_transform(self) -> Any:
-        """The reader asks, with a transform: the arrays that it gets, and `read` fills."""
-        return self.spec
+    def read_spec(self, transform: bool) -> Any:
+        """The reader asks for the arrays that `read` fills.
 
-    @property
-    def after_transform(self) -> Any:
-        """The reader asks: the arrays that a transform gives back, and `read` fills without one."""
+        With a transform they are those that it gets, else those that it would give back. If their
+        first length is None, the transform gets them without the blank rows at their end.
+        """
         return self.spec
-
-    def loss_axes(self, spec: Spec) -> int:
-        """Sequence asks for the axes of the loss of one array, beside that of the batch."""
-        return max(0, len(spec.shape) - 1)
 
     # From the table to a row
 
@@ -134,10 +124,6 @@ class Feature:
         """
         raise NotImplementedError
 
-    def transform_input(self, sample: Any) -> Any:
-        """The reader asks what a transform gets of what `read` has filled."""
-        return sample
-
     def finish(self, sample: Any, out: Any) -> None:
         """Bring a sample, after its transform, into the form that the batch has.
 
@@ -154,16 +140,11 @@ class Feature:
     # Classes
 
     class_names: Any = None
-    """Sequence asks for the classes in the order of their numbers, where it has any."""
-
-    label_column: str | None = None
-    """Binding asks which column holds its classes, if one does, to name them."""
-
-    many_labels: ClassVar[bool] = False
-    """`fit` asks whether a row may have several of its classes at once."""
+    """Sequence asks for the classes in the order of their numbers. If it has a field of this name,
+    the last of its columns holds classes, which binding names where the field is None."""
 
     def unnamed(self, column: pa.Array) -> pa.Array | None:
-        """Binding asks which labels in `label_column` need names; None: they need none."""
+        """Binding asks which labels in that column need names; None: they need none."""
         return column
 
     def label_numbers(self, values: Any, data: bytes | None = None) -> Values | None:
@@ -228,16 +209,28 @@ class Feature:
 
     # These follow from the above
 
+    def __init_subclass__(cls) -> None:
+        """Let a class that defines members by their older names go on."""
+        super().__init_subclass__()
+        older_members.adopt(cls)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return older_members.read(self, name)
+
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of its columns, that of files the first."""
-        more = filter(None, [self.label_column, self.index])
-        return (*dict.fromkeys([*column_names(self.column), *more]),)
+        """The names of its columns: that of files first, that of classes last.
+
+        If it has a field `index`, this names the column that says which row of an array file it is.
+        """
+        return (*column_names(self.column), *filter(None, [getattr(self, "index", None)]))
 
     @property
     def image(self) -> Any:
         """The image that it follows, which a Sequence has put into its `like`."""
-        if getattr(self.like, "is_image", False):
+        if getattr(self.like, "pixel_kind", None) == "image":
             return self.like
         raise ArgumentError(
             f"{type(self).__name__}({self.column!r}) by itself does not know its image: write "
@@ -289,7 +282,7 @@ class Encoded(Feature):
     def __call__(self, row: Mapping[str, Any], rng: np.random.Generator | None = None) -> Values:
         """Return the array of one row, a mapping or a pandas Series; chance has no part in it."""
         check_present(self, row)
-        if self.label_column is not None and self.class_names is None:
+        if lacks_class_names(self):
             raise ArgumentError(
                 "one row does not tell the classes: write "
                 f"{type(self).__name__}({self.column!r}, class_names=...)"

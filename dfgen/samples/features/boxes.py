@@ -190,9 +190,9 @@ class Boxes(Feature):
             object.__setattr__(self, "class_names", names)
 
     @property
-    def label_column(self) -> str:  # type: ignore[override]
-        """The column whose lists hold classes."""
-        return self.labels
+    def columns(self) -> tuple[str, ...]:
+        """The columns of boxes and of their classes."""
+        return (*dict.fromkeys((self.column, self.labels)),)
 
     def unnamed(self, column: pa.Array) -> pa.Array | None:
         """Return the labels, None where they are numbers, which may stay as they are."""
@@ -203,25 +203,14 @@ class Boxes(Feature):
         """Return the names of boxes and labels."""
         return {"boxes": name, "labels": labels_of(name)}
 
-    @property
-    def before_transform(self) -> tuple[Spec, Spec]:
-        """The arrays that a transform gets: any number of boxes, and of labels."""
-        return Spec((None, 4), np.dtype(np.float32)), Spec((None,), np.dtype(np.int32))
-
-    after_transform = before_transform
+    def read_spec(self, transform: bool) -> tuple[Spec, Spec]:
+        """Return the arrays that `read` fills: any number of boxes, and of labels."""
+        return _specs(None)
 
     @property
     def spec(self) -> tuple[Spec, Spec]:
-        """The arrays that the model gets: boxes and labels."""
-        boxes, labels = self.before_transform
-        return (
-            Spec((self.max_boxes, 4), boxes.dtype, PADDING),
-            Spec((self.max_boxes,), labels.dtype, PADDING),
-        )
-
-    def loss_axes(self, spec: Spec) -> int:
-        """Return the axes of its loss: one for each box."""
-        return 1
+        """The arrays that the model gets: boxes and labels, with an axis of the loss for each."""
+        return _specs(self.max_boxes)
 
     def bind(self, columns: ColumnSource) -> BoxRows:
         """Return the boxes of every row."""
@@ -290,12 +279,6 @@ class Boxes(Feature):
             moved /= np.array([geometry.size[1], geometry.size[0]] * 2, np.float32)
         return moved, labels[left]
 
-    def transform_input(self, sample: Labelled) -> Labelled:
-        """Return what a transform gets: the boxes that there are."""
-        boxes, labels = sample
-        count = int((labels != PADDING).sum())
-        return boxes[:count], labels[:count]
-
     def finish(self, sample: Labelled, out: Labelled) -> None:
         """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1."""
         boxes, labels = sample
@@ -310,6 +293,12 @@ class Boxes(Feature):
         for one, into in zip(sample, out, strict=True):
             into[: len(one)] = one
             into[len(one) :] = PADDING
+
+
+def _specs(count: int | None) -> tuple[Spec, Spec]:
+    """Return the Specs of so many boxes and their labels; None: of any number."""
+    boxes = Spec((count, 4), np.dtype(np.float32), PADDING, axes=1)
+    return boxes, Spec((count,), np.dtype(np.int32), PADDING, axes=1)
 
 
 def labels_of(boxes: str) -> str:

@@ -7,7 +7,16 @@ import numpy as np
 
 from dfgen.errors import DecodeError, is_outside
 from dfgen.samples.user_functions import is_ctrl_c, raised, with_own_lines
-from dfgen.spec import Values
+from dfgen.spec import Spec, Values
+
+
+def number_spec(shape: tuple[int, ...], dtype: str) -> Spec:
+    """Return the Spec of an array of numbers, of which whole ones may each be a class.
+
+    A loss of its own is then at each; if they are none, Keras drops an axis of weights too many.
+    """
+    known = np.dtype(dtype)
+    return Spec(shape, known, axes=len(shape) if known.kind in "iu" else None)
 
 
 def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:

@@ -73,11 +73,6 @@ class Category(Encoded):
             )
         object.__setattr__(self, "class_names", names)
 
-    @property
-    def label_column(self) -> str:  # type: ignore[override]
-        """The column whose values are classes."""
-        return self.column
-
     def unnamed(self, column: pa.Array) -> pa.Array:
         """Return the column; refuse what holds no classes."""
         kind = value_type(column.type)

@@ -4,12 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import checked_shape, column_names, number_dtype
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.casting import fill_by
+from dfgen.samples.features.casting import fill_by, number_spec
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
 from dfgen.spec import Spec, Values, Watch
@@ -68,11 +66,7 @@ class Column(Feature):
     @property
     def spec(self) -> Spec:
         """The array that the model gets."""
-        return Spec(self.shape, np.dtype(self.dtype))
-
-    def loss_axes(self, spec: Spec) -> int:
-        """Return the axes of its loss: whole numbers may each be a class, as those of `Array`."""
-        return len(spec.shape) if spec.dtype.kind in "iu" else super().loss_axes(spec)
+        return number_spec(self.shape, self.dtype)
 
     def read(self, value: Any, out: Values, store: Store, watch: Watch, given: None) -> None:
         """Fill `out` with what the function returns for a row's values."""

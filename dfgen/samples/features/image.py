@@ -147,8 +147,7 @@ class Image(Feature):
     dataset: str | None = None
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
-    has_channels: ClassVar[bool] = True
-    is_image: ClassVar[bool] = True
+    pixel_kind: ClassVar[str] = "image"
 
     def __post_init__(self) -> None:
         check_column(self)
@@ -182,29 +181,23 @@ class Image(Feature):
         """Whether it follows another image; then `read` is told the Geometry of that."""
         return self.like is not None
 
-    @property
-    def before_transform(self) -> Spec:
-        """The arrays that a transform gets: pixels before `scale`."""
-        if self.follows:
-            seen = checks.seen_size(self.size, self.image)
-            return replace(self.after_transform, shape=(*seen, *self.after_transform.shape[2:]))
-        if self.load_size is None or self.crop is not None:
-            return self.after_transform
-        return replace(self.after_transform, shape=(*self.load_size, geo.CHANNELS[self.color_mode]))
-
-    @property
-    def after_transform(self) -> Spec:
-        """The arrays that a transform gives back, and those made where there is none."""
-        shape = (*(self.size or (None, None)), geo.CHANNELS[self.color_mode])
-        if self.dtype in ("float16", "float32"):
-            return Spec(shape, None)  # that of each file: 8 bits are resized faster than floats
-        return Spec(shape, np.dtype(self.dtype or np.uint8))
+    def read_spec(self, transform: bool) -> Spec:
+        """Return the array that `read` fills: pixels before `scale`; a transform may crop them."""
+        size: tuple[int | None, int | None] = self.size or (None, None)
+        if transform and self.follows:
+            size = checks.seen_size(self.size, self.image)
+        elif transform and self.crop is None:
+            size = self.load_size or size
+        # None is that of each file: 8 bits are resized faster than floats
+        own = self.dtype in ("float16", "float32")
+        dtype = None if own else np.dtype(self.dtype or np.uint8)
+        return Spec((*size, geo.CHANNELS[self.color_mode]), dtype)
 
     @property
     def spec(self) -> Spec:
         """The arrays that the model gets."""
         default = "uint8" if self.scale is None else "float32"
-        return Spec(self.after_transform.shape, np.dtype(self.dtype or default))
+        return Spec(self.read_spec(False).shape, np.dtype(self.dtype or default))
 
     def arrays(self, name: str) -> Any:
         """Return the name of the images, with `extra` that of what tells them from padding too."""
@@ -371,5 +364,5 @@ class Image(Feature):
         return png_of(array)
 
     def finish(self, sample: Values, out: Values) -> None:
-        """Scale a sample (`after_transform`) into `out` (`spec`)."""
+        """Scale a sample into `out`."""
         rescale(sample, self.scale, out)

@@ -157,7 +157,7 @@ def check_follower(image: Any) -> None:
 
 def check_followed(column: str, followed: Any) -> None:
     """Refuse an image that follows one itself, or no image."""
-    if not getattr(followed, "is_image", False):
+    if getattr(followed, "pixel_kind", None) != "image":
         raise ArgumentError(
             f"Image({column!r}) has like={followed!r}: expected the name of an image, or the Image "
             "itself"
@@ -192,7 +192,7 @@ def paired_size(column: str, size: Size | None, followed: Size | None) -> Size |
 
 def seen_size(size: Size | None, followed: Any) -> tuple[int | None, int | None]:
     """Return (height, width) of what a transform gets of a follower of a bound image."""
-    height, width, _ = followed.before_transform.shape
+    height, width, _ = followed.read_spec(True).shape
     if size is None:
         return None, None
     times = size[0] // followed.size[0]
@@ -220,10 +220,11 @@ def followed_image(named: Mapping[str, Feature], name: str) -> str | None:
     if not feature.follows:
         return None
     what = f"{type(feature).__name__}({feature.column!r})"
-    verb = "follows" if feature.is_image else "lies on"
-    images = {name: image for name, image in named.items() if image.is_image}
+    is_image = feature.pixel_kind == "image"
+    verb = "follows" if is_image else "lies on"
+    images = {name: image for name, image in named.items() if image.pixel_kind == "image"}
     leaders = {name: image for name, image in images.items() if not image.follows}
-    if not leaders and not feature.is_image:
+    if not leaders and not is_image:
         raise ArgumentError(
             f"{what} lies on an image, but x and y have none: give x=dfgen.Image(...) as well"
         )
@@ -276,7 +277,7 @@ def _no_leader(
 def warn_of_two_draws(inputs: Iterable[Any], targets: Iterable[Any]) -> None:
     """Warn where an image of x and one of y look like a pair, but are cropped each by its own."""
     inputs, targets = (
-        [image for image in side if image.is_image and image.is_random]
+        [image for image in side if image.pixel_kind == "image" and image.is_random]
         for side in (inputs, targets)
     )
     for one, other in product(inputs, targets):

@@ -25,7 +25,7 @@ from dfgen.spec import OwnDtype, Values, Watch, alone, each
 from dfgen.table.arrow_types import is_list, lengths_of
 from dfgen.table.file_columns import content_shown
 
-_AS_ITS_ITEM = ("kind", "column", "follows", "like", "is_random", "has_channels")
+_AS_ITS_ITEM = ("kind", "column", "follows", "like", "is_random")
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +38,7 @@ class Items(Feature):
     item: Feature
     count: int | None
     of_files = True
+    pixel_kind = "map"
 
     def __post_init__(self) -> None:
         for name in _AS_ITS_ITEM:
@@ -54,15 +55,9 @@ class Items(Feature):
         """The array that the model gets."""
         return self._several(self.item.spec)
 
-    @property
-    def before_transform(self) -> Any:
-        """The array that a transform gets: all items of a row in one array."""
-        return self._several(self.item.before_transform)
-
-    @property
-    def after_transform(self) -> Any:
-        """The array that a transform gives back."""
-        return self._several(self.item.after_transform)
+    def read_spec(self, transform: bool) -> Any:
+        """Return the array that `read` fills: all items of a row in one."""
+        return self._several(self.item.read_spec(transform))
 
     def _several(self, spec: Any) -> Any:
         found = [replace(one, shape=(self.count, *one.shape)) for one in each(spec)]
@@ -136,7 +131,7 @@ def in_lists(feature: Any, values: Any, followed: Any = None) -> Feature:
             f"{what} has max_items={most}, which is for a list of files in each row, "
             f"but the column holds {'none' if files is None else files.type}: leave it out"
         )
-    if not feature.has_channels:
+    if feature.pixel_kind is None:
         raise ArgumentError(
             f"{what} takes one file in each row, but the column holds a list of files: lists are "
             f"for dfgen.Image and dfgen.Mask. Give each file a row, df.explode({feature.column!r})"

@@ -72,7 +72,7 @@ class Mask(Feature):
     kind: ClassVar[str] = "mask"
     of_files: ClassVar[bool] = True
     follows = True
-    has_channels: ClassVar[bool] = True
+    pixel_kind: ClassVar[str] = "map"
 
     def __post_init__(self) -> None:
         check_column(self)
@@ -86,20 +86,15 @@ class Mask(Feature):
         if self.palette is not None:
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
 
-    @property
-    def before_transform(self) -> Spec:
-        """The arrays that a transform gets."""
-        return self._spec(self.image.before_transform)
+    def read_spec(self, transform: bool) -> Spec:
+        """Return the array that `read` fills, of the size that its image has there."""
+        size = self.image.read_spec(transform).shape[:2]
+        return Spec((*size, 1), np.dtype(self.dtype), self.fill_value)
 
     @property
-    def after_transform(self) -> Spec:
-        """The arrays that a transform gives back, and the model gets."""
-        return self._spec(self.image.after_transform)
-
-    spec = after_transform
-
-    def _spec(self, image: Spec) -> Spec:
-        return Spec((*image.shape[:2], 1), np.dtype(self.dtype), self.fill_value)
+    def spec(self) -> Spec:
+        """The array that the model gets."""
+        return self.read_spec(False)
 
     def read(self, value: Any, out: Values, store: Store, watch: Watch, given: Geometry) -> None:
         """Fill `out` with the classes of one file, by the geometry of its image."""

@@ -55,7 +55,6 @@ class MultiLabel(Encoded):
     sep: str | None = None
     missing: str = "raise"
     kind: ClassVar[str] = "label"
-    many_labels = True
 
     def __post_init__(self) -> None:
         arguments.check_column(self)
@@ -65,11 +64,6 @@ class MultiLabel(Encoded):
         if self.class_names is not None:
             names = Category(self.column, class_names=self.class_names).class_names
             object.__setattr__(self, "class_names", names)
-
-    @property
-    def label_column(self) -> str:  # type: ignore[override]
-        """The column whose lists hold classes."""
-        return self.column
 
     def unnamed(self, column: pa.Array) -> pa.Array:
         """Return the labels; refuse what holds none."""

@@ -100,18 +100,18 @@ def store_of_row(row: Mapping[str, Any], column: str, of_files: bool = True) -> 
 
 def array_of_row(feature: Any, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:
     """Return what a feature makes of one row: its array, or several by their keys."""
-    if feature.has_channels and is_several(row[feature.column]):
+    if feature.pixel_kind and is_several(row[feature.column]):
         return _array_of_items(feature, row, rng)
     check_present(feature, row)
-    image = feature.image if feature.follows and not feature.is_image else feature
-    keeps_size = image.is_image and image.variable_size
+    image = feature.image if feature.follows and feature.pixel_kind != "image" else feature
+    keeps_size = image.pixel_kind == "image" and image.variable_size
     size = image.geometry(row, None).size if keeps_size else ()
     if feature.follows:
         given = feature.image.geometry(row, rng)
     else:
         given = None if rng is None else feature.draw(rng)
     out = tuple(empty(spec, size) for spec in each(feature.spec))
-    made = tuple(map(empty, each(feature.after_transform), [array.shape for array in out]))
+    made = tuple(map(empty, each(feature.read_spec(False)), [array.shape for array in out]))
     named = feature if feature.of_files else image
     with store_of_row(row, named.columns[0], named.of_files) as store:
         value = feature.at(feature.bind(OneRow(row)), 0)
@@ -161,7 +161,7 @@ def check_dataset(feature: Any) -> None:
 def bind_rows(feature: Any, columns: ColumnSource) -> pa.Array:
     """Return the files of a column, or structs of the `path` of an array file and the `index`."""
     paths = columns.files(feature.column)
-    if feature.index is None:
+    if len(feature.columns) == 1:
         return paths
     if are_files(paths.type) or is_list(paths.type):
         held = "lists of files" if is_list(paths.type) else "the bytes of a file"
@@ -177,7 +177,7 @@ def files_among(feature: Any, values: Any) -> Any:
     """Return the files among what a feature's `bind` has returned, None where it reads none."""
     if not feature.of_files:
         return None
-    return values if feature.index is None else values.field(0)
+    return values if len(feature.columns) == 1 else values.field(0)
 
 
 def holds_pixels(shape: tuple[int, ...]) -> bool:

@@ -228,11 +228,9 @@ def cache_steps(bound: BoundFeature, source: RowSource, transforms: bool, store:
     if is_far and not (files.known and UNKNOWN not in files.known.facts(0)):
         columns = "its columns bytes, mtime_ns"
         return f"of files far away the manifest must know size and time, {columns}"
-    if not feature.is_image:
+    if feature.pixel_kind != "image":
         return f"{type(feature).__name__} is not kept, images alone are"
-    return in_two_steps(
-        feature, feature.before_transform if transforms else feature.after_transform
-    )
+    return in_two_steps(feature, feature.read_spec(transforms))
 
 
 CACHE_FAILED = "cache_failed_"

@@ -30,8 +30,7 @@ class Meaning:
     """The meaning of the numbers of one input or target, without its rows and functions."""
 
     name: str
-    columns: tuple[str, ...]
-    label_column: str | None
+    columns: tuple[str, ...]  # that of classes the last
     class_names: tuple[object, ...] | None  # None where classes are numbers already
     palette: tuple[tuple[Any, int], ...]
     spec: Spec | None = None  # of its first array
@@ -55,7 +54,7 @@ def meaning_of(
     """Return what a feature means."""
     palette = getattr(feature, "palette", None) or ()
     names = None if feature.class_names is None else tuple(feature.class_names)
-    return Meaning(name, feature.columns, feature.label_column, names, palette, spec, scale)
+    return Meaning(name, feature.columns, names, palette, spec, scale)
 
 
 def meanings(view: SequenceView) -> dict[str, Meanings]:
@@ -64,9 +63,9 @@ def meanings(view: SequenceView) -> dict[str, Meanings]:
 
     def of(bound: BoundFeature) -> Meaning:
         feature, spec = bound.feature, reader.specs[next(iter(bound.arrays.values()))]
-        known = feature.has_channels and by_rows
+        known = feature.pixel_kind is not None and by_rows
         # else a function of the user's could change the range that `scale` tells
-        known = known and (reader.transform is None or feature.after_transform.dtype is not None)
+        known = known and (reader.transform is None or feature.read_spec(False).dtype is not None)
         scale = getattr(feature, "scale", None)
         return meaning_of(bound.name, feature, spec, (scale,) if known else None)
 
@@ -125,9 +124,9 @@ def differences(
 
 
 def _other_classes(ours: Meaning, theirs: Meaning, where: str) -> str:
-    column = ours.label_column or theirs.label_column
+    column = (theirs if ours.class_names is None else ours).columns[-1]
     trained, tested = _names(ours, theirs), _names(theirs, ours)
-    if trained is None or tested is None or column is None:
+    if trained is None or tested is None:
         return _other_palette(ours, theirs, where)
     # a table of text has "1" for 1
     both = enumerate(zip(map(str, trained), map(str, tested), strict=False))

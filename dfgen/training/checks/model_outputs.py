@@ -21,6 +21,7 @@ from dfgen.loading.loader import Loader
 from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Encoded
+from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.training.keras_private import arguments_of_loss, operation_of
 
 
@@ -249,7 +250,7 @@ class Target:
         self.column, self.shape = ", ".join(feature.columns), spec.shape
         names = feature.class_names if same and len(bound.specs) == 1 else None
         self.class_names: tuple[object, ...] | None = names
-        self.many_labels = feature.many_labels
+        self.many_labels = isinstance(feature, MultiLabel)
         self.is_text = spec.dtype.hasobject
         is_image = bound.image is not None and spec.dtype == np.uint8
         self.is_bytes = self._as_written and is_image  # pixels of 0 to 255

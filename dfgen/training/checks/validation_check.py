@@ -73,7 +73,7 @@ def check_validation(call: Call, train: SequenceView, validation: SequenceView) 
     ours, theirs = map(meanings, (train, validation))
     for what in ("y", "x"):
         for one in differences({what: ours[what]}, {what: theirs[what]}, "validation"):
-            alike = _ALIKE.format(one.pair[0].label_column) if one.pair else ""
+            alike = _ALIKE.format(one.pair[0].columns[-1]) if one.pair else ""
             advice = {CLASSES: f". {alike}", ORDER: ". Give both Sequences the same order"}
             raise ArgumentError(one.text + advice.get(one.kind, ""))
         if takes_both:

@@ -11,6 +11,7 @@ from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
+from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.training.checks.model_outputs import (
     CHECKED,
     KnownLoss,
@@ -63,7 +64,7 @@ class ModelHead:
         """Return what it tells of a row, by the outputs of the model."""
         if outputs.ndim > 2:
             return ARRAY
-        if self.feature is not None and self.feature.many_labels:
+        if isinstance(self.feature, MultiLabel):
             return LABELS
         units = outputs.shape[1] if outputs.ndim == 2 else 1
         if self.class_names is not None or self._counts_classes(units):
