@@ -115,6 +115,10 @@ def report_command(
             metavar="P.parquet",
         ),
     ] = None,
+    caption: Annotated[
+        list[str] | None,
+        typer.Option(help="A column below each picture; repeat for several.", metavar="COL"),
+    ] = None,
     rows: Annotated[int, typer.Option(help="Most rows of the gallery, 1 to 2000.")] = 600,
     seed: Annotated[int, typer.Option(help="Another seed draws other rows.")] = 0,
     root: Root = None,
@@ -124,7 +128,10 @@ def report_command(
     """Write one HTML file that shows what is in a manifest, to look at and to send."""
     from dfgen.explore.report_file import report
 
-    report(manifest, out, predictions=predictions, rows=rows, seed=seed, root=root, workers=workers)
+    report(
+        manifest, out, predictions=predictions, caption=caption or None, rows=rows, seed=seed,
+        root=root, workers=workers,
+    )  # fmt: skip
     print(f"Wrote {out}: {os.path.getsize(out) / 1e6:.1f} MB")
 
 

@@ -22,8 +22,8 @@ from dfgen.explore.picture_grid import show as show
 from dfgen.explore.picture_grid import show_duplicates as show_duplicates
 from dfgen.explore.picture_grid import show_leaks as show_leaks
 from dfgen.explore.report_file import report as report
-from dfgen.explore.thumbnails import Thumbnail as Thumbnail
 from dfgen.explore.thumbnails import thumbnails as thumbnails
+from dfgen.explore.visible_pixels import Thumbnail as Thumbnail
 
 P = ParamSpec("P")
 R = TypeVar("R")

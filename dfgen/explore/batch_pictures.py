@@ -1,6 +1,6 @@
 """The model's view: a batch as it is handed over, and one row under several draws of chance."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,8 +9,10 @@ import numpy.typing as npt
 from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, brief
 from dfgen.explore.figures import Captioned, PictureRow, in_rows, picture_figure
-from dfgen.explore.predicted import word
-from dfgen.explore.thumbnails import Thumbnail, crossed, in_8_bits, visible
+from dfgen.explore.plain_words import word
+from dfgen.explore.predicted import caption_columns, caption_lines
+from dfgen.explore.sketches import array_sketch, sound_sketch, text_sketch
+from dfgen.explore.visible_pixels import Thumbnail, crossed, in_8_bits, visible
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.samples.bound_feature import BoundFeature
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from dfgen.training.layout import SequenceView
 
 _FEW = 3  # numbers, or classes
+_SIDE = 160  # pixels of a sketch
 
 
 def label_text(class_names: Any, array: npt.NDArray[Any]) -> str:
@@ -52,12 +55,21 @@ _RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def batch(sequence: Any, i: int = 0, *, n: int = 16, draws: int = 10, model: Any = None) -> Any:
+def batch(
+    sequence: Any,
+    i: int = 0,
+    *,
+    n: int = 16,
+    draws: int = 10,
+    model: Any = None,
+    caption: str | Iterable[str] | None = None,
+) -> Any:
     """Show a batch as the model gets it: after decoding, resizing, transforms and scaling.
 
-    Pictures carry their labels, weights, boxes and masks. Above them stands what the numbers are:
-    dtype, shape, range and mean, and what looks wrong about them. Where chance has a part in it,
-    the first row follows in several draws: as it comes in this epoch and the next ones, without
+    Images are shown, sounds as waveform and spectrogram, arrays as images or curves, and texts.
+    Pictures carry their ids, labels, weights, boxes and masks. Above them stand dtype, shape, range
+    and mean of the numbers, and what looks wrong about them. Where chance has a part in it, the
+    first row follows in several draws: as it comes in this epoch and the next ones, without
     `batch_transform`.
 
     Args:
@@ -67,12 +79,14 @@ def batch(sequence: Any, i: int = 0, *, n: int = 16, draws: int = 10, model: Any
         draws: of the first row; 0: none.
         model: the Keras model that it is for; where pixels of 0..255 reach its first layer with
             weights as they are, or are scaled twice, the figure says so.
+        caption: the column of the manifest whose values stand below the pictures, or several, in
+            place of the id and the labels that the model gets.
 
     Returns:
         A `matplotlib.figure.Figure`, whose `table` has the rows of the manifest that are shown.
 
     Raises:
-        ArgumentError: it is no Sequence, or has no images.
+        ArgumentError: it is no Sequence, or has nothing that can be shown.
         MissingPackageError: matplotlib is not installed.
         DfgenError: what making the batch raises.
 
@@ -83,26 +97,33 @@ def batch(sequence: Any, i: int = 0, *, n: int = 16, draws: int = 10, model: Any
     whole("draws", draws)
     view = _view(sequence)
     loader, binding = view.loader, view.binding
-    images = _images(binding)
+    pictured = _pictured(binding)
     rows = sequence.rows(i)
     made = loader.batch(sequence.epoch, i % len(sequence))
     shown = min(n, len(rows))
     skipped = {place: loader.problems[int(rows[place])].reason for place in made.skipped}
-    captions = [_caption(binding, made, place) for place in range(shown)]
+    table = sequence.manifest.iloc[rows[:shown]]
+    if caption is None:
+        told = [[str(loader.reader.id(int(row)))] for row in rows[:shown]]
+        told = [[*one, *_labels(binding, made, place)] for place, one in enumerate(told)]
+    else:
+        names = caption_columns(table, caption)
+        told = [caption_lines(table.iloc[place], names) for place in range(shown)]
+    captions = [(*one, *_weights(binding, made, place)) for place, one in enumerate(told)]
     lines = []
-    for bound in images:
+    for bound in pictured:
         tiles = _tiles(binding, bound, made.arrays, shown, skipped)
         pictures = [Captioned(*pair) for pair in zip(tiles, captions, strict=True)]
         lines += in_rows(pictures, _range_of(bound, made.arrays[bound.name]))
     if draws and loader.reader.is_random:
         lines += _drawn_rows(sequence, view, int(rows[0]), draws)
+    images = [bound for bound in pictured if bound.image is not None]
     faults = [fault for bound in images for fault in _faults(made.arrays[bound.name])]
     if model is not None:
         from dfgen.training.checks.scale_check import range_faults  # late: it loads Keras
 
         faults += range_faults(model, view)
     title = f"batch {i} of {len(sequence):,}, epoch {sequence.epoch}: {shown} of {len(rows)} rows"
-    table = sequence.manifest.iloc[rows[:shown]]
     return picture_figure(lines, table, title, [f"Looks wrong: {fault}" for fault in faults])
 
 
@@ -118,7 +139,7 @@ def draws(sequence: Any, row: int = 0, n: int = 10) -> Any:
         A `matplotlib.figure.Figure`, whose `table` has the row.
 
     Raises:
-        ArgumentError: it is no Sequence, has no images, or not so many rows.
+        ArgumentError: it is no Sequence, has nothing that can be shown, or not so many rows.
         MissingPackageError: matplotlib is not installed.
 
     Example:
@@ -142,12 +163,20 @@ def _view(sequence: Any) -> "SequenceView":
     return view_of(sequence)
 
 
-def _images(binding: Any) -> list[BoundFeature]:
-    found = [one for one in binding.reader.features if one.image is not None]
+def _pictured(binding: Any) -> list[BoundFeature]:
+    found = [one for one in binding.reader.features if _has_picture(one)]
     if not found:
         kinds = ", ".join(one.feature.kind for one in binding.reader.features)
-        raise ArgumentError(f"the Sequence has no images, but {kinds}: look at seq[0]")
+        raise ArgumentError(
+            f"the Sequence has no images, sounds, arrays or texts, but {kinds}: look at seq[0]"
+        )
     return found
+
+
+def _has_picture(one: BoundFeature) -> bool:
+    """Whether a feature is shown by itself, neither on an image nor in the caption."""
+    is_array = one.feature.kind in ("array", "column") and one.specs[one.name].shape != ()
+    return one.image is not None or is_array or one.feature.kind in ("audio", "text")
 
 
 def _drawn_rows(sequence: Any, view: "SequenceView", row: int, n: int) -> Iterator[PictureRow]:
@@ -156,7 +185,7 @@ def _drawn_rows(sequence: Any, view: "SequenceView", row: int, n: int) -> Iterat
     maker = ChunkMaker(loader.reader, sequence.seed, skip=False)
     epochs = range(sequence.epoch, sequence.epoch + n)
     made = [_one_row(maker, loader.reader, row, epoch) for epoch in epochs]
-    for bound in _images(binding):
+    for bound in _pictured(binding):
         tiles = [_tiles(binding, bound, arrays, 1, {})[0] for arrays in made]
         captions = ((f"epoch {epoch}",) for epoch in epochs)
         pictures = [Captioned(*pair) for pair in zip(tiles, captions, strict=True)]
@@ -177,12 +206,14 @@ def _tiles(
     binding: Any, bound: BoundFeature, arrays: Arrays, n: int, skipped: Mapping[int, str]
 ) -> list[Thumbnail]:
     array = arrays[bound.name]
+    if bound.image is None:
+        return [_sketch(bound.feature, array, place, skipped) for place in range(n)]
     low, high = _black_and_white(array)
     on_it = [one for one in binding.reader.features if one.like == bound.name]
     found = []
     for place in range(n):
         if place in skipped:
-            found.append(Thumbnail(crossed(array.shape[-3]), f"skipped: {skipped[place]}"))
+            found.append(_skipped(array.shape[-3], skipped[place]))
             continue
         pixels = _first_item(array[place])[..., :: -1 if bound.image.scale == "caffe" else 1]
         if pixels.dtype != np.uint8:
@@ -192,6 +223,23 @@ def _tiles(
             drawn |= _overlay(one, arrays, place, pixels.shape[:2])
         found.append(Thumbnail(visible(pixels)[0], **drawn))
     return found
+
+
+def _skipped(side: int, why: str) -> Thumbnail:
+    return Thumbnail(crossed(side), f"skipped: {why}")
+
+
+def _sketch(
+    feature: Any, array: npt.NDArray[Any], place: int, skipped: Mapping[int, str]
+) -> Thumbnail:
+    """Return the sound, text or array of a row of a batch as a picture."""
+    if place in skipped:
+        return _skipped(_SIDE, skipped[place])
+    if feature.kind == "audio":
+        return sound_sketch(array[place], feature.sample_rate, _SIDE)
+    if feature.kind == "text":
+        return text_sketch(str(array[place]), _SIDE)
+    return array_sketch(array[place], _SIDE)
 
 
 def _first_item(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -219,29 +267,34 @@ def _overlay(
     return {"boxes": boxes, "labels": tuple(words)}
 
 
-def _caption(binding: Any, made: Any, place: int) -> tuple[str, ...]:
-    """Return the labels of a row in words, and what it weighs where that is not 1."""
-    if place in made.skipped:  # whose arrays hold blanks
-        return ("weight 0",)
-    lines = []
+def _labels(binding: Any, made: Any, place: int) -> Iterator[str]:
+    """Yield the labels of a row in words; none of a row that was skipped: its arrays are blank."""
     for name in [*leaves(binding.y), *leaves(binding.x)]:
         bound = binding[name]
-        if bound.image is not None or bound.like is not None:
+        if _has_picture(bound) or bound.like is not None or place in made.skipped:
             continue
         array = made.arrays[next(iter(bound.arrays.values()))][place]
-        lines.append(label_text(bound.feature.class_names, array))
+        yield label_text(bound.feature.class_names, array)
+
+
+def _weights(binding: Any, made: Any, place: int) -> list[str]:
+    """Return the weights of a row that are not 1."""
+    if place in made.skipped:
+        return ["weight 0"]
     weights = {float(made.weights_of(name)[place]) for name in leaves(binding.y)}
-    lines += [f"weight {weight:.3g}" for weight in sorted(weights) if weight != 1]
-    return tuple(filter(None, lines))
+    return [f"weight {weight:.3g}" for weight in sorted(weights) if weight != 1]
 
 
 def _range_of(bound: BoundFeature, array: npt.NDArray[Any]) -> str:
+    if array.dtype == object:
+        return bound.name
     shape = " x ".join(map(str, array.shape[1:]))
     numbers = array[np.isfinite(array)]
     held = "no finite number"
     if numbers.size:
         held = f"{numbers.min():.4g} to {numbers.max():.4g}, mean {numbers.mean(dtype=float):.4g}"
-    channels = ", BGR" if bound.image.scale == "caffe" else ""
+    is_bgr = bound.image is not None and bound.image.scale == "caffe"
+    channels = ", BGR" if is_bgr else ""
     return f"{bound.name}: {array.dtype} {shape}{channels}, {held}"
 
 

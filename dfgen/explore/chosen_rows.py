@@ -7,6 +7,7 @@ import pandas as pd
 
 from dfgen.errors import ManifestError, column_list
 from dfgen.explain.unknown_column import not_a_column
+from dfgen.explore.plain_words import word
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import PARTS
 from dfgen.spec import IntArray
@@ -57,31 +58,34 @@ def chosen(
 ) -> list[tuple[str, IntArray]]:
     """Return n rows in all: by heading their places; the frame's other rows are not touched.
 
-    `by`: some of each value of this column, of the most frequent where there are many. `sort`: the
-    lowest of this column first, with `-` before its name the highest; None: drawn by `seed`.
+    `by`: some of each value of this column, of the most frequent where there are many; a row counts
+    for each value of its list. `sort`: the lowest of this column first, with `-` before its name
+    the highest; None: drawn by `seed`.
     """
     if by is None:
         return [("", _first(frame, sort, n) if sort else _drawn(len(frame), n, seed))]
     check_known("by", by, frame)
+    listed = frame[by].reset_index(drop=True).explode()  # a column without lists stays as it is
     try:
-        codes, values = pd.factorize(frame[by])
+        codes, values = pd.factorize(listed)
     except TypeError as error:
         raise ManifestError(
             f"by={by!r}: the column holds no values to tell rows by: {error}"
         ) from None
     if not len(values):
         raise ManifestError(f"by={by!r}: no row has a value")
-    counts = np.bincount(codes[codes >= 0], minlength=len(values))
+    told = pd.DataFrame({"row": listed.index, "code": codes})[codes >= 0].drop_duplicates()
+    counts = np.bincount(told["code"], minlength=len(values))
     most = np.argsort(-counts, kind="stable")[: min(n, MOST_VALUES)]
     found = []
     for value in sorted(most.tolist(), key=lambda one: _order(frame[by], values[one])):
-        places = np.flatnonzero(codes == value)
+        places = told["row"].to_numpy()[told["code"] == value]
         each = max(1, n // len(most))
         if sort:
             places = places[_first(frame.iloc[places], sort, each)]
         else:
             places = places[_drawn(len(places), each, seed)]
-        found.append((f"{by} = {values[value]} ({counts[value]:,} rows)", places))
+        found.append((f"{by} = {word(values[value])} ({counts[value]:,} rows)", places))
     return found
 
 

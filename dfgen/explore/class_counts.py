@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError
 from dfgen.explore.chosen_rows import check_known
-from dfgen.explore.figures import new_figure, one_line
+from dfgen.explore.figures import new_figure
+from dfgen.explore.plain_words import one_line
 from dfgen.explore.predicted import own_labels
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import part_column
@@ -20,6 +21,7 @@ from dfgen.table.arrow_types import is_list
 _MOST = 1_000  # different texts that are classes; more are names
 _FEW = 50  # different numbers that are
 _BARS = 30
+_CHARACTERS = 25  # of the name of a bar
 MISSING = "(missing)"
 
 
@@ -115,7 +117,9 @@ def _draw_bars(axes: Any, name: str, part: pd.DataFrame) -> None:
         thick = 0.8 / len(splits)
         bars = axes.barh(places + (number + 0.5) * thick - 0.4, shares, thick, label=str(split))
         axes.bar_label(bars, [f"{rows:,}" for rows in part[split]], padding=2, fontsize=7)
-    axes.set_yticks(places, map(one_line, part.index), fontsize=8, parse_math=False)
+    axes.set_yticks(
+        places, [one_line(name, _CHARACTERS) for name in part.index], fontsize=8, parse_math=False
+    )
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.xaxis.set_major_formatter("{x:.0%}")

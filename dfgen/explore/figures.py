@@ -15,12 +15,15 @@ from zlib import crc32
 import pandas as pd
 
 from dfgen.errors import MissingPackageError, legible
-from dfgen.explore.thumbnails import Thumbnail
+from dfgen.explore.plain_words import one_line
+from dfgen.explore.visible_pixels import Thumbnail, mask_layer
 
 _CELL, _LINE, _GAP = 1.5, 0.14, 0.08  # inches: of a picture, of a line of text, between pictures
 _COLUMNS = 8
 _CHARACTERS = 25  # of a line below a picture
-_LINES = 5  # of a reason on a tile
+_CAPTION = 12  # lines of one of its texts, which lose their middle beyond
+_FLATTEST, _TALLEST = 0.25, 1.5  # height of the space for a picture: its width
+_LINES, _TEXT_LINES = 5, 13  # of a reason on a tile, of a text
 _DPI = 100
 _PLAIN = {"parse_math": False}  # a $ is a $
 
@@ -116,15 +119,27 @@ def picture_figure(
     return figure
 
 
-def one_line(text: object, most: int = _CHARACTERS) -> str:
-    """Return a text as one line of so many characters."""
-    line = " ".join(legible(str(text)).split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+def _lines(caption: Sequence[str]) -> list[str]:
+    """Return a caption in lines as wide as a picture: all of it, as its end may tell two apart."""
+    return [
+        line
+        for text in caption
+        for line in textwrap.wrap(
+            one_line(text, _CAPTION * _CHARACTERS), _CHARACTERS, break_on_hyphens=False
+        )
+    ]
+
+
+def _cell(row: PictureRow) -> float:
+    """Return the height of the pictures of a row: the space that the tallest of them needs."""
+    shapes = [one.thumbnail.pixels.shape for one in row.pictures if not one.thumbnail.problem]
+    tallest = max((height / width for height, width, _ in shapes), default=1.0)
+    return _CELL * min(max(tallest, _FLATTEST), _TALLEST)
 
 
 def _height(row: PictureRow) -> float:
-    lines = max((len(one.caption) for one in row.pictures), default=0)
-    return _CELL + (lines + bool(row.heading)) * _LINE + 2 * _GAP
+    lines = max((len(_lines(one.caption)) for one in row.pictures), default=0)
+    return _cell(row) + (lines + bool(row.heading)) * _LINE + 2 * _GAP
 
 
 def _draw_row(figure: Any, row: PictureRow, top: float, size: tuple[float, float]) -> None:
@@ -135,13 +150,14 @@ def _draw_row(figure: Any, row: PictureRow, top: float, size: tuple[float, float
             fontsize=8, weight="bold", **_PLAIN,
         )  # fmt: skip
         top -= _LINE
+    cell = _cell(row)
     for place, one in enumerate(row.pictures):
-        left, bottom = _GAP + place * (_CELL + _GAP), top - _GAP - _CELL
+        left, bottom = _GAP + place * (_CELL + _GAP), top - _GAP - cell
         axes = figure.add_axes(
-            (left / width, bottom / height, _CELL / width, _CELL / height), anchor="S"
+            (left / width, bottom / height, _CELL / width, cell / height), anchor="S"
         )
         draw_picture(axes, one.thumbnail)
-        text = "\n".join(map(one_line, one.caption))
+        text = "\n".join(_lines(one.caption))
         colour = "firebrick" if one.is_wrong else "black"
         axes.text(
             0.5, -0.02, text, transform=axes.transAxes, ha="center", va="top", fontsize=7,
@@ -150,23 +166,22 @@ def _draw_row(figure: Any, row: PictureRow, top: float, size: tuple[float, float
 
 
 def draw_picture(axes: Any, thumbnail: Thumbnail) -> None:
-    """Draw a thumbnail with its mask, its boxes and their labels, or why it cannot be shown."""
-    import matplotlib as mpl
+    """Draw a thumbnail with its mask, its boxes and their labels; or text, or why it lacks one."""
     from matplotlib.patches import Rectangle
 
     axes.imshow(thumbnail.pixels, interpolation="nearest")
     axes.axis("off")
-    if thumbnail.problem is not None:
-        lines = textwrap.wrap(legible(thumbnail.problem, 400), _CHARACTERS)
-        text = "\n".join(lines[:_LINES] + ["…"] * (len(lines) > _LINES))
+    said = thumbnail.text if thumbnail.problem is None else thumbnail.problem
+    if said is not None:
+        most = _LINES if thumbnail.problem is not None else _TEXT_LINES
+        lines = textwrap.wrap(legible(said, 2 * most * _CHARACTERS), _CHARACTERS)
+        text = "\n".join(lines[:most] + ["…"] * (len(lines) > most))
         axes.text(
             0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=6.5,
             bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none"}, **_PLAIN,
         )  # fmt: skip
     if thumbnail.mask is not None:
-        colours = mpl.colormaps["tab10"](thumbnail.mask.astype(int) % 10)
-        colours[..., 3] = 0.5 * (thumbnail.mask != 0)
-        axes.imshow(colours, interpolation="nearest")
+        axes.imshow(mask_layer(thumbnail.mask), interpolation="nearest")
     for (left, top, right, bottom), label in zip(thumbnail.boxes, thumbnail.labels, strict=True):
         colour = f"C{crc32(label.encode()) % 10}"  # one label, one colour in all pictures
         corner = (left - 0.5, top - 0.5)  # of pixels, whose centres matplotlib counts by

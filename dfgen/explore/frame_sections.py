@@ -22,8 +22,9 @@ from dfgen.explore.page_section import (
     shown_columns,
     tiles,
 )
+from dfgen.explore.plain_words import nbytes, number
 from dfgen.explore.predicted import own_labels
-from dfgen.explore.svg_charts import bar, cloud, histogram, nbytes, number
+from dfgen.explore.svg_charts import bar, cloud, histogram
 from dfgen.manifest.duplicates import copies_across, copies_in_groups
 from dfgen.manifest.file_copies import file_copies
 from dfgen.manifest.schema import PARTS, part_column

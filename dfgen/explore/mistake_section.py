@@ -17,8 +17,8 @@ from dfgen.explore.page_section import (
     short,
     tiles,
 )
-from dfgen.explore.predicted import heads_of, word
-from dfgen.explore.svg_charts import number
+from dfgen.explore.plain_words import number, word
+from dfgen.explore.predicted import heads_of
 
 _MATRIX = 20  # classes of a confusion matrix; of more, the pairs that are confused most
 _CLASSES = 40

@@ -1,6 +1,7 @@
 """Mistakes of a model: confusion, its worst rows, and labels that are likely wrong."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -10,8 +11,9 @@ import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError, column_list
 from dfgen.explore.chosen_rows import check_known
-from dfgen.explore.figures import new_figure, one_line
+from dfgen.explore.figures import new_figure
 from dfgen.explore.picture_grid import show
+from dfgen.explore.plain_words import one_line
 from dfgen.explore.predicted import heads_of, own_labels
 from dfgen.manifest.schema import PARTS
 from dfgen.system import refuse_others, write_whole
@@ -146,25 +148,41 @@ class Mistakes:
         wrong = self._names("y_true") != self._names("y_pred")
         return self.frame[wrong].sort_values(f"loss{self.head}", ascending=False)
 
-    def show(self, n: int = 16, *, by: str | None = None, root: str | None = None) -> Any:
+    def show(
+        self,
+        n: int = 16,
+        *,
+        by: str | None = None,
+        caption: str | Iterable[str] | None = None,
+        root: str | None = None,
+    ) -> Any:
         """Show the rows of the highest loss as pictures, with what the model says of them.
 
         Args:
             n: rows in all.
             by: some of each value of this column, such as `"y_true"`, or `"y_pred"`.
+            caption: as of `show`.
             root: folder where relative paths begin.
         """
-        return show(self.frame, n, by=by, sort=f"-loss{self.head}", root=root)
+        return show(self.frame, n, by=by, sort=f"-loss{self.head}", caption=caption, root=root)
 
-    def show_mislabels(self, n: int = 16, *, root: str | None = None) -> Any:
+    def show_mislabels(
+        self,
+        n: int = 16,
+        *,
+        caption: str | Iterable[str] | None = None,
+        root: str | None = None,
+    ) -> Any:
         """Show the rows whose label is likely wrong as pictures, the likeliest first.
 
         Args:
             n: rows in all.
+            caption: as of `show`.
             root: folder where relative paths begin.
         """
-        rows = self.frame.loc[self.mislabels.index].assign(prob_own=self.mislabels["prob_own"])
-        return show(rows, n, sort="prob_own", root=root)
+        found = {name: self.mislabels[name] for name in ("suggested", "prob_own")}
+        rows = self.frame.loc[self.mislabels.index].assign(**found)
+        return show(rows, n, sort="prob_own", caption=caption, root=root)
 
     def show_confusion(self) -> Any:
         """Show the confusion matrix, of the 30 classes that are confused most."""

@@ -194,13 +194,14 @@ def cards(
     positions: Iterable[int],
     classes_of: list[str],
     marks: Mapping[str, Iterable[int]],
+    caption: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return what the page knows of rows, in JSON types; rows are called by their position.
 
     `classes_of` are the columns of classes; `marks` words, such as duplicate, and the rows they are
-    said of.
+    said of. `caption` are the columns below each picture; None: the first two of classes.
     """
-    names = shown_columns(frame)
+    names = [*dict.fromkeys([*shown_columns(frame), *(caption or ())])]
     wanted = sorted(set(positions))
     few = frame.iloc[wanted]
     root = frame.attrs.get("dfgen", {}).get("root")
@@ -214,9 +215,9 @@ def cards(
     titles = [name for name in classes_of if name in names]
     return {
         "columns": [{"name": short(name)} for name in names],
-        "name": names.index("id") if "id" in names else 0,
+        "name": next((names.index(name) for name in ("id", "path") if name in names), 0),
         "path": names.index("path") if "path" in names else -1,
-        "caption": [names.index(name) for name in titles[:2]],
+        "caption": [names.index(name) for name in (caption or titles[:2])],
         "filters": [*_filters(few, names, columns, titles)],
         "marks": [word for word, said_of in marks.items() if set(said_of) & rows.keys()],
         "rows": rows,

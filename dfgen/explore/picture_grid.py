@@ -1,7 +1,7 @@
 """Rows as pictures: their labels, boxes, masks and predictions; and copies, side by side."""
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, takewhile
 from typing import Any
 
 import numpy as np
@@ -10,22 +10,28 @@ import pandas as pd
 from dfgen.errors import ManifestError
 from dfgen.explore.chosen_rows import check_known, chosen
 from dfgen.explore.figures import Captioned, PictureRow, in_rows, picture_figure
-from dfgen.explore.predicted import heads_of, own_labels, prediction_lines, with_predictions, word
+from dfgen.explore.plain_words import word
+from dfgen.explore.predicted import (
+    caption_columns,
+    caption_lines,
+    heads_of,
+    prediction_lines,
+    with_predictions,
+)
+from dfgen.explore.row_sketches import shown_column
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import part_column
+from dfgen.samples.features.base import Feature
 from dfgen.samples.features.boxes import Boxes
-from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.system import whole
 from dfgen.table.any_table import Table
 
 _SIDE = 160
-_LABELS = 3
 _OF_GROUP = 8  # pictures of a group of copies
-_NO_LABELS = ("loss", "mask", "prob_own")
 
 
 def show(
@@ -34,16 +40,20 @@ def show(
     *,
     by: str | None = None,
     sort: str | None = None,
+    caption: str | Iterable[str] | None = None,
     boxes: str | Boxes | bool | None = None,
     masks: str | Mask | bool | None = None,
     predictions: pd.DataFrame | None = None,
-    image: str | Image | None = None,
+    image: str | Feature | None = None,
     seed: int = 0,
     root: str | None = None,
     limits: Limits | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Show some rows as pictures, with their labels, boxes and masks drawn.
+
+    A sound is its waveform above its spectrogram; an array is an image, or a curve if it has one
+    axis; text is text.
 
     Files are decoded as for training, only those of the rows that are shown. A missing or damaged
     file is a tile that says why. For images deeper than 8 bits the caption names the values that
@@ -52,17 +62,21 @@ def show(
     Args:
         manifest: a frame or another table, or the path of a manifest.
         n: rows in all.
-        by: some of each value of this column, one line of pictures each.
+        by: some of each value of this column, one line of pictures each. If it holds lists, such
+            as tags, a row counts for each of its values.
         sort: a column whose lowest rows are shown, or with `-` before its name the highest, as in
             `"-loss"`. None: rows are drawn at random by `seed`.
+        caption: the column whose values stand below the pictures, or several. None: `id`, and up to
+            three labels.
         boxes: the column of boxes (xyxy in pixels, classes in `labels`), or a `dfgen.Boxes`. None:
             `boxes`, where there is such a column; False: none.
         masks: the column of mask files, or a `dfgen.Mask`. None: `mask`, where there is such a
             column; False: none.
         predictions: a frame of `dfgen.predict_frame`: what it says of a row stands below it, in red
             where it is wrong. Where the manifest is one itself, it is not needed.
-        image: the column of the pictures, or a `dfgen.Image`; None: `path`, else the first column
-            that holds files.
+        image: the column of the pictures, sounds, arrays, lists of numbers or text, or a
+            `dfgen.Image`, `Audio`, `Array` or `Text`. None: `path`, else the first column that
+            holds files, numbers or text.
         seed: of what is drawn.
         root: folder where relative paths begin; None: the working folder.
         limits: `dfgen.Limits`: what one file may ask for.
@@ -91,7 +105,10 @@ def show(
         masks=_column(frame, masks, "mask"), root=root, limits=limits,
         storage_options=storage_options,
     )  # fmt: skip
-    pictures = captioned(rows, found)
+    below = caption_columns(frame, caption)
+    if any(one.text is not None for one in found) and caption is None:  # it is not said twice
+        below = [name for name in below if name != (image or shown_column(rows))]
+    pictures = captioned(rows, found, below)
     lines = [
         line
         for heading, places in groups
@@ -100,21 +117,23 @@ def show(
     how = "drawn at random" if sort is None else f"the lowest {sort} first"
     if sort is not None and sort not in frame:
         how = f"the highest {sort[1:]} first"
-    return picture_figure(lines, rows, f"{len(rows):,} of {len(frame):,} rows, {how}")
+    shown = len({place for _, places in groups for place in places.tolist()})
+    return picture_figure(lines, rows, f"{shown:,} of {len(frame):,} rows, {how}")
 
 
-def captioned(rows: pd.DataFrame, found: list[Any], unlabelled: str = "id") -> Iterator[Captioned]:
-    """Yield the thumbnails of rows with their labels, and what a model says of them, below.
-
-    If there are no labels, the column `unlabelled` stands in their place.
-    """
+def captioned(rows: pd.DataFrame, found: list[Any], names: list[str]) -> Iterator[Captioned]:
+    """Yield the thumbnails of rows; below them these columns, and what a model says of the row."""
     heads = heads_of(rows)
-    labels = [name for name in own_labels(rows) if _is_label(rows, name, heads)][:_LABELS]
+    if "path" in names:
+        paths = rows["path"].map(word)
+        folders = zip(*(path.split("/")[:-1] for path in paths), strict=False)
+        shared = takewhile(lambda level: len(set(level)) == 1, folders)
+        folder = "".join(f"{level[0]}/" for level in shared)
+        rows = rows.assign(path=paths.str.removeprefix(folder))
     for place, thumbnail in enumerate(found):
         row = rows.iloc[place]
-        said = ", ".join(_value(name, row[name], len(labels)) for name in labels)
         lines, is_wrong = prediction_lines(row, heads)
-        caption = (said or str(row.get(unlabelled, "")), *lines, thumbnail.note)
+        caption = (*caption_lines(row, names), *lines, thumbnail.note)
         yield Captioned(thumbnail, tuple(filter(None, caption)), is_wrong)
 
 
@@ -125,23 +144,6 @@ def _column(frame: pd.DataFrame, given: Any, usual: str) -> Any:
         check_known(usual, usual, frame)
         return usual
     return None if given is False else given
-
-
-def _is_label(rows: pd.DataFrame, name: str, heads: list[str]) -> bool:
-    values = rows[name]
-    is_long = values.dtype == object and not values.map(lambda one: isinstance(one, str)).all()
-    is_long = bool(is_long or values.map(pd.api.types.is_list_like).any())  # lists of Arrow's too
-    as_true = any(
-        values.astype(str).equals(rows[f"y_true{head}"].astype(str))
-        for head in heads
-        if f"y_true{head}" in rows
-    )
-    return name not in _NO_LABELS and not is_long and not as_true
-
-
-def _value(name: str, value: Any, several: int) -> str:
-    text = "none" if pd.isna(value) else word(value)
-    return text if several == 1 else f"{name} {text}"
 
 
 def show_duplicates(
@@ -251,13 +253,8 @@ def _copies_figure(
     """Return a figure of lines, each a heading and the rows whose pictures stand below it."""
     part = part_column(frame)
     rows = frame.iloc[np.array([row for _, places in lines for row in places], np.int64)]
-    names = [str(name) for name in rows["id" if "id" in rows else "path"]]
-    if part is not None:
-        names = [f"{name} in {where}" for name, where in zip(names, rows[part], strict=True)]
-    shown = captioned(rows, thumbnails(rows, image, side=_SIDE, **how), unlabelled="")
-    pictures = (
-        Captioned(one.thumbnail, (name, *one.caption))
-        for name, one in zip(names, shown, strict=True)
-    )
+    names = caption_columns(frame)
+    shown = [one for one in (part,) if one is not None and one not in names]
+    pictures = captioned(rows, thumbnails(rows, image, side=_SIDE, **how), [*names, *shown])
     drawn = [PictureRow([*islice(pictures, len(rows))], heading) for heading, rows in lines]
     return picture_figure(drawn, found.set_axis(frame.index[found.index]), title)

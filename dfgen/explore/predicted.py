@@ -1,11 +1,15 @@
 """Predictions of `dfgen.predict_frame`: its columns by heads, and in words."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError
+from dfgen.explore.chosen_rows import check_known
+from dfgen.explore.column_kinds import FILE_KINDS, kind_of
+from dfgen.explore.plain_words import value_of, word
 from dfgen.manifest.schema import label_columns
 
 _OF_HEAD = ("y_true", "y_pred", "prob", "loss", "row_weight")
@@ -26,9 +30,10 @@ def columns_of_model(frame: pd.DataFrame) -> list[str]:
 
 
 def own_labels(frame: pd.DataFrame) -> list[str]:
-    """Return the label columns that say nothing of a model's."""
-    of_model = columns_of_model(frame)
-    return [name for name in label_columns([*frame.columns]) if name not in of_model]
+    """Return the label columns that say nothing of a model's, and name no files."""
+    hidden = {*columns_of_model(frame), "mask"}
+    names = [name for name in label_columns([*frame.columns]) if name not in hidden]
+    return [name for name in names if kind_of(frame[name]) not in FILE_KINDS]
 
 
 def with_predictions(frame: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
@@ -58,6 +63,56 @@ def with_predictions(frame: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataF
     return pd.concat([frame.drop(columns=wanted, errors="ignore"), found], axis=1)
 
 
+_NAMES = ("id", "path")  # of rows, the better one first
+_NO_CAPTIONS = ("loss", "prob_own")
+_LABELS = 3
+
+
+def caption_columns(frame: pd.DataFrame, caption: str | Iterable[str] | None = None) -> list[str]:
+    """Return the columns whose values stand below a picture.
+
+    They are those that `caption` names. If it names none, they are the id, or the path, and up to
+    three labels, without those that predictions repeat as `y_true`.
+    """
+    if caption is not None:
+        names = [caption] if isinstance(caption, str) else [*caption]
+        for name in names:
+            check_known("caption", name, frame)
+        return names
+    heads = [f"y_true{head}" for head in heads_of(frame)]
+    true = [frame[name].map(word) for name in heads if name in frame]
+    labels = [name for name in own_labels(frame) if name not in _NO_CAPTIONS]
+    hidden = ("labels",) if "boxes" in frame else ()  # which are drawn
+    labels = [name for name in labels if name not in hidden and _is_short(frame[name])]
+    labels = [name for name in labels if not any(frame[name].map(word).equals(one) for one in true)]
+    return [*[name for name in _NAMES if name in frame][:1], *labels[:_LABELS]]
+
+
+def _is_short(column: "pd.Series[Any]") -> bool:
+    return bool(column.map(lambda one: isinstance(one, str) or not _is_long(one)).all())
+
+
+def _is_long(value: Any) -> bool:
+    """Whether a value is a dict, or a list of something else than words."""
+    if isinstance(value, dict):
+        return True
+    is_list = pd.api.types.is_list_like(value)
+    return is_list and not all(isinstance(one, str) for one in value)
+
+
+def caption_lines(row: "pd.Series[Any]", names: list[str]) -> list[str]:
+    """Return what stands below the picture of a row: its id, then its labels, by name if several.
+
+    Example:
+        >>> caption_lines(pd.Series({"id": 7, "kind": "cat"}), ["id", "kind"])
+        ['7', 'cat']
+    """
+    told = [(name, value_of(name, row[name])) for name in names]
+    first = [value for name, value in told[:1] if name in _NAMES]
+    rest = told[len(first) :]
+    return first + [value if len(rest) == 1 else f"{name} {value}" for name, value in rest]
+
+
 def prediction_lines(row: "pd.Series[Any]", heads: list[str]) -> tuple[list[str], bool]:
     """Return what a model says of one row, a line a head, and whether it is wrong of one."""
     lines, is_wrong = [], False
@@ -74,15 +129,6 @@ def prediction_lines(row: "pd.Series[Any]", heads: list[str]) -> tuple[list[str]
     if lines and isinstance(loss, float | np.floating) and np.isfinite(loss):
         lines.append(f"loss {loss:.3g}")
     return lines, is_wrong
-
-
-def word(value: Any) -> str:
-    """Return a label or a prediction as text."""
-    if isinstance(value, list | tuple | np.ndarray):
-        return ", ".join(map(word, value)) or "none"
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
 
 
 def _is_told(value: Any) -> bool:

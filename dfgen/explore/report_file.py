@@ -2,7 +2,7 @@
 
 import base64
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.resources import files
@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dfgen import __version__
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError, legible
 from dfgen.explore.class_counts import counts_by_label
 from dfgen.explore.frame_sections import (
     class_section,
@@ -37,8 +37,9 @@ from dfgen.explore.page_section import (
     short,
     source_hash,
 )
-from dfgen.explore.predicted import heads_of, with_predictions
-from dfgen.explore.thumbnails import Thumbnail, thumbnails
+from dfgen.explore.predicted import caption_columns, heads_of, with_predictions
+from dfgen.explore.thumbnails import thumbnails
+from dfgen.explore.visible_pixels import Thumbnail, tinted
 from dfgen.limits import Limits
 from dfgen.manifest.io import Path, read_manifest
 from dfgen.system import check_writable, refuse_others, usable_cpus, whole, write_whole
@@ -76,6 +77,7 @@ LARGEST = 10_000_000
 """Bytes of a page."""
 _MOST_ROWS = 2000
 _SIDE = 224
+_TEXT = 1000  # letters of a text in place of a picture
 _BOXES = 20  # drawn in a picture, if
 _BOX_BYTES = 1000  # of JSON have room for them and their names
 _MADE_BY = "What is in this manifest. Made by dfgen"
@@ -88,6 +90,7 @@ def report(
     out: Path,
     *,
     predictions: Path | Table | None = None,
+    caption: str | Iterable[str] | None = None,
     rows: int = 600,
     seed: int = 0,
     root: Path | None = None,
@@ -107,6 +110,8 @@ def report(
         out: the HTML file; an older report is replaced.
         predictions: what a model says of the rows, as `dfgen.predict_frame` returns it, or the path
             of the Parquet file of it: the page shows where the model is wrong.
+        caption: the column whose values stand below each picture, beside its id, or several. None:
+            the first two columns of classes.
         rows: most rows that are drawn for the gallery, 1 to 2,000; more have smaller pictures.
         seed: another seed draws others.
         root: folder where the stored paths start, if not the one that the manifest names.
@@ -137,17 +142,19 @@ def report(
     frame, title = _opened(manifest, is_path, root, limits, storage_options)
     if predictions is not None:
         frame = with_predictions(frame, _predicted(predictions))
+    below = None if caption is None else caption_columns(frame, caption)
     counts = counts_by_label(frame)
     sections = _sections(frame, counts)
     drawn = sampled(frame, rows, seed, [*counts])
     shown = {*drawn, *(row for one in sections for row in one.rows)}
     marks = {word: said for one in sections for word, said in one.marks.items()}
-    data = cards(frame, shown, [*counts], marks)
+    data = cards(frame, shown, [*counts], marks, below)
     of_frame = None if is_path or root is None else os.fspath(root)
     small = thumbnails(
         frame.iloc[[*data["rows"]]], side=_SIDE, root=of_frame, limits=limits,
         storage_options=storage_options, workers=workers,
         boxes="boxes" if {"boxes", "labels"} <= {*frame.columns} else None,
+        masks="mask" if "mask" in frame else None,
     )  # fmt: skip
     said = _said_of_sample(len(drawn), len(frame), len(shown), seed)
     made = _with_pictures(data, small, lambda: _page(title, said, sections, data))
@@ -213,6 +220,9 @@ def _with_pictures(
         if one.problem is not None:
             cell["reason"] = short(one.problem)
             continue
+        if one.text is not None:
+            cell["text"] = legible(one.text, _TEXT)
+            continue
         cell["size"] = one.pixels.shape[1::-1]
         if len(one.boxes):
             cell["boxes"], cell["labels"], room = [], [], _BOX_BYTES
@@ -223,10 +233,10 @@ def _with_pictures(
                     cell["labels"].append(short(label))
         if one.note:
             cell["note"] = short(one.note)
-    pictured = [(cell, one) for cell, one in zip(cells, small, strict=True) if one.problem is None]
+    pictured = [(cell, one) for cell, one in zip(cells, small, strict=True) if "size" in cell]
     room = LARGEST - len(page().encode())
     longest = room // max(1, len(pictured)) - _AROUND
-    texts = as_webp([one.pixels for _, one in pictured], longest)
+    texts = as_webp([tinted(one) for _, one in pictured], longest)
     for (cell, _), text in zip(pictured, texts, strict=True):
         cell["picture"] = text
     return page().encode()

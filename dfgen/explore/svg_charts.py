@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.explore.page_section import Html, element, markup
+from dfgen.explore.plain_words import number
 
 _WIDE, _HIGH = 420, 220
 _LEFT, _BOTTOM, _TOP, _RIGHT = 52, 26, 8, 12
@@ -69,30 +70,6 @@ def cloud(x: _Numbers, y: _Numbers, counts: _Numbers) -> Html:
     label = f"{int(counts.sum()):,} points up to {wide} wide and {high} high"
     ticks = [_y_text(1 / 1.08, high), _y_text(0, "0"), _x_text(1 / 1.05, wide)]
     return _chart(label, *marks, *ticks)
-
-
-def number(value: float) -> str:
-    """Return a number as people read it: 12,345 or 0.0123.
-
-    Example:
-        >>> number(12345.0), number(0.01234)
-        ('12,345', '0.0123')
-    """
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
-
-
-def nbytes(value: float) -> str:
-    """Return bytes as people read them.
-
-    Example:
-        >>> nbytes(127), nbytes(2_500_000)
-        ('127 B', '2.5 MB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{number(round(value, 1))} {unit}"
-        value /= 1000
-    return f"{number(round(value, 1))} TB"
 
 
 def _bins(values: _Numbers) -> Any:

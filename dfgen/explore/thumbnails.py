@@ -3,11 +3,10 @@
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -15,84 +14,24 @@ import pandas as pd
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.frame_columns import Columns
-from dfgen.errors import ArgumentError, DecodeError, DfgenError, reason
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, brief, reason
+from dfgen.explore.row_sketches import row_sketches, shown_column, sketched_kind
+from dfgen.explore.visible_pixels import SIDE, Thumbnail, crossed, visible
 from dfgen.limits import Limits
+from dfgen.samples.features.array import Array
+from dfgen.samples.features.audio import Audio
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.features.one_row import is_several
+from dfgen.samples.features.text import Text
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.reader import RowStep, SampleReader
 from dfgen.samples.sources.file_source import FileSource
 from dfgen.spec import OwnDtype, unwatched
 from dfgen.system import usable_cpus, whole
 
-Picture = npt.NDArray[np.uint8]
-"""RGB, (height, width, 3)."""
-
-_BEYOND = (1, 99)  # percentiles that become black and white: a few odd pixels darken no picture
-_OPAQUE = {"uint8": 255, "uint16": 65535}  # of floats 1, as OpenCV has it
-_SQUARE = 8  # pixels of the chequered ground below what is transparent
-_GROUND = (205, 255)
-_GRAY, _RED = (232, 232, 232), (200, 60, 60)
-
-
-def visible(pixels: npt.NDArray[Any]) -> tuple[Picture, str]:
-    """Return pixels as RGB of 8 bits, and what was done to them, or "".
-
-    Images deeper than 8 bits are stretched: 1 % of its numbers are black, 1 % white, and what is no
-    number is black. What is transparent shows a chequered ground.
-
-    Pixels are (height, width, 1, 3 or 4), of any dtype.
-
-    Example:
-        >>> deep = np.full((2, 2, 1), 800, np.uint16)
-        >>> deep[0] = 900
-        >>> visible(deep)[1]
-        'uint16 800..900'
-    """
-    colours, note = pixels[..., :3], ""
-    if pixels.dtype != np.uint8:
-        colours, note = _stretched(colours)
-    if colours.shape[2] == 1:
-        colours = np.repeat(colours, 3, axis=2)
-    if pixels.shape[2] == 4:
-        share = pixels[..., 3:] / np.float32(_OPAQUE.get(pixels.dtype.name, 1))
-        if share.min(initial=1) < 1:
-            colours = np.rint(colours * share + _ground(*share.shape[:2]) * (1 - share))
-    return np.ascontiguousarray(colours, np.uint8), note
-
-
-def crossed(side: int) -> Picture:
-    """Return the tile that stands for what cannot be shown."""
-    tile = np.full((side, side, 3), _GRAY, np.uint8)
-    for start, end in (((0, 0), (side, side)), ((side, 0), (0, side))):
-        cv2.line(tile, start, end, _RED, max(1, side // 32), cv2.LINE_AA)
-    return tile
-
-
-def _stretched(pixels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], str]:
-    numbers = pixels[np.isfinite(pixels)]
-    if not numbers.size:
-        return np.zeros(pixels.shape, np.uint8), f"{pixels.dtype}, no finite number"
-    low, high = np.percentile(numbers, _BEYOND)
-    return in_8_bits(pixels, low, high), f"{pixels.dtype} {low:.4g}..{high:.4g}"
-
-
-def in_8_bits(pixels: npt.NDArray[Any], low: float, high: float) -> Picture:
-    """Return numbers as 0..255, of which `low` is 0; what is no number is 0 too."""
-    with np.errstate(invalid="ignore"):
-        share = np.clip((pixels - low) / ((high - low) or 1), 0, 1)
-    return np.rint(np.nan_to_num(share * 255)).astype(np.uint8)
-
-
-def _ground(height: int, width: int) -> npt.NDArray[Any]:
-    rows, columns = np.ogrid[:height, :width]
-    return np.where((rows // _SQUARE + columns // _SQUARE) % 2, *_GROUND)[..., None]
-
-
-SIDE = 128
 _MANY_BOXES = 1_000_000  # a picture has room for all
 _USED = ("index", "shard", "row", "width", "height", "orientation")
 """Columns that say where the pixels of a row lie, or how large its file is."""
@@ -102,34 +41,9 @@ Readable = tuple[SampleReader | None, int, str]
 """The reader of a row, which row of its it is, and why it cannot be read, or not all of it."""
 
 
-@dataclass(frozen=True)
-class Thumbnail:
-    """A row as a small picture.
-
-    Args:
-        pixels: uint8 RGB (height, width, 3), at most as large as was asked for, never larger than
-            the image; a tile with a cross where there is a `problem`.
-        problem: why the row cannot be shown, or None.
-        note: what was done for it to be seen, such as `"uint16 812..3071"`: these values are black
-            and white; or what of it cannot be drawn. Empty: nothing.
-        size: (height, width) of the upright image; None where there is a problem.
-        boxes: of `pixels`, left, top, right, bottom, shape (boxes, 4).
-        labels: of the boxes, in words.
-        mask: the class of each pixel, (height, width), or None.
-    """
-
-    pixels: Picture
-    problem: str | None = None
-    note: str = ""
-    size: tuple[int, int] | None = None
-    boxes: npt.NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 4), np.float32))
-    labels: tuple[str, ...] = ()
-    mask: npt.NDArray[Any] | None = None
-
-
 def thumbnails(
     rows: pd.DataFrame,
-    image: str | Image | None = None,
+    image: str | Feature | None = None,
     *,
     side: int = SIDE,
     boxes: str | Boxes | None = None,
@@ -144,12 +58,15 @@ def thumbnails(
     Files are read and decoded as a `dfgen.Sequence` does it, several at a time. Alpha is laid on a
     chequered ground, more than 8 bits are stretched to what can be seen. A file that is missing,
     damaged or beyond `limits` is a tile that tells why, never an exception. A list of files shows
-    its first.
+    its first. Sounds are a waveform above a spectrogram; arrays are images, or curves if they have
+    one axis; text is `Thumbnail.text`.
 
     Args:
         rows: of a manifest, in any order.
-        image: the column of the pictures, or an `Image` for rows of an HDF5 file that has several
-            arrays; None: `path`, else the first column that holds files.
+        image: the column of the pictures, sounds, arrays, lists of numbers or text; or an `Image`,
+            `Audio`, `Array` or `Text`, as for rows of an HDF5 file that has several arrays, and for
+            files that `Array(decode=)` reads. None: `path`, else the first column that holds files,
+            numbers or text.
         side: most pixels that height and width of a thumbnail may have.
         boxes: the column of boxes (xyxy in pixels, with classes in `labels`), or a `Boxes`; None:
             no boxes.
@@ -170,6 +87,12 @@ def thumbnails(
     whole("side", side, least=1)
     if not len(rows):
         return []
+    image = shown_column(rows) if image is None else image
+    _check_shown(rows, image)
+    if kind := sketched_kind(rows, image):
+        return row_sketches(
+            rows, image, kind, side, workers or usable_cpus(), root, limits, storage_options
+        )
     features = _features(rows, image, side, boxes, masks)
     rows = _few_columns(rows, features)
     reader = partial(_reader, root=root, limits=limits, storage_options=storage_options)
@@ -180,10 +103,19 @@ def thumbnails(
         return list(pool.map(partial(_thumbnail, side), *zip(*jobs, strict=True)))
 
 
+def _check_shown(rows: pd.DataFrame, image: Any) -> None:
+    """Refuse a column that is not there, and a feature that has no picture."""
+    if isinstance(image, Feature) and not isinstance(image, Image | Audio | Array | Text):
+        raise ArgumentError(
+            f"image={brief(image)}: expected a column, dfgen.Image, Audio, Array or Text"
+        )
+    for name in image.columns if isinstance(image, Feature) else (image,):
+        Columns(rows).check("image", name)
+
+
 def _features(
     rows: pd.DataFrame, image: Any, side: int, boxes: Any, masks: Any
 ) -> dict[str, Feature]:
-    image = image or Columns(rows).of_facts or "path"
     own = image if isinstance(image, Image) else Image(image, index=_index(rows, image))
     plain = Image(own.column, index=own.index, dataset=own.dataset, size=(side, side))
     found: dict[str, Feature] = {"image": replace(plain, resize="pad", dtype="float32")}

@@ -1,7 +1,7 @@
 """Sequence: a DataFrame as batches for `model.fit`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from inspect import signature
@@ -394,11 +394,19 @@ class Sequence(Passes):
             **drawn_by,
         )
 
-    def show(self, i: int = 0, *, n: int = 16, draws: int = 10, model: Any = None) -> Any:
+    def show(
+        self,
+        i: int = 0,
+        *,
+        n: int = 16,
+        draws: int = 10,
+        model: Any = None,
+        caption: str | Iterable[str] | None = None,
+    ) -> Any:
         """Show a batch as the model gets it: after decoding, resizing, transforms and scaling.
 
-        Labels, weights, boxes and masks are drawn, and above them what looks wrong. Where chance
-        has a part in it, the first row follows as it comes in this epoch and the next ones.
+        Ids, labels, weights, boxes and masks are drawn, and above them what looks wrong. Where
+        chance has a part in it, the first row follows as it comes in this epoch and the next ones.
 
         Args:
             i: which batch of the current epoch.
@@ -406,12 +414,14 @@ class Sequence(Passes):
             draws: of the first row; 0: none.
             model: the model that it is for; where pixels of 0..255 reach its first layer with
                 weights as they are, or are scaled twice, the figure says so.
+            caption: the column of the manifest whose values stand below the pictures, or several,
+                in place of the id and the labels.
 
         Returns:
             A `matplotlib.figure.Figure`, whose `table` has the rows that are shown.
 
         Raises:
-            ArgumentError: there are no images.
+            ArgumentError: there is nothing that can be shown.
             MissingPackageError: matplotlib is not installed; it is in the extra `explore`.
 
         Example:
@@ -419,7 +429,7 @@ class Sequence(Passes):
         """
         from dfgen.explore.batch_pictures import batch  # the one door to a room above
 
-        return batch(self, i, n=n, draws=draws, model=model)
+        return batch(self, i, n=n, draws=draws, model=model, caption=caption)
 
     def close(self) -> None:
         """End the threads; the Sequence cannot be used any more."""

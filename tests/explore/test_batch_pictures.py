@@ -32,7 +32,11 @@ def test_a_batch_is_shown_as_the_model_gets_it(frame):
         f"image: uint8 4 x 4 x 3, 0 to {rows.max()}, mean {rows.mean() / 3:.4g}",
     ]
     assert [shown(axes)[0, 0, 0] for axes in figure.axes] == rows.tolist()
-    assert captions(figure) == [("even", "odd")[row % 2] for row in rows]
+    assert captions(figure) == [f"{row}\n{('even', 'odd')[row % 2]}" for row in rows]
+    assert (
+        captions(seq.show(1, caption=["label", "id"]))[0]
+        == f"label {('even', 'odd')[rows[0] % 2]}\nid {rows[0]}"
+    )
     assert figure.table["id"].tolist() == rows.tolist()
     assert len(seq.show(n=3).axes) == 3
     assert seq.epoch == 0
@@ -50,7 +54,7 @@ def test_scaled_pixels_labels_and_weights_are_shown(frame):
             f"image: float32 4 x 4 x 3{', BGR' * (scale == 'caffe')}"
         )
         assert said in texts(figure)[1]
-        assert captions(figure)[:2] == ["even", "odd\nweight 0.5"]
+        assert captions(figure)[:2] == ["0\neven", "1\nodd\nweight 0.5"]
         if scale != "caffe":  # which is stretched from its least to its most
             assert [shown(axes)[0, 0, 0] for axes in figure.axes] == list(range(8))
 
@@ -110,7 +114,7 @@ def test_rows_that_were_skipped_are_shown_as_such(frame):
     seq = dfgen.Sequence(rows, image_size=(4, 4), on_error="skip", shuffle=False, batch_size=4)
     bad = seq.show().axes[1]
     assert [text.get_text() for text in bad.texts] == [
-        "skipped: the file does\nnot exist", "weight 0"
+        "skipped: the file does\nnot exist", "1\nweight 0"
     ]  # fmt: skip
 
 
@@ -122,13 +126,13 @@ def test_mixed_labels_several_images_and_own_sizes_are_shown(sized_folder, frame
         frame(4), y="label", image_size=(4, 4), label_mode="categorical", shuffle=False,
         batch_transform=mixed,
     )  # fmt: skip
-    assert captions(seq.show())[0] == "even 75%, odd 25%"
+    assert captions(seq.show())[0] == "0\neven 75%, odd 25%"
     rows = frame(4).assign(other=lambda rows: rows["path"][::-1].to_numpy(), age=[0.5, 2, 3, 4])
     two = dfgen.Sequence(rows, x=["path", "other"], y=["label", "age"], image_size=None)
     figure = two.show(n=2)
     assert [text.partition(":")[0] for text in texts(figure)[1:]] == ["image_0", "image_1"]
     assert len(figure.axes) == 4
-    label, age = captions(figure)[0].split("\n")
+    _, label, age = captions(figure)[0].split("\n")
     assert label in ("even", "odd")
     assert age in ("0.5", "2", "3", "4")
 
@@ -173,7 +177,9 @@ def test_what_has_no_images_is_told(frame):
     rows = frame(4).assign(age=[1.0, 2, 3, 4])
     with pytest.raises(ArgumentError) as caught:
         dfgen.Sequence(rows, x="age", y="label").show()
-    assert str(caught.value) == ("the Sequence has no images, but number, label: look at seq[0]")
+    assert str(caught.value) == (
+        "the Sequence has no images, sounds, arrays or texts, but number, label: look at seq[0]"
+    )
     with pytest.raises(ArgumentError) as caught:
         dfgen.explore.batch(rows)
     assert str(caught.value) == "expected a dfgen.Sequence, got a pandas.DataFrame of shape (4, 4)"

@@ -50,10 +50,10 @@ def test_without_matplotlib_an_error_says_what_to_install(rows, monkeypatch):
     assert rows.dfgen.classes()["rows"].tolist() == [5, 5]  # which needs none
 
 
-def test_a_grid_has_a_picture_and_a_label_of_each_row(rows):
+def test_a_grid_has_a_picture_an_id_and_a_label_of_each_row(rows):
     figure = rows.dfgen.show()
     assert figure.get_suptitle() == "10 of 10 rows, drawn at random"
-    assert captions(figure) == ["even", "odd"] * 5
+    assert captions(figure) == [f"{row}\n{('even', 'odd')[row % 2]}" for row in range(10)]
     red = [axes.images[0].get_array()[0, 0, 0] for axes in figure.axes]
     assert red == list(range(10))  # the pixels hold the number of the row
     assert figure.table["id"].tolist() == list(range(10))
@@ -83,6 +83,53 @@ def test_rows_are_drawn_by_a_seed_sorted_or_some_of_each_value(rows):
     assert rows.dfgen.show(2, sort="label").table["label"].tolist() == ["even", "even"]
 
 
+def test_a_row_counts_for_each_of_its_tags(rows):
+    tags = [["b", "a"], ["a", "a"], None, [], ["b"], ["c"], ["b"], [], ["b"], ["b", "a"]]
+    arrow = pd.Series(tags, dtype=pd.ArrowDtype(pa.list_(pa.string())))
+    for values in (tags, arrow):
+        figure = rows.assign(tags=values).dfgen.show(9, by="tags")
+        assert headings(figure)[1:] == [
+            "tags = a (3 rows)", "tags = b (5 rows)", "tags = c (1 rows)"
+        ]  # fmt: skip
+        assert figure.get_suptitle() == "6 of 10 rows, drawn at random"
+        assert {*figure.table["id"].iloc[:3]} == {0, 1, 9}
+    assert captions(figure)[-1] == "5\nlabel odd\ntags c"
+
+
+LONG = "a_recording_of_the_same_long_day_in_the_field_"
+
+
+@pytest.mark.parametrize(
+    ("columns", "how", "expected"),
+    [
+        ({}, {}, ["0\neven", "1\nodd"]),
+        ({}, {"caption": "age"}, ["3.5", "none"]),
+        ({}, {"caption": ["id", "bytes"]}, ["0\n2 MB", "1\n12 B"]),
+        ({}, {"caption": ["when", "age"]},
+         ["when 2026-01-02\nage 3.5", "when 2026-01-03\nage none"]),
+        ({}, {"caption": "mtime_ns"}, ["2023-11-14 22:13", "1970-01-01 00:00"]),
+        ({"id": [f"{LONG}{row}" for row in "xy"]}, {"caption": "id"},
+         [f"a_recording_of_the_same_l\nong_day_in_the_field_{row}" for row in "xy"]),
+        ({"id": None}, {}, ["0.png\neven", "1.png\nodd"]),
+        ({"mask": ["a.png", "b.png"], "depth": ["a.npy", "b.npy"]}, {}, ["0\neven", "1\nodd"]),
+    ],
+)  # fmt: skip
+def test_captions_name_the_row_and_what_is_asked_for(rows, columns, how, expected):
+    facts = {"bytes": [2_000_000, 12], "mtime_ns": [1_700_000_000_000_000_000, 0]}
+    some = rows.iloc[:2].drop(columns="split").assign(**facts, **columns).dropna(axis="columns")
+    if "caption" in how:
+        some = some.assign(age=[3.5, np.nan], when=pd.to_datetime(["2026-01-02", "2026-01-03"]))
+    assert captions(some.dfgen.show(masks=False, **how)) == expected
+
+
+def test_files_are_no_classes(rows, tmp_path):
+    named = rows.assign(
+        mask=rows["path"], other=rows["path"], listed=[[one] for one in rows["path"]]
+    )
+    assert named.dfgen.classes().equals(rows.dfgen.classes())
+    assert named.dfgen.classes("other")["rows"].tolist() == [1] * 10  # where one asks for it
+
+
 def test_the_most_frequent_values_are_shown_where_there_are_many(rows):
     rows["site"] = ["a", "b", "b", "c", "c", "c", None, "d", "d", "d"]
     figure = rows.dfgen.show(2, by="site")
@@ -102,8 +149,9 @@ def test_what_is_broken_is_shown_as_such_and_text_stays_text(tmp_path):
     )
     figure = frame.dfgen.show()
     assert captions(figure) == [
-        "the file does not exist\n$\\frac{<b>",
-        "line lineline lineline l…\nuint16 700..700",
+        "the file does not exist\n1\n$\\frac{<b>",
+        "2\nline lineline lineline\n" + 2 * "lineline lineline\n" + "lineline lineline line\n"
+        "uint16, 700 to 700",
     ]
     assert figure._repr_png_()
 
@@ -117,10 +165,10 @@ def test_boxes_and_masks_are_drawn_where_there_are_some(tmp_path, rows):
     one, other = rows.dfgen.show().axes
     [box] = one.patches
     assert box.get_bbox().extents.tolist() == [0.5, 0.5, 2.5, 1.5]  # pixels' centres are whole
-    assert texts(one) == ["cat", "even"]
-    assert one.images[1].get_array()[..., 3].tolist() == [[0, 0, 0, 0.5]] * 4
+    assert texts(one) == ["cat", "0\neven"]
+    assert one.images[1].get_array()[..., 3].tolist() == [[0, 0, 0, 255]] * 4
     assert (len(other.patches), len(other.images)) == (0, 1)
-    assert texts(other) == ["odd\nmask: the file does not …"]
+    assert texts(other) == ["1\nodd\nmask: the file does not\nexist"]
     plain = rows.dfgen.show(boxes=False, masks=False)
     assert [len(axes.patches) + len(axes.images) for axes in plain.axes] == [1, 1]
 
@@ -150,7 +198,7 @@ def test_what_a_model_says_stands_below_in_red_where_it_is_wrong(rows):
     )
 
 
-ODD = {"lists": [[1]] * 10, "nothing": None, "mixed": [1, "a"] * 5}
+ODD = {"lists": [[[1]]] * 10, "nothing": None, "mixed": [1, "a"] * 5}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +252,7 @@ def test_whole_numbers_that_no_float_tells_apart_are_sorted_as_they_are(rows, dt
 
 def test_lists_of_arrow_are_no_captions(rows):
     lists = pd.Series([[1.0, 2.0]] * 10, dtype=pd.ArrowDtype(pa.list_(pa.float64())))
-    assert captions(rows.assign(one=lists).dfgen.show()) == ["even", "odd"] * 5
+    assert captions(rows.assign(one=lists).dfgen.show())[:2] == ["0\neven", "1\nodd"]
 
 
 def test_a_column_asked_for_that_holds_no_classes_is_named(rows):
@@ -334,7 +382,7 @@ def test_copies_are_rows_of_pictures(copies):
     assert headings(figure) == [
         "2 groups of copies, 4 rows", "0: exact, 2 rows", "1: near, 2 rows"
     ]  # fmt: skip
-    assert captions(figure) == ["1 in train", "4 in val", "2 in train", "5 in val"]
+    assert captions(figure) == ["1\ntrain", "4\nval", "2\ntrain", "5\nval"]
     first, same, near, smaller = (axes.images[0].get_array() for axes in figure.axes)
     assert (first == same).all()
     assert (near.shape, smaller.shape) == ((90, 120, 3), (75, 100, 3))
@@ -350,7 +398,7 @@ def test_copies_are_rows_of_pictures(copies):
 def test_leaks_are_pairs_of_pictures(copies):
     figure = copies.dfgen.leaks()
     assert headings(figure) == ["2 rows have a copy in an earlier split", "exact", "near"]
-    assert captions(figure) == ["4 in val", "1 in train", "5 in val", "2 in train"]
+    assert captions(figure) == ["4\nval", "1\ntrain", "5\nval", "2\ntrain"]
     assert figure.table.index.tolist() == ["e", "f"]
     assert figure.table["other_id"].tolist() == [1, 2]
     none = copies.iloc[:4].dfgen.leaks()

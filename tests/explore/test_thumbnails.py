@@ -39,7 +39,7 @@ def test_what_is_deeper_than_8_bits_is_stretched_and_says_so():
     tiff = io.BytesIO()
     PIL.Image.fromarray(depth.astype(np.float32)).save(tiff, "TIFF")
     one, other = thumbnails(of_bytes(png(depth.astype(np.uint16)), tiff.getvalue()))
-    assert (one.note, other.note) == ("uint16 501..599", "float32 501..599")
+    assert (one.note, other.note) == ("uint16, 501 to 599", "float32, 501 to 599")
     for shown in (one, other):
         assert (shown.pixels[0, 0] == 0).all()
         assert (shown.pixels[-1, -1] == 255).all()

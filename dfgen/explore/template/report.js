@@ -13,6 +13,7 @@ function element(name, className, text) {
 // -- pictures and tiles
 
 function picture(row, size) {
+  if (row.text !== undefined) return element("span", "text", row.text);
   if (!row.picture) {
     const reason = element("span", "reason");
     reason.append(element("b", "", "No picture: "), row.reason);

@@ -1,0 +1,109 @@
+"""Sounds, arrays and curves as pictures."""
+
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import count
+from dfgen.explore.plain_words import number
+from dfgen.explore.visible_pixels import Picture, Thumbnail, in_8_bits, visible
+
+_Numbers = npt.NDArray[Any]
+
+_FLAT = 5 / 8  # height of a sketch: its width
+_FLATTEST, _TALLEST = 0.3, 1.4  # of a text
+_LINE = 0.1 / 25  # of its width, for each letter
+_INK, _PAPER = (44, 95, 143), (255, 255, 255)
+_WAVE = 3 / 8  # of the height of a sound; the rest is its spectrogram
+_WINDOW = 512  # frames
+_RANGE = 80  # dB below the loudest that are told apart
+
+
+def sound_sketch(frames: _Numbers, rate: int, side: int, note: str = "") -> Thumbnail:
+    """Return the waveform of a sound above its spectrogram, from 0 Hz at the bottom to `rate / 2`.
+
+    `frames` are float (frames, channels); of several channels the mean is drawn.
+    """
+    mono = np.nan_to_num(frames.mean(axis=1)) if frames.size else np.zeros(1)
+    height = max(2, round(side * _FLAT))
+    high = max(1, round(height * _WAVE))
+    pixels = np.concatenate([curve(mono, high, side), spectrogram(mono, height - high, side)])
+    said = f"{number(round(len(frames) / rate, 2))} s, {rate:,} Hz"
+    return Thumbnail(pixels, note=note or said)
+
+
+def spectrogram(mono: _Numbers, height: int, width: int) -> Picture:
+    """Return how loud each frequency is at each time, in 80 dB from dark to bright."""
+    window = min(_WINDOW, max(2, len(mono)))
+    padded = np.pad(mono, (0, max(0, window - len(mono))))
+    starts = np.linspace(0, len(padded) - window, 2 * width).astype(np.int64)
+    pieces = padded[starts[:, None] + np.arange(window)] * np.hanning(window)
+    power = np.abs(np.fft.rfft(pieces, axis=1)).T[::-1] ** 2
+    decibels = 10 * np.log10(np.maximum(power, 1e-20))
+    loudest = max(float(decibels.max()), -100)
+    shades = in_8_bits(decibels, loudest - _RANGE, loudest)
+    small = cv2.resize(shades, (width, height), interpolation=cv2.INTER_AREA)
+    colours: Picture = np.ascontiguousarray(cv2.applyColorMap(small, cv2.COLORMAP_MAGMA)[..., ::-1])
+    return colours
+
+
+def curve(values: _Numbers, height: int, width: int) -> Picture:
+    """Return numbers as a curve from left to right; all of them, however many a pixel holds."""
+    values = np.abs(values) if np.iscomplexobj(values) else values.astype(np.float64)
+    is_known = np.isfinite(values)
+    low, high = (values[is_known].min(), values[is_known].max()) if is_known.any() else (0, 0)
+    values = np.where(is_known, values, low)
+    if len(values) < width:
+        places = np.linspace(0, len(values) - 1, width)
+        values = np.interp(places, np.arange(len(values)), values)
+    starts = np.linspace(0, len(values), width, endpoint=False).astype(np.int64)
+    tops, bottoms = (of.reduceat(values, starts) for of in (np.maximum, np.minimum))
+    upper = np.maximum(tops, np.append(tops[:1], bottoms[:-1]))  # as high as the column before
+    lower = np.minimum(bottoms, np.append(bottoms[:1], tops[:-1]))
+    span = (high - low) or 1
+    first, last = (
+        np.rint((height - 1) * (high - ends) / span) if high > low else np.full(width, height // 2)
+        for ends in (upper, lower)
+    )
+    rows = np.arange(height)[:, None]
+    return np.where(((rows >= first) & (rows <= last))[..., None], _INK, _PAPER).astype(np.uint8)
+
+
+def array_sketch(array: _Numbers, side: int) -> Thumbnail:
+    """Return an array as an image if it has the shape of one, else as a curve.
+
+    Images are (height, width) or (height, width, 1, 3 or 4). Of more axes the middle is shown, of
+    the shortest axis first, and the note says so.
+    """
+    shape = array.shape
+    taken = []
+    while array.ndim > 3 or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)):
+        axis = int(np.argmin(array.shape))
+        middle = array.shape[axis] // 2
+        taken.append(f"{middle} of {array.shape[axis]}")
+        array = array.take(middle, axis)
+    note = f"{array.dtype}, {' x '.join(map(str, shape))}"
+    note += f", slice {', '.join(taken)}" * bool(taken)
+    if not array.size or array.dtype.kind not in "biufc":
+        return Thumbnail(np.full((2, 2, 3), 255, np.uint8), note=f"{note}: no numbers to draw")
+    if array.ndim < 2:
+        flat = array.reshape(-1)
+        pixels = curve(flat, max(2, round(side * _FLAT)), side)
+        spread = f"{number(float(flat.real.min()))} to {number(float(flat.real.max()))}"
+        return Thumbnail(pixels, note=f"{count(flat.size, 'number')}, {spread}")
+    array = np.abs(array) if array.dtype.kind == "c" else array
+    array = array.astype(np.uint8) * 255 if array.dtype == bool else array
+    pixels, said = visible(array if array.ndim == 3 else array[..., None])
+    longest = max(pixels.shape[:2])
+    if longest > side:
+        size = [max(1, round(length * side / longest)) for length in pixels.shape[1::-1]]
+        pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    return Thumbnail(pixels, size=array.shape[:2], note=f"{note}; {said}" if said else note)
+
+
+def text_sketch(text: str, side: int) -> Thumbnail:
+    """Return the tile of a text, higher if it is longer; who draws it wraps it."""
+    height = side * min(max(_FLATTEST, 0.1 + _LINE * len(text)), _TALLEST)
+    return Thumbnail(np.full((round(height), side, 3), 255, np.uint8), text=text)
