@@ -7,6 +7,8 @@
 
 export KERAS_BACKEND := tensorflow
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+# The tests compile once: without the files of bytecode each process spends 9 s on it.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Those that TensorFlow has wheels for come first: python3 may be newer than any of them.
 PYTHON ?= python3.13 python3.12 python3.11 python3

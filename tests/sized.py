@@ -89,5 +89,5 @@ OPTIONS = [
     {"workers": 0},
     {"workers": 1},
     {"workers": 7},
-    {"workers": 2, "use_multiprocessing": True},
+    {"workers": 1, "use_multiprocessing": True},
 ]

@@ -9,6 +9,7 @@ import pytest
 from dfgen.loading.order.shuffle import permutation
 
 CAPACITY = 4000
+EAGER = keras.backend.backend() == "tensorflow"  # where tracing costs more than a few steps do
 KERAS = tuple(map(int, keras.__version__.split(".")[:2]))
 SEVERAL_STEPS = pytest.mark.xfail(
     keras.backend.backend() == "torch" and KERAS < (3, 16),

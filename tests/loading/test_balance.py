@@ -155,7 +155,7 @@ class TestSequence:
 
 @pytest.mark.parametrize(
     "options",
-    [{"workers": 0}, {"workers": 1}, {"workers": 7}, {"workers": 2, "use_multiprocessing": True}],
+    [{"workers": 0}, {"workers": 1}, {"workers": 7}, {"workers": 1, "use_multiprocessing": True}],
     ids=str,
 )
 def test_batches_are_the_same_for_any_workers(skewed, options):

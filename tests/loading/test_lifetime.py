@@ -12,7 +12,7 @@ import cloudpickle
 import keras
 import numpy as np
 import pytest
-from watching import watcher
+from watching import trained_watcher
 
 import dfgen
 
@@ -52,7 +52,7 @@ def half(seq):
 
 
 def fit(seq):
-    watcher().fit(seq, epochs=2, verbose=0)
+    trained_watcher().fit(seq, epochs=2, verbose=0)
 
 
 def go_on(seq):
@@ -62,7 +62,7 @@ def go_on(seq):
 
 
 def validate(seq):
-    model = watcher()
+    model = trained_watcher()
     model.fit(seq, validation_data=seq, verbose=0)
     model.evaluate(seq.repeat(), steps=2, verbose=0)
 
@@ -70,7 +70,7 @@ def validate(seq):
 def back_up(seq):
     with tempfile.TemporaryDirectory() as folder:
         callbacks = [dfgen.BackupAndRestore(folder, seq), dfgen.InputMonitor()]
-        watcher().fit(seq, verbose=0, callbacks=callbacks)
+        trained_watcher().fit(seq, verbose=0, callbacks=callbacks)
     if keras.backend.backend() == "torch":  # Keras's own flatten keeps them in a circle there
         del callbacks
         gc.collect()
@@ -174,7 +174,7 @@ class TestTravel:
         [
             {"image_size": None, "bucket_by": "shape"},
             {"balance": "label", "on_error": "skip"},
-            {"use_multiprocessing": True},
+            {"workers": 1, "use_multiprocessing": True},
             {"batch_transform": lambda batch, rng: batch, "workers": 0},
         ],
         ids=["buckets", "balance", "processes", "batch transform"],

@@ -32,7 +32,7 @@ def contents(seq, epochs=2):
     return [[tuple(a.tobytes() for a in batch) for batch in seq] for _ in range(epochs)]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 7])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_processes_give_the_same_bytes_as_threads(frame, workers):
     df = frame(60).assign(weight=np.arange(60.0))
     options = {"y": "label", "sample_weight": "weight", "transform": shift, "scale": "0..1"}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from watching import watcher
+from watching import trained_watcher
 
 import dfgen
 from dfgen.errors import ArgumentError
@@ -216,7 +216,7 @@ def test_there_is_none_before_an_epoch_has_ended(frame):
 
 
 @pytest.mark.parametrize(
-    "options", [{"workers": 0}, {"workers": 7}, {"workers": 2, "use_multiprocessing": True}]
+    "options", [{"workers": 0}, {"workers": 7}, {"workers": 1, "use_multiprocessing": True}]
 )
 def test_the_same_for_any_workers_threads_or_processes(frame, options):
     expected = receipt(0, range(46), permutation(range(46), 46, seed=0, epoch=0))
@@ -300,7 +300,9 @@ class TestInFit:
         keep = keras.callbacks.LambdaCallback(
             on_epoch_end=lambda epoch, logs: found.append(seq.receipt)
         )
-        watcher().fit(seq, epochs=3, verbose=0, callbacks=[*(make() for make in callbacks), keep])
+        trained_watcher().fit(
+            seq, epochs=3, verbose=0, callbacks=[*(make() for make in callbacks), keep]
+        )
         counted = "taken" if callbacks else "handed out"
         for epoch in range(3):
             rows = permutation(range(46), 46, seed=0, epoch=epoch)
@@ -308,7 +310,7 @@ class TestInFit:
             assert found[epoch] == Receipt(epoch, 46, digest, counted=counted)
 
     def test_an_epoch_that_was_given_back_is_counted_anew(self, frame, callbacks):
-        seq, model = sequence(frame(40)), watcher()
+        seq, model = sequence(frame(40)), trained_watcher()
         stop = keras.callbacks.LambdaCallback(
             on_train_batch_end=lambda batch, logs: setattr(model, "stop_training", batch == 3)
         )
@@ -320,14 +322,14 @@ class TestInFit:
 
     @pytest.mark.filterwarnings("ignore:validation_data has the")
     def test_evaluate_and_validation_do_not_count(self, frame, callbacks):
-        seq, model = sequence(frame(24)), watcher()
+        seq, model = sequence(frame(24)), trained_watcher()
         made = [make() for make in callbacks]
         model.fit(seq, validation_data=seq, epochs=2, verbose=0, callbacks=made)
         model.evaluate(seq, verbose=0)
         assert (seq.receipt.epoch, seq.receipt.rows, seq.receipt.repeated) == (1, 24, 0)
 
     def test_repeat_gives_a_receipt_of_every_epoch_of_the_sequence(self, frame, callbacks):
-        seq, model = sequence(frame(46)), watcher()
+        seq, model = sequence(frame(46)), trained_watcher()
         made = [make() for make in callbacks]
         for _ in range(2):
             model.fit(seq.repeat(), steps_per_epoch=9, epochs=1, verbose=0, callbacks=made)
@@ -338,7 +340,7 @@ class TestInFit:
         )  # fmt: skip
 
     def test_a_loader_that_loses_a_batch_is_told_on(self, frame, callbacks):
-        seq, model = sequence(frame(48)), watcher()
+        seq, model = sequence(frame(48)), trained_watcher()
         stream = seq._loader.stream
         seq._loader.stream = lambda *place: lose_a_batch(stream(*place))
         made = [make() for make in callbacks]
@@ -353,7 +355,7 @@ class TestInFit:
 class TestFile:
     def fit(self, path, seq, **options):
         monitor = dfgen.InputMonitor(receipts=path)
-        watcher().fit(seq, verbose=0, callbacks=[monitor], **options)
+        trained_watcher().fit(seq, verbose=0, callbacks=[monitor], **options)
         return pd.read_parquet(path)
 
     def test_a_row_for_each_epoch_as_in_the_receipt(self, frame, tmp_path):

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import sized
-from killing import EPOCHS, STEPS, Reweigh, make_model, make_sequence
-from watching import watcher
+from killing import EPOCHS, STEPS, Reweigh, light_model, make_sequence
+from watching import trained_watcher
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
@@ -61,14 +61,14 @@ class At(keras.callbacks.Callback):
 
 @pytest.mark.backend
 class TestFit:
-    @pytest.mark.parametrize("workers", [0, 3])
     @pytest.mark.parametrize(
-        ("when", "epoch"), [("end", 0), ("begin", 1), ("step", 0)], ids=["end", "begin", "step"]
+        ("when", "epoch", "workers"),
+        [("end", 0, 3), ("begin", 1, 3), ("step", 0, 3), ("end", 0, 0)],
     )
     def test_weights_set_in_a_callback_hold_from_the_next_epoch_on(
         self, sequence, when, epoch, workers
     ):
-        model, seq = watcher(), sequence(workers=workers)
+        model, seq = trained_watcher(), sequence(workers=workers)
         callback = At(when, epoch, lambda: seq.set_weights(SECOND))
         model.fit(seq, epochs=3, verbose=0, callbacks=[callback])
         assert model.seen() == [
@@ -85,20 +85,20 @@ class TestFit:
             At("end", 1, lambda: seq.set_weights(THIRD)),
             dfgen.InputMonitor(receipts=path),
         ]
-        watcher().fit(seq, epochs=3, verbose=0, callbacks=callbacks)
+        trained_watcher().fit(seq, epochs=3, verbose=0, callbacks=callbacks)
         found = pd.read_parquet(path)
         assert found[["rows", "repeated", "missing"]].to_numpy().tolist() == [[ROWS, 0, 0]] * 3
         counts = np.bincount(expected(THIRD, 2), minlength=ROWS)
         assert seq.row_counts(2).tolist() == counts.tolist()
 
     def test_epochs_are_as_long_as_asked_for(self, sequence):
-        model, seq = watcher(), sequence(rows_per_epoch=20)
+        model, seq = trained_watcher(), sequence(rows_per_epoch=20)
         model.fit(seq, epochs=2, verbose=0)
         assert len(seq) == 5
         assert model.seen() == expected(FIRST, 0, 20) + expected(FIRST, 1, 20)
 
     def test_between_two_fits_of_a_part_of_an_epoch_on_repeat(self, sequence):
-        model, seq = watcher(), sequence()
+        model, seq = trained_watcher(), sequence()
         endless = seq.repeat()
         model.fit(endless, steps_per_epoch=5, verbose=0)
         seq.set_weights(SECOND)
@@ -109,14 +109,14 @@ class TestFit:
         seq = sequence()
         callback = At("end", 0, lambda: seq.set_weights(SECOND))
         with pytest.raises(ArgumentError) as caught:
-            watcher().fit(seq.repeat(), steps_per_epoch=5, verbose=0, callbacks=[callback])
+            trained_watcher().fit(seq.repeat(), steps_per_epoch=5, verbose=0, callbacks=[callback])
         assert str(caught.value) == (
             "set_weights cannot be called while fit runs on repeat(), which fetches batches of "
             "later epochs ahead: give fit the Sequence itself, or call it between two fits"
         )
 
     def test_evaluate_between_two_fits_sees_the_new_weights_and_takes_nothing(self, sequence):
-        model, seq = watcher(), sequence()
+        model, seq = trained_watcher(), sequence()
         model.fit(seq, verbose=0)
         seq.set_weights(SECOND)
         model.evaluate(seq, verbose=0)
@@ -132,7 +132,7 @@ class TestFit:
         first.set_weights(THIRD)
         state = json.loads(json.dumps(first.state_dict()))
         assert state["weights"] == proportions_of(SECOND, ROWS).digest
-        model, seq = watcher(), sequence()
+        model, seq = trained_watcher(), sequence()
         with pytest.raises(ArgumentError) as caught:
             seq.load_state_dict(state)
         assert str(caught.value) == (
@@ -157,15 +157,14 @@ class TestFit:
             callbacks = [dfgen.BackupAndRestore(folder, seq, save_freq=1), Reweigh(seq)]
             if stop is not None:
                 callbacks.append(stop)
-            model = make_model()
+            model = light_model()
             model.fit(seq, epochs=EPOCHS, verbose=0, callbacks=callbacks)
             return model, seq
 
         class Stop(keras.callbacks.Callback):
             def on_train_batch_end(self, batch, logs=None):
-                if (
-                    self.model.optimizer.iterations == STEPS + 8
-                ):  # some are set, and wait for the next epoch
+                # some are set, and wait for the next epoch
+                if self.model.optimizer.iterations == STEPS + 8:
                     raise Stopped
 
         whole, whole_seq = fit(tmp_path / "a")
@@ -205,7 +204,9 @@ def test_a_series_gives_weights_by_id_in_any_order(sequence):
     assert seq.state_dict()["weights"] == proportions_of(SECOND, ROWS).digest
 
 
-@pytest.mark.parametrize("options", [{"workers": 0}, {"use_multiprocessing": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"workers": 0}, {"workers": 1, "use_multiprocessing": True}], ids=str
+)
 def test_a_row_that_comes_again_gets_other_random_numbers(sequence, options):
     seq = sequence(transform=noise, **options)
     order = RowOrder(ROWS, 0, proportions_of(FIRST, ROWS))

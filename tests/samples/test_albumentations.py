@@ -76,7 +76,7 @@ def one_by_one(scenes):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [{"workers": 1}, {"workers": 2}, {"workers": 7}, {"workers": 2, "use_multiprocessing": True}],
+    [{"workers": 1}, {"workers": 2}, {"workers": 7}, {"workers": 1, "use_multiprocessing": True}],
     ids=["1 thread", "2 threads", "7 threads", "2 processes"],
 )
 def test_pixels_are_the_same_from_any_worker(scenes, one_by_one, options):

@@ -171,7 +171,7 @@ def frame(tmp_path_factory):
     )
 
 
-@pytest.mark.parametrize("options", [{"workers": 2}, {"workers": 2, "use_multiprocessing": True}])
+@pytest.mark.parametrize("options", [{"workers": 2}, {"workers": 1, "use_multiprocessing": True}])
 def test_starts_are_drawn_by_the_row_whoever_reads_it(frame, options):
     audio = Audio("path", RATE, 50 / RATE, start="random")
 

@@ -34,7 +34,9 @@ def scaled(a, b):
     return [a, -1 if b is None else b]
 
 
-@pytest.mark.parametrize("options", [{}, {"workers": 0}, {"use_multiprocessing": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"workers": 0}, {"workers": 1, "use_multiprocessing": True}]
+)
 def test_values_reach_the_function_in_the_order_of_the_names(options):
     factor = 10
     x = {
@@ -74,6 +76,9 @@ def test_values_are_plain_python_objects():
     assert [type(value) for value in seen[0][:6]] == [int, float, list, str, bool, int]
 
 
+PROCESS = {"workers": 1, "use_multiprocessing": True}
+
+
 def fails(a):
     return 1 // (a - 4)
 
@@ -102,10 +107,10 @@ def fails(a):
          "row id='r0': Column('a'): <lambda> raised ValueError: setting an array element"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("processes", [False, True])
-def test_a_function_that_fails_names_the_row(column, message, processes):
+def test_a_function_that_fails_names_the_row(column, message):
+    options = PROCESS if column.fn is fails else {}
     with (
-        sequence(column, use_multiprocessing=processes) as seq,
+        sequence(column, **options) as seq,
         pytest.raises(DecodeError) as error,
     ):
         list(seq)

@@ -44,7 +44,9 @@ def sequence(frame, x, **options):
     return dfgen.Sequence(frame, x, "y", batch_size=4, **{"shuffle": False, **options})
 
 
-@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2}, {"use_multiprocessing": True}])
+@pytest.mark.parametrize(
+    "options", [{"workers": 0}, {"workers": 2}, {"workers": 1, "use_multiprocessing": True}]
+)
 def test_a_function_decodes_files_in_any_worker(frame, options):
     x = {
         "scan": Array("path", (2, 3), decode=scan_of),

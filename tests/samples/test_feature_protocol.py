@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image as Pillow
+from watching import EAGER
 
 import dfgen
 from dfgen.errors import DecodeError
@@ -98,12 +99,14 @@ def model():
     made = keras.Model(
         {"frames": frames, "length": length}, keras.layers.Dense(1, activation="sigmoid")(both)
     )
-    made.compile("sgd", "binary_crossentropy")
+    made.compile("sgd", "binary_crossentropy", run_eagerly=EAGER)
     return made
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("options", [{}, {"workers": 0}, {"use_multiprocessing": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"workers": 0}, {"workers": 1, "use_multiprocessing": True}]
+)
 def test_a_feature_from_outside_trains_a_model(sounds, options):
     given = {"batch_size": 2, "shuffle": False, "workers": 2, **options}
     with dfgen.Sequence(sounds, Spectrogram(), "loud", **given) as seq:

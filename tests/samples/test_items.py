@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from messages import message_of
+from watching import EAGER
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
@@ -58,7 +59,9 @@ def batch(frame, x, y="y", step=0, **options):
 # Lists of one length
 
 
-@pytest.mark.parametrize("options", [{"workers": 0}, {}, {"use_multiprocessing": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"workers": 0}, {}, {"workers": 1, "use_multiprocessing": True}], ids=str
+)
 def test_the_images_of_a_list_are_one_array(frame, options):
     x, y = batch(frame, Image("frames", size=(16, 20)), **options)
     assert (x.shape, x.dtype) == ((4, ITEMS, 16, 20, 3), np.uint8)
@@ -422,7 +425,8 @@ def bag_model(items_mask):
 @pytest.mark.parametrize("padded", [False, True])
 def test_a_model_learns_of_lists(frame, padded):
     model = bag_model(padded)
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, run_eagerly=EAGER)
     column, most = ("frame", 3) if padded else ("frames", None)
     x = Image(column, **RANDOM, scale="0..1", max_items=most)
     with sequence(frame, x, shuffle=True) as seq:

@@ -62,7 +62,9 @@ def signals(tmp_path):
     return pd.DataFrame({"id": range(6), "path": map(str, paths), "y": range(6)})
 
 
-@pytest.mark.parametrize("how", [{"workers": 0}, {"workers": 2}, {"use_multiprocessing": True}])
+@pytest.mark.parametrize(
+    "how", [{"workers": 0}, {"workers": 2}, {"workers": 1, "use_multiprocessing": True}]
+)
 def test_it_is_shuffled_drawn_and_read_by_any_workers_and_a_bad_row_is_skipped(signals, how):
     given = {"x": Signal(start="random"), "y": "y", "batch_size": 6, "on_error": "skip", **how}
     with dfgen.Sequence(signals, seed=1, **given) as seq:

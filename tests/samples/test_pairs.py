@@ -10,6 +10,7 @@ import pandas as pd
 import PIL.Image
 import pytest
 from messages import message_of
+from watching import EAGER
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError
@@ -59,6 +60,7 @@ def test_both_get_the_same_crop_and_flip(frame, processes):
         frame,
         Image("before", **RANDOM),
         Image("after", like="before"),
+        workers=1,
         use_multiprocessing=processes,
     )
     for before, after in found:
@@ -305,7 +307,7 @@ def test_a_model_learns_a_pair(frame, size):
     model = keras.Sequential(
         [layers.Rescaling(1 / 255), layers.Conv2DTranspose(3, 2, strides=2, padding="same")]
     )
-    model.compile("adam", "mean_absolute_error")
+    model.compile("adam", "mean_absolute_error", run_eagerly=EAGER)
     x = Image("before", size=size, flip="horizontal")
     y = Image("high", None if size is None else (24, 32), like="before", scale="0..1")
     with dfgen.Sequence(frame, x, y, batch_size=4, workers=2) as seq:

@@ -80,7 +80,7 @@ def test_image_mask_and_boxes_of_a_row_share_one_draw(scenes):
 
 @pytest.mark.parametrize(
     "options",
-    [{"workers": 1}, {"workers": 3}, {"workers": 2, "use_multiprocessing": True}],
+    [{"workers": 1}, {"workers": 3}, {"workers": 1, "use_multiprocessing": True}],
     ids=["1 thread", "3 threads", "2 processes"],
 )
 def test_the_same_pixels_from_any_worker(scenes, options):

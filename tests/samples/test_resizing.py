@@ -1,5 +1,6 @@
 """Geometry against Pillow (antialias) and a bilinear sampler of our own (no antialias)."""
 
+import functools
 import io
 
 import numpy as np
@@ -62,6 +63,7 @@ PHOTOGRAPHS = [
 ]  # fmt: skip
 
 
+@functools.cache
 def photograph(height, width):
     """Detail falls with frequency as in photographs; edges; some of it too dark or too bright."""
     rng = np.random.default_rng(height)

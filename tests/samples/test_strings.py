@@ -28,11 +28,11 @@ X = {"text": Text("text"), "file": Bytes(), "blob": Bytes("blob")}
 
 
 def sequence(df, **options):
-    given = {"x": X, "y": "n", "batch_size": 4, "shuffle": False, "workers": 2}
+    given = {"x": X, "y": "n", "batch_size": 4, "shuffle": False, "workers": 1}
     return dfgen.Sequence(df, **{**given, **options})
 
 
-@pytest.mark.parametrize("options", [{}, {"workers": 0}, {"use_multiprocessing": True}])
+@pytest.mark.parametrize("options", [{"workers": 2}, {"workers": 0}, {"use_multiprocessing": True}])
 def test_strings_come_whole_from_any_worker(df, options):
     with sequence(df, **options) as seq:
         batches = [x for x, _ in seq]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from packed import packed, write_images
-from watching import Watcher
+from watching import EAGER, Watcher
 
 import dfgen
 
@@ -95,8 +95,8 @@ def test_under_fit_each_row_comes_once_an_epoch_in_another_order_each(tables, ca
     like = CASES[case].get("y")
     model = Nested(like)
     loss = "sparse_categorical_crossentropy"
-    model.compile("sgd", loss=dict.fromkeys(like, loss) if isinstance(like, dict) else
-                  [loss] * len(like) if like else loss)  # fmt: skip
+    losses = dict.fromkeys(like, loss) if isinstance(like, dict) else [loss] * len(like or ())
+    model.compile("sgd", losses or loss, run_eagerly=EAGER)
     with sequence(tables, case, workers=3) as seq:
         model.fit(seq, epochs=2, verbose=0)
     first, second = np.reshape(model.seen(), (2, ROWS)) - 1

@@ -6,7 +6,7 @@ import time
 import keras
 import numpy as np
 import pytest
-from watching import SEVERAL_STEPS, orders, watcher
+from watching import SEVERAL_STEPS, orders, trained_watcher, watcher
 
 import dfgen
 
@@ -69,7 +69,7 @@ def test_a_tensorflow_dataset_knows_how_many_batches_it_has(frame):
 
 def test_fit_on_a_tensorflow_dataset_takes_each_row_once_an_epoch(frame):
     """As KerasHub's models do; Keras would warn if it ran out of data before it expected to."""
-    seq, model = dfgen.Sequence(frame(46), batch_size=4, image_size=(4, 4)), watcher()
+    seq, model = dfgen.Sequence(frame(46), batch_size=4, image_size=(4, 4)), trained_watcher()
     model.fit(seq.get_tf_dataset(), epochs=3, shuffle=False, verbose=0)
     assert model.seen() == orders(46, range(3))
     assert seq.epoch == 3
@@ -109,7 +109,7 @@ def test_iterating_draws_nothing_from_the_global_generators(frame):
 
 def test_input_monitor_adds_its_figures_to_the_logs_of_every_epoch(frame, tmp_path, capsys):
     seq = sequence(frame(40), image_size=(4, 4))
-    model = watcher()
+    model = trained_watcher()
     history = model.fit(
         seq,
         validation_data=sequence(frame(16), image_size=(4, 4)),
@@ -127,7 +127,7 @@ def test_input_monitor_adds_its_figures_to_the_logs_of_every_epoch(frame, tmp_pa
 
 def test_input_monitor_prints_nothing_where_fit_prints_nothing(frame, capsys):
     seq = sequence(frame(8), image_size=(4, 4))
-    watcher().fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()])
+    trained_watcher().fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()])
     assert capsys.readouterr().out == ""
 
 
@@ -151,7 +151,7 @@ def test_input_monitor_sees_a_loader_that_is_late(frame, capsys, monkeypatch):
 def test_input_monitor_works_with_repeat_and_counts_every_image(frame):
     seq = sequence(frame(40), image_size=(4, 4))
     monitor = dfgen.InputMonitor()
-    watcher().fit(seq.repeat(), steps_per_epoch=3, epochs=2, verbose=0, callbacks=[monitor])
+    trained_watcher().fit(seq.repeat(), steps_per_epoch=3, epochs=2, verbose=0, callbacks=[monitor])
     assert [epoch["images"] for epoch in monitor._epochs] == [24, 24]
 
 

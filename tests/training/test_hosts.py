@@ -293,15 +293,18 @@ def test_a_frame_of_a_model_that_processes_share_is_refused(together):
         )
 
 
-@pytest.mark.parametrize("kind", [pytest.param("torch", marks=pytest.mark.slow), "jax"])
+PREDICT = (
+    "predict with shard=({0}, 2): the predictions of this process could not be matched with the "
+    "rows. Give each process rows of its own, df.iloc[{0}::2], and a Sequence without shard, on a "
+    "model that no other process shares"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["torch", "jax"])
 def test_predict_in_several_processes_is_refused(together, kind):
-    for index, process in enumerate(together(kind, 2)):
-        assert process["predict"] == (
-            f"ArgumentError: predict with shard=({index}, 2): the predictions of this process "
-            "could not be matched with the rows. Give each process rows of its own, "
-            f"df.iloc[{index}::2], and a Sequence without shard, on a model that no other process "
-            "shares"
-        )
+    found = [process["predict"] for process in together(kind, 2)]
+    assert found == [f"ArgumentError: {PREDICT.format(index)}" for index in range(2)]
 
 
 @pytest.mark.slow
@@ -506,6 +509,13 @@ class TestOneOfSeveral:
         assert (seq.epoch, seq.progress.place.step) == (2, 2)
         assert len(monitor.model.history.history["images_per_second"]) == 3
         assert len(model.seen("tested")) == 3 * 6 * 4
+
+    @pytest.mark.parametrize("index", [0, 1])
+    def test_predict_is_refused(self, frame, index):
+        options = {"image_size": (4, 4), "shuffle": False, "shard": (index, 2)}
+        with pytest.raises(ArgumentError) as refused:
+            watching_model().predict(dfgen.Sequence(frame(8), batch_size=4, **options), verbose=0)
+        assert str(refused.value) == PREDICT.format(index)
 
     def test_drop_remainder_leaves_out_in_evaluation_too(self, frame):
         options = {"batch_size": 8, "image_size": (4, 4), "shuffle": False, "shard": (0, 2)}

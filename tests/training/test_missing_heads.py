@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from watching import EAGER
 
 import dfgen
 
@@ -40,7 +41,8 @@ def model(names=("kind", "age"), keyed=True):
     made = keras.Model(inputs, outputs)
     losses = {name: LOSSES[name] for name in names}
     metrics = {"kind": ["accuracy"], "age": ["mae"]}
-    made.compile("sgd", losses, weighted_metrics={name: metrics[name] for name in names})
+    weighted = {name: metrics[name] for name in names}
+    made.compile("sgd", losses, weighted_metrics=weighted, run_eagerly=EAGER)
     return made
 
 

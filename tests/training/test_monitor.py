@@ -6,7 +6,7 @@ import math
 import keras
 import numpy as np
 import pytest
-from watching import SEVERAL_STEPS, watcher
+from watching import SEVERAL_STEPS, trained_watcher, watcher
 
 import dfgen
 
@@ -19,14 +19,12 @@ def unchanged(arrays, rng):
     return arrays
 
 
-def quick():
-    return watcher(run_eagerly=True)
-
-
 def train(seq, model=None, **options):
     """Return the history, and what is added to it: all finite, none negative."""
     options = {"epochs": 2, "verbose": 0} | options
-    history = (model or quick()).fit(seq, callbacks=[dfgen.InputMonitor()], **options).history
+    history = (
+        (model or trained_watcher()).fit(seq, callbacks=[dfgen.InputMonitor()], **options).history
+    )
     added = {
         name: values for name, values in history.items() if "input" in name or "images" in name
     }
@@ -61,7 +59,7 @@ def test_each_stage_that_there_is_has_its_share_in_the_logs(frame, options, more
 
 def test_the_shares_of_the_stages_are_of_the_time_of_all_workers(frame):
     with sequence(frame(40)) as seq:
-        history = quick().fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()]).history
+        history = trained_watcher().fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()]).history
     assert 0 < sum(history[name][0] for name in FILES) <= 1.01
 
 
@@ -95,7 +93,7 @@ def test_a_row_that_is_skipped_and_an_epoch_without_a_whole_batch_have_figures(f
 def test_csv_logger_gets_the_same_columns_of_every_epoch(frame, tmp_path):
     callbacks = [dfgen.InputMonitor(), keras.callbacks.CSVLogger(tmp_path / "log.csv")]
     with sequence(frame(40)) as seq:
-        quick().fit(seq, epochs=3, verbose=0, callbacks=callbacks)
+        trained_watcher().fit(seq, epochs=3, verbose=0, callbacks=callbacks)
     with open(tmp_path / "log.csv") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 3
@@ -105,13 +103,13 @@ def test_csv_logger_gets_the_same_columns_of_every_epoch(frame, tmp_path):
 @pytest.mark.parametrize("rows", [8, 24], ids=["one step", "three steps"])
 def test_a_training_of_few_steps_gets_no_advice(frame, capsys, rows):
     with sequence(frame(rows)) as seq:
-        quick().fit(seq, verbose=2, callbacks=[dfgen.InputMonitor()])
+        trained_watcher().fit(seq, verbose=2, callbacks=[dfgen.InputMonitor()])
     (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("dfgen:")]
     assert said.endswith((": too short to tell what would help.", ": nothing to gain."))
 
 
 def test_callbacks_shared_with_evaluate_before_and_after_fit_watch_fit_alone(frame):
-    monitor, model = dfgen.InputMonitor(), quick()
+    monitor, model = dfgen.InputMonitor(), trained_watcher()
     with sequence(frame(40), shuffle=False) as seq:
         model.evaluate(seq, verbose=0, callbacks=[monitor])
         model.predict(seq, verbose=0, callbacks=[monitor])
@@ -123,7 +121,7 @@ def test_callbacks_shared_with_evaluate_before_and_after_fit_watch_fit_alone(fra
 
 
 def test_a_monitor_watches_one_fit_after_another(frame):
-    monitor, model = dfgen.InputMonitor(), quick()
+    monitor, model = dfgen.InputMonitor(), trained_watcher()
     with sequence(frame(40)) as one, sequence(frame(24)) as other:
         model.fit(one, epochs=2, verbose=0, callbacks=[monitor])
         model.fit(other, verbose=0, callbacks=[monitor])
@@ -138,5 +136,5 @@ def test_the_verdict_knows_how_many_threads_make_batches_and_how_many_rest(frame
     )
     with sequence(frame(40), workers=None) as seq:
         seq._loader._maker.pool._chooser.chosen = 1, False  # as where files are small
-        quick().fit(seq, verbose=2, epochs=2, callbacks=[dfgen.InputMonitor()])
+        trained_watcher().fit(seq, verbose=2, epochs=2, callbacks=[dfgen.InputMonitor()])
     assert [(one.workers, one.resting) for one in found] == [(1, 3)]

@@ -89,7 +89,7 @@ def test_any_batch_in_any_order_from_any_thread(frame):
         {"transform": lambda sample, rng: sample, "batch_transform": lambda batch, rng: batch},
         {"image_size": None, "bucket_by": "shape"},
         {"balance": "label"},
-        {"use_multiprocessing": True},
+        {"workers": 1, "use_multiprocessing": True},
     ],
     ids=["plain", "several targets", "transforms", "own sizes", "balance", "processes"],
 )

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from watching import EAGER
 
 import dfgen
 from dfgen.errors import ArgumentError
@@ -56,7 +57,7 @@ def model(units=3, loss=SPARSE, activation="softmax", layers=(), last=LAYERS.Den
         **({} if last is LAYERS.Dense else {"kernel_size": 3, "padding": "same"}),
     )
     made = keras.Sequential([keras.Input((4, 4, 3)), *(layers or pooled), end])
-    made.compile("sgd", loss)
+    made.compile("sgd", loss, run_eagerly=EAGER)
     return made
 
 
@@ -65,7 +66,8 @@ def two_heads(as_dict=True):
     pooled = LAYERS.GlobalAveragePooling2D()(LAYERS.Rescaling(1 / 255)(x))
     heads = {name: LAYERS.Dense(3, "softmax", name=name)(pooled) for name in ("kind", "other")}
     made = keras.Model(x, heads if as_dict else list(heads.values()))
-    made.compile("sgd", dict.fromkeys(heads, SPARSE) if as_dict else [SPARSE, SPARSE])
+    losses = dict.fromkeys(heads, SPARSE) if as_dict else [SPARSE, SPARSE]
+    made.compile("sgd", losses, run_eagerly=EAGER)
     return made
 
 
@@ -76,7 +78,7 @@ def with_input(kind, shape=(), layer=None):
     pooled = LAYERS.GlobalAveragePooling2D()(LAYERS.Rescaling(1 / 255)(x))
     both = LAYERS.Concatenate()([pooled, LAYERS.Flatten()(seen)])
     made = keras.Model({"image": x, "more": more}, LAYERS.Dense(3, "softmax")(both))
-    made.compile("sgd", SPARSE)
+    made.compile("sgd", SPARSE, run_eagerly=EAGER)
     return made, {"image": image(), "more": kind}
 
 
@@ -412,6 +414,7 @@ def test_models_that_are_built_by_their_first_batch_remember_too(rows):
 
 def test_neither_model_nor_sequence_is_kept(rows):
     made, seq = model(), sequence(rows)
+    made.compile("sgd", SPARSE)  # what is traced may hold more
     made.fit(seq, verbose=0)
     held, loader = weakref.ref(made), weakref.ref(seq._loader)
     del seq

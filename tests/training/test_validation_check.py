@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from watching import EAGER
 
 import dfgen
 from dfgen.errors import ArgumentError
@@ -15,7 +16,7 @@ LOSS = "sparse_categorical_crossentropy"
 
 def model(classes=2, **options):
     made = keras.Sequential([LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(classes, "softmax")])
-    made.compile("sgd", LOSS, **options)
+    made.compile("sgd", LOSS, **{"run_eagerly": EAGER, **options})
     return made
 
 
