@@ -8,6 +8,7 @@ import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from numbers import Integral, Real
 from pathlib import Path
@@ -103,6 +104,16 @@ def usable_cpus() -> int:
     affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
     cpus = len(affinity(0)) if affinity else os.cpu_count() or 1
     return max(1, min(cpus, _cgroup_cpus("/sys/fs/cgroup") or cpus))
+
+
+@contextlib.contextmanager
+def threads(number: int) -> Iterator[ThreadPoolExecutor]:
+    """Yield a pool of threads; what has not begun is dropped when it is left, as by Ctrl-C."""
+    pool = ThreadPoolExecutor(number)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _cgroup_cpus(folder: str) -> int | None:

@@ -11,8 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Any
 
-from tqdm import tqdm
-
 from dfgen import __version__
 from dfgen.bench.job import ChosenRows, Job, choose
 from dfgen.bench.model_wait import ModelWait, application, model_wait
@@ -35,6 +33,7 @@ from dfgen.bench.stages import (
 from dfgen.errors import WriteError
 from dfgen.explain.remedies import Remedy, remedies, stored_remedies
 from dfgen.explain.speed import CLEAR, Waiting, cause, larger_batches, verdict
+from dfgen.progress import progress
 from dfgen.samples.features.image import Image
 from dfgen.system import refuse_others, usable_cpus, whole, write_whole
 from dfgen.training import keras
@@ -84,7 +83,7 @@ def bench(
     job = Job(sample.paths, image, batch_size, workers)
     ours = stages(job, sample.data) | together(job)
     measurements = len(ours) * (PASSES + 1) + (PASSES if trained else 0)
-    with tqdm(total=measurements, desc="Measuring", disable=None) as bar:
+    with progress(measurements, "Measuring", " passes") as bar:
         rates = alternate(ours, bar.update)
         fed = None
         if model and trained:

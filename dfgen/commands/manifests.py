@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -50,7 +51,10 @@ def verify_command(
     from dfgen.manifest.verify import Verification
 
     found, notes = Verification(manifest, root, decode, write, add, Access(workers)).run()
-    _show(found, as_json, notes)
+    left_out = found.attrs.get("left_out", 0)
+    _show(found, as_json, notes, {"left_out": left_out})
+    if left_out and not as_json:
+        print(f"{left_out} more left out on purpose")
     if not as_json and (found["change"] == "new").any():
         print(f"Add what is new: dfgen build-manifest --update {manifest}")
     if (write or add) and not as_json:
@@ -134,14 +138,16 @@ def recipe_command(
         print(f"Wrote {out}", file=beside(out))
 
 
-def _show(found: Any, as_json: bool, notes: tuple[str, ...] = ()) -> None:
+def _show(
+    found: Any, as_json: bool, notes: tuple[str, ...] = (), more: Mapping[str, Any] | None = None
+) -> None:
     """Print findings as a table of the first ones, or all of them as JSON."""
     from dfgen.manifest.diff import tally
 
     counts = tally(found)
     if as_json:
         rows = json.loads(found.to_json(orient="records"))
-        print_json({"counts": counts, "rows": rows, "notes": list(notes)})
+        print_json({"counts": counts, "rows": rows, "notes": list(notes), **(more or {})})
         return
     if len(found):
         print(found.head(SHOWN).to_string(index=False, na_rep="", max_colwidth=WIDE))

@@ -3,7 +3,6 @@
 import base64
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.resources import files
 from string import Template
@@ -42,7 +41,8 @@ from dfgen.explore.thumbnails import thumbnails
 from dfgen.explore.visible_pixels import Thumbnail, tinted
 from dfgen.limits import Limits
 from dfgen.manifest.io import Path, read_manifest
-from dfgen.system import check_writable, refuse_others, usable_cpus, whole, write_whole
+from dfgen.progress import progress
+from dfgen.system import check_writable, refuse_others, threads, usable_cpus, whole, write_whole
 from dfgen.table.any_table import Table, data_frame
 from dfgen.table.parquet import read_foreign_parquet
 
@@ -56,8 +56,15 @@ def as_webp(pictures: list[npt.NDArray[np.uint8]], longest: int) -> list[str]:
 
     Pictures that do not fit are compressed more, then made smaller.
     """
-    with ThreadPoolExecutor(usable_cpus()) as pool:
-        return list(pool.map(partial(_encoded, longest=longest), pictures))
+    texts = list[str]()
+    with (
+        threads(usable_cpus()) as pool,
+        progress(len(pictures), "Writing pictures", " files") as bar,
+    ):
+        for text in pool.map(partial(_encoded, longest=longest), pictures):
+            texts.append(text)
+            bar.update()
+    return texts
 
 
 def _encoded(pixels: npt.NDArray[np.uint8], longest: int) -> str:

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ from dfgen.errors import ArgumentError, DecodeError, DfgenError, brief, reason
 from dfgen.explore.row_sketches import row_sketches, shown_column, sketched_kind
 from dfgen.explore.visible_pixels import SIDE, Thumbnail, crossed, visible
 from dfgen.limits import Limits
+from dfgen.progress import progress
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.audio import Audio
 from dfgen.samples.features.base import Feature
@@ -30,7 +30,7 @@ from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.reader import RowStep, SampleReader
 from dfgen.samples.sources.file_source import FileSource
 from dfgen.spec import OwnDtype, unwatched
-from dfgen.system import usable_cpus, whole
+from dfgen.system import threads, usable_cpus, whole
 
 _MANY_BOXES = 1_000_000  # a picture has room for all
 _USED = ("index", "shard", "row", "width", "height", "orientation")
@@ -99,8 +99,15 @@ def thumbnails(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are about training
         jobs = _jobs(reader, rows, features)
-    with ThreadPoolExecutor(workers or usable_cpus()) as pool:
-        return list(pool.map(partial(_thumbnail, side), *zip(*jobs, strict=True)))
+    found = list[Thumbnail]()
+    with (
+        threads(workers or usable_cpus()) as pool,
+        progress(len(rows), "Reading pictures", " files") as bar,
+    ):
+        for one in pool.map(partial(_thumbnail, side), *zip(*jobs, strict=True)):
+            found.append(one)
+            bar.update()
+    return found
 
 
 def _check_shown(rows: pd.DataFrame, image: Any) -> None:

@@ -6,7 +6,7 @@ are cut into three bands. Two that differ in 8 bits at most differ in 2 at most 
 so for each band, each mask of at most 2 of its bits leads to those that may be near.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import combinations
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, column_list
+from dfgen.progress import progress
 from dfgen.spec import IntArray
 from dfgen.system import whole
 from dfgen.table.any_table import arrow_table
@@ -50,12 +51,14 @@ def near_pairs(hashes: Hashes, within: int) -> tuple[IntArray, IntArray, IntArra
         return one[near], other[near], bits[near]
     found = [np.empty((2, 0), np.int64)]
     spare = max(0, within - len(_BANDS) + 1)  # bits that the bands may differ in, together
-    for number, (start, width) in enumerate(_BANDS):
-        keys = (hashes >> np.uint64(start) & np.uint64((1 << width) - 1)).astype(np.int64)
-        radius = spare // 3 + (number < spare % 3)
-        for one, other in _candidates(keys, width, radius):
-            near = bits_between(hashes[one], hashes[other]) <= within
-            found.append(np.sort([one[near], other[near]], axis=0))
+    radii = [spare // 3 + (number < spare % 3) for number in range(len(_BANDS))]
+    masks = [_masks(width, radius) for (_, width), radius in zip(_BANDS, radii, strict=True)]
+    with progress(sum(map(len, masks)), "Comparing pictures", " passes") as bar:
+        for (start, width), some in zip(_BANDS, masks, strict=True):
+            keys = (hashes >> np.uint64(start) & np.uint64((1 << width) - 1)).astype(np.int64)
+            for one, other in _candidates(keys, width, some, bar.update):
+                near = bits_between(hashes[one], hashes[other]) <= within
+                found.append(np.sort([one[near], other[near]], axis=0))
     one, other = np.unique(np.concatenate(found, axis=1), axis=1)
     return one, other, bits_between(hashes[one], hashes[other])
 
@@ -69,13 +72,16 @@ def bits_between(one: Hashes, other: Hashes) -> IntArray:
     return (bits * np.uint64(0x0101010101010101) >> np.uint64(56)).astype(np.int64)
 
 
-def _candidates(keys: IntArray, width: int, radius: int) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield the places of pairs whose keys differ in at most `radius` bits, some at a time."""
+def _candidates(
+    keys: IntArray, width: int, masks: list[int], done: Callable[[], object]
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield the places of pairs whose keys differ by one of the masks, some at a time."""
     order = np.argsort(keys, kind="stable")
     distinct, starts, sizes = np.unique(keys[order], return_index=True, return_counts=True)
     place = np.full(1 << width, -1, np.int32)
     place[distinct] = np.arange(len(distinct))
-    for mask in _masks(width, radius):
+    for mask in masks:
+        done()
         other = place[distinct ^ mask]
         mine = np.flatnonzero(other >= np.arange(len(other)) + (sizes == 1) * (mask == 0))
         theirs = other[mine]

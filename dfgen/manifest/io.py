@@ -2,6 +2,7 @@
 
 import io
 import os
+import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Never
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 
 from dfgen.errors import (
     ArgumentError,
+    DfgenError,
     ManifestError,
     MissingFileError,
     ReadError,
@@ -25,6 +27,7 @@ from dfgen.limits import DEFAULT, Limits, limits_given
 from dfgen.manifest.building.recipe import absolute_recipe
 from dfgen.manifest.file_errors import check_file
 from dfgen.manifest.fingerprint import fingerprint
+from dfgen.manifest.left_out import REMOVED, paths_left_out, with_removed
 from dfgen.manifest.metadata_check import (
     as_written,
     decode_metadata,
@@ -33,7 +36,14 @@ from dfgen.manifest.metadata_check import (
 )
 from dfgen.manifest.not_a_manifest import check_out, frame_of_file, no_manifest, path_of_manifest
 from dfgen.manifest.path_roots import absolute_place, file_of
-from dfgen.manifest.paths import absolute_paths, all_absolute, reach_of, refuse_outside, say_outside
+from dfgen.manifest.paths import (
+    absolute_paths,
+    all_absolute,
+    reach_of,
+    refuse_outside,
+    say_outside,
+    tidy,
+)
 from dfgen.manifest.schema import Label, Metadata, as_category, rows_where, validate, with_column
 from dfgen.packs.pack_index import INDEX, folder_of, in_pack, looks_like_pack, read_pack
 from dfgen.samples.stores.remote.store_options import StorageOptions
@@ -91,8 +101,9 @@ def read_manifest(
         frame = to_frame(table)
     except Exception as error:  # of pandas' own key, which may be anything
         raise ManifestError(f"{path} cannot be made a frame: {reason(error)}") from error
-    known = (metadata["root"], metadata["labels"], metadata["recipe"], metadata.get("leaks"))
-    frame.attrs = {"dfgen": attributes(*known)}
+    known = (metadata["root"], metadata["labels"], metadata["recipe"])
+    more = metadata.get("leaks"), metadata.get("left_out")
+    frame.attrs = {"dfgen": attributes(*known, *more)}
     return frame
 
 
@@ -205,7 +216,8 @@ def write_manifest(
             `__arrow_c_stream__`. Without `path` a column holds the files: bytes, or structs of
             `bytes` and `path`. Relative paths start at the root, else at the current folder. The
             index is not kept.
-        path: the Parquet file, or its URL; an older manifest is replaced.
+        path: the Parquet file, or its URL; an older manifest is replaced. Rows that it has and `df`
+            lacks are left out on purpose: `verify` does not call their files new.
         root: folder that holds all the files, or the URL of one. None: the root of the manifest
             that `df` came from if it still holds all, else the deepest common folder, which URLs
             have not. Paths are stored relative to it.
@@ -232,8 +244,20 @@ def write_manifest(
     path = path_of_manifest(path)
     options = StorageOptions(storage_options)
     check_out(path, options)
+    write_frame(df, path, _with_rows_removed(df, path), root, options)
+
+
+def write_frame(
+    df: Table,
+    path: str,
+    known: Mapping[str, Any],
+    root: Path | None = None,
+    options: StorageOptions | None = None,
+) -> None:
+    """Write a frame as `write_manifest` does; `known` is what it says of itself."""
+    path = path_of_manifest(path)
+    check_out(path, options)
     table = arrow_table(df)
-    known = getattr(df, "attrs", {}).get("dfgen", {})
     table, _ = as_written(table, known, os.path.dirname(path), root)
     rows = rows_of_group(table)
     if not has_store(scheme_of(path)):
@@ -242,6 +266,24 @@ def write_manifest(
     whole = io.BytesIO()
     write_parquet(table, whole, rows)
     store_at(path, options=options).write(path, whole.getvalue())
+
+
+def _with_rows_removed(df: Table, path: str) -> Mapping[str, Any]:
+    """Return what a frame says of itself, and what it lacks of the manifest that it replaces."""
+    known: Mapping[str, Any] = getattr(df, "attrs", {}).get("dfgen", {})
+    if not known.get("recipe") or "path" not in df or not os.path.isfile(path):
+        return known
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of what is replaced, whatever it is
+            table, metadata = read_table(path, reads_files=False)
+    except DfgenError:
+        return known
+    if metadata["recipe"] != known["recipe"] or "path" not in table.column_names:
+        return known
+    paths = tidy(arrow_table(df[["path"]])["path"].cast(pa.string()), known["root"] or os.curdir)
+    gone = paths_left_out(metadata.get("left_out", {}), metadata["root"], REMOVED)
+    before = pa.chunked_array([*table["path"].cast(pa.string()).chunks, *gone.chunks])
+    return with_removed(known, paths, before)
 
 
 def only_writer_of(path: Path) -> AbstractContextManager[object]:
@@ -271,10 +313,12 @@ def attributes(
     labels: dict[str, Label],
     recipe: dict[str, Any] | None,
     leaks: Mapping[str, Any] | None = None,
+    left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return `df.attrs["dfgen"]`: plain JSON types alone, because pandas compares attrs."""
     known = {"root": root, "labels": labels, "recipe": absolute_recipe(recipe, os.getcwd())}
-    return known if leaks is None else {**known, "leaks": leaks}
+    more = {"leaks": leaks, "left_out": left_out}
+    return known | {name: value for name, value in more.items() if value is not None}
 
 
 def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> pa.Table:

@@ -16,6 +16,7 @@ from dfgen.errors import ArgumentError, ManifestError, brief, quote
 from dfgen.manifest.building.recipe import all_arguments, portable_recipe
 from dfgen.manifest.building.recipe_file import check_recipe
 from dfgen.manifest.fingerprint import fingerprint
+from dfgen.manifest.left_out import with_other_root
 from dfgen.manifest.paths import check_stored_paths, portable_root, refuse_signatures, stored_paths
 from dfgen.manifest.schema import KEY, MANIFEST_FORMAT, Metadata, describe_labels, validate
 from dfgen.packs.pack_index import INDEX, in_pack
@@ -60,6 +61,10 @@ _OF_KEY: _Rules = {
     "fingerprint": (
         lambda text: isinstance(text, str) and re.fullmatch("[0-9a-f]{32}", text) is not None,
         "32 hexadecimal digits",
+    ),
+    "left_out": (
+        lambda paths: isinstance(paths, dict) and {*map(type, paths.values())} <= {str},
+        "an object: reason -> paths separated by NUL",
     ),
     "leaks": (_are_leaks, "an object: rows, and examples of id and split, and those of its copy"),
 }
@@ -173,6 +178,9 @@ def as_written(
     }
     if known.get("leaks"):
         metadata["leaks"] = known["leaks"]
+    if known.get("left_out"):
+        left_out = with_other_root(known["left_out"], known.get("root"), absolute_root)
+        metadata["left_out"] = left_out
     check_metadata(metadata, 'df.attrs["dfgen"] of the frame')
     text = json.dumps(metadata, ensure_ascii=False).encode()
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text})

@@ -13,6 +13,7 @@ A manifest is a table with one row a file. On disk it is a Parquet file with one
         "created_by": "dfgen 0.1.0",
         "fingerprint": "9a0c...",          see fingerprint.py
         "leaks": {"rows": 2, ...}          of splits that share pictures; see shared_paths.py
+        "left_out": {"unmatched": "a.png"} files left out on purpose; see left_out.py
     }
 
 manifests/README.md specifies it for other programs. Label columns of text, booleans and named
@@ -107,6 +108,7 @@ class Metadata(TypedDict):
     created_by: str
     fingerprint: str
     leaks: NotRequired[Mapping[str, Any]]
+    left_out: NotRequired[Mapping[str, str]]
 
 
 def label_columns(names: list[str]) -> list[str]:

@@ -34,6 +34,7 @@ from dfgen.manifest.building.scan import (
 from dfgen.manifest.building.update import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.io import Path, only_writer_of, read_manifest, write_manifest
+from dfgen.manifest.left_out import paths_left_out
 from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.schema import (
@@ -107,7 +108,8 @@ def verify(
         One row a finding: `change`, `id`, `path`, and `detail` that says what. `change` is
         "missing" (there is no such file), "broken" (it cannot be used), "changed" or "new". Files
         are missing or broken whether the manifest says so already or not; `detail` tells. No rows:
-        manifest and disk agree, and every file can be used, as far as it was read.
+        manifest and disk agree, and every file can be used, as far as it was read. Files that the
+        manifest leaves out on purpose are not new; `attrs["left_out"]` is their number.
 
     Raises:
         ArgumentError: `write` for a frame, or `decode` for sounds without the package that reads
@@ -185,12 +187,16 @@ class Verification:
             facts = with_column(facts, "problem", problems_now(table, facts))
             write_manifest(_corrected(frame, facts, rows), path, self.root, options)
         found, recipe = found.filter(pc.is_valid(found["change"])), known.get("recipe")
+        left_out = 0
         try:
             if recipe is not None and held == "path":
-                found = pa.concat_tables([found, *self._new_files(table, recipe, path)])
+                new, left_out = self._new_files(table, known, path)
+                found = pa.concat_tables([found, *new])
         except DfgenError as error:
             notes += (f"New files were not looked for: {error}",)
-        return in_order(found, FINDINGS), notes
+        findings = in_order(found, FINDINGS)
+        findings.attrs["left_out"] = left_out
+        return findings, notes
 
     def _facts_now(
         self, table: pa.Table, held: str, labels: Mapping[str, Any], name: str
@@ -218,17 +224,21 @@ class Verification:
         return table, without(facts, foreign)
 
     def _new_files(
-        self, table: pa.Table, recipe: Mapping[str, Any], path: str
-    ) -> tuple[pa.Table, ...]:
-        """Return findings on what the source has and the manifest lacks; no file is opened."""
-        left_out = [field.name for field in fields(Splitting)]
+        self, table: pa.Table, told: Mapping[str, Any], path: str
+    ) -> tuple[tuple[pa.Table, ...], int]:
+        """Return findings on what the source has and the manifest lacks; no file is opened.
+
+        Beside them stands how many files the manifest leaves out on purpose.
+        """
+        recipe: Mapping[str, Any] = told["recipe"]
+        not_asked = [field.name for field in fields(Splitting)]
         if recipe.get("labels") == A_FRAME:
             if not any(name in recipe for name in SOURCES):
-                return ()  # the frame that named the files is gone
-            left_out += ["labels", "on", "id", "category", "label", "path_column"]
-        known = {name: value for name, value in recipe.items() if name not in left_out}
+                return (), 0  # the frame that named the files is gone
+            not_asked += ["labels", "on", "id", "category", "label", "path_column"]
+        known = {name: value for name, value in recipe.items() if name not in not_asked}
         known["facts"] = "none"
-        if known.get("unmatched", "error") == "error":
+        if known.get("unmatched") != "drop" or "left_out" in told:
             known["unmatched"] = "keep"
         given = {}
         if self.root is not None and "root" not in known:
@@ -243,8 +253,12 @@ class Verification:
         table = with_column(table, "path", table["path"].cast(pa.string()))
         keys, places = match(table, pa.table({"id": fresh["id"], "path": paths}), path or IN_HAND)
         new = keys.filter(pa.array(places < 0))
+        on_purpose = paths_left_out(told.get("left_out", {}), told["root"])
+        known_so = pc.is_in(new["path"], value_set=on_purpose)
+        new = new.filter(pc.invert(known_so))
         nothing = pa.nulls(len(new), pa.string())
-        return (_rows(pa.repeat("new", len(new)), new["id"], new["path"], nothing),)
+        rows = _rows(pa.repeat("new", len(new)), new["id"], new["path"], nothing)
+        return (rows,), pc.sum(known_so).as_py() or 0
 
 
 def with_found_problems(

@@ -1,18 +1,17 @@
 """The findings of `dfgen.verify` in a pack: files whose bytes changed, and rows without a file."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
-from tqdm import tqdm
 
 from dfgen.errors import ReadError, reason
 from dfgen.packs.pack_index import PackFile, PackIndex, open_arrow, read_index
+from dfgen.progress import progress
 from dfgen.samples.stores.remote.ranges import checksum_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
-from dfgen.system import usable_cpus
+from dfgen.system import threads, usable_cpus
 
 
 class PackFinding(NamedTuple):
@@ -38,10 +37,9 @@ def check_pack(
     index = read_index(folder, options)
     files = [*index.shards, index.table]
     with (
-        ThreadPoolExecutor(workers or usable_cpus()) as pool,
-        tqdm(total=sum(f.bytes for f in files), desc="Reading", unit="B", unit_scale=True,
-             disable=None) as bar,
-    ):  # fmt: skip
+        threads(workers or usable_cpus()) as pool,
+        progress(sum(f.bytes for f in files), "Reading", "B", unit_scale=True) as bar,
+    ):
         faults: list[tuple[str, str] | None] = []
         for fault in pool.map(lambda one: _fault(index.path(one), one, options), files):
             bar.update(files[len(faults)].bytes)

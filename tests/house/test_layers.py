@@ -19,12 +19,13 @@ PACKAGE = Path(dfgen.__file__).parent
 HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
 
 # What each room may import of dfgen. Rooms not named here sit on top and may import all.
-LOW = {"errors", "spec", "locks", "system", "limits", "table"}
+LOW = {"errors", "spec", "locks", "system", "progress", "limits", "table"}
 LAYERS = {
     "errors": set(),
     "spec": {"errors"},
     "locks": {"errors"},
     "system": {"errors", "locks"},
+    "progress": set(),
     "limits": {"errors", "system"},
     "table": {"errors", "spec", "locks", "system", "limits"},
     "samples": LOW,
@@ -64,7 +65,7 @@ PARTS = {
     "samples/stores/remote": "samples/stores",
     "training/checks": "training",
 }
-NO_PANDAS = {"errors", "spec", "locks", "system", "limits", "samples", "packs", "loading"}
+NO_PANDAS = LOW - {"table"} | {"samples", "packs", "loading"}
 NO_PANDAS |= {"table.arrow_types", "table.file_columns", "table.mapped_column"}
 
 MODULES = {

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -340,3 +341,70 @@ def test_a_recipe_comes_out_of_a_manifest_and_builds_it_again(data):
     assert done.stderr == (
         "dfgen: say with --out where to write the manifest, as in --out pets.parquet\n"
     )
+
+
+@pytest.fixture
+def dropped(data, monkeypatch):
+    """A manifest of the six images without three that have no label, built in a folder beside."""
+    monkeypatch.chdir(data)
+    (data / "sub").mkdir()
+    pd.DataFrame({"id": [0, 2, 4], "age": 1}).to_csv("t.csv", index=False)
+    with pytest.warns(UserWarning, match="Left out 3 files without a row in t.csv"):
+        dfgen.build_manifest(
+            "imgs", pattern="{kind}/{id:int}.png", labels="t.csv", on="id", unmatched="drop",
+            out="sub/m.parquet",
+        )  # fmt: skip
+    return data
+
+
+def test_files_left_out_on_purpose_are_counted_and_new_ones_told(dropped):
+    found = run("verify", "sub/m.parquet")
+    assert found.stdout == "no difference\n3 more left out on purpose\n"
+    assert found.returncode == 0
+    draw(dropped / "imgs/dog/9.png")  # without a label, too
+    found = json.loads(run("verify", "sub/m.parquet", "--json").stdout)
+    assert [row["id"] for row in found["rows"]] == [9]
+    assert found["left_out"] == 3
+
+
+def test_files_left_out_are_known_after_a_move_a_split_and_a_filter(dropped, tmp_path_factory):
+    dfgen.split("sub/m.parquet", {"train": 0.5, "val": 0.5}, out="sub/m.parquet")
+    moved = tmp_path_factory.mktemp("moved") / "data"
+    shutil.move(dropped, moved)
+    found = dfgen.verify(moved / "sub/m.parquet")
+    assert len(found) == 0
+    assert found.attrs["left_out"] == 3
+
+
+def test_rows_removed_from_a_manifest_stay_out_until_it_is_built_anew(data):
+    path, options = data / "m.parquet", {"pattern": "{kind}/{id:int}.png"}
+    dfgen.build_manifest(data / "imgs", out=path, **options)
+    frame = dfgen.read_manifest(path)
+    for left in (5, 4):  # the second adds to the first
+        frame = frame[frame["id"] != left]
+        dfgen.write_manifest(frame, path)
+    found = dfgen.verify(path)
+    assert len(found) == 0
+    assert found.attrs["left_out"] == 2
+    draw(data / "imgs/dog/9.png")
+    assert findings(dfgen.verify(path)) == {"new": [9]}
+    with pytest.warns(UserWarning, match="Left out 2 files whose rows were removed"):
+        grown = dfgen.build_manifest(update=path, out=path)
+    assert sorted(grown["id"]) == [0, 1, 2, 3, 9]
+    assert dfgen.verify(path).attrs["left_out"] == 2
+    dfgen.build_manifest(data / "imgs", out=path, **options)
+    assert len(dfgen.read_manifest(path)) == 7
+
+
+def test_images_of_voc_without_annotation_are_left_out_on_purpose(tmp_path):
+    for name in ("a", "b"):
+        draw(tmp_path / f"imgs/{name}.png")
+    (tmp_path / "xml").mkdir()
+    (tmp_path / "xml/a.xml").write_text("<annotation></annotation>")
+    path, options = tmp_path / "m.parquet", {"voc": tmp_path / "xml", "images": tmp_path / "imgs"}
+    with pytest.warns(UserWarning, match=r"Left out 1 image without \.xml file"):
+        dfgen.build_manifest(**options, unmatched="drop", out=path)
+    draw(tmp_path / "imgs/c.png")
+    found = dfgen.verify(path)
+    assert findings(found) == {"new": ["c.png"]}
+    assert found.attrs["left_out"] == 1

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean, quote
 from dfgen.manifest.building.join import join, key_text
@@ -30,6 +29,7 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.source import ANNOTATED, RowGroup
+from dfgen.progress import progress
 from dfgen.table.file_columns import are_files, paths_of
 
 _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
@@ -60,7 +60,13 @@ class Gathering:
                 skipped=gathered.skipped,
             )
             notes = gathered.notes + joined.notes
-            gathered = replace(gathered, rows=joined.rows, notes=notes, warnings=joined.warnings)
+            gathered = replace(
+                gathered,
+                rows=joined.rows,
+                notes=notes,
+                warnings=joined.warnings,
+                dropped=gathered.dropped + joined.dropped,
+            )
         table = gathered.rows
         if "path" in table.column_names and not is_address(gathered.folder):
             table = with_column(table, "path", tidied(table["path"]))
@@ -155,12 +161,12 @@ class Gathering:
     def _source(self) -> RowGroup:
         """Gather the row groups of the source, telling how far it is."""
         recipe, source = self.recipe, SOURCES[self.recipe.kind]
-        parts, notes = list[pa.Table](), tuple[str, ...]()
+        parts, notes, dropped = list[pa.Table](), tuple[str, ...](), tuple[str, ...]()
         skipped, known, folder = defaultdict[str, list[str]](list), dict[str, Label](), ""
         given = {**vars(recipe), **vars(self.access), "pattern": self.pattern}
         more = {name: given[name] for name in source.shared}
         more |= {name: recipe.own[name] for name in source.arguments}
-        with tqdm(desc="Reading rows", unit=" rows", disable=None) as bar:
+        with progress(None, "Reading rows", " rows") as bar:
             for group in self._read(recipe.kind, source.read, recipe.own[recipe.kind], **more):
                 if not parts:  # all have the same columns: wrong names are refused before the work
                     self._check_columns(group)
@@ -168,12 +174,15 @@ class Gathering:
                 for reason, paths in group.skipped.items():
                     skipped[reason] += paths
                 notes += group.notes
+                dropped += group.dropped
                 known |= group.labels
                 folder = group.folder or folder
                 bar.total = group.total
                 bar.update(len(group.rows))
         folder, rows = folder or recipe.folder, pa.concat_tables(parts)
-        return RowGroup(rows, dict(skipped), notes, known, folder, facts=group.facts)
+        return RowGroup(
+            rows, dict(skipped), notes, known, folder, facts=group.facts, dropped=dropped
+        )
 
     def _check_columns(self, group: RowGroup) -> None:
         """Raise if the source lacks a column that the recipe names, or gives one of the files."""

@@ -252,7 +252,9 @@ def join(
         more = lines_of_left_out(_left_out(skipped or {}, pattern), every, field, sides[1])
         more += lines_of_other_keys(every, given, field, column)
         raise ManifestError(explain(*sides, words, more=more))
+    dropped = tuple[str, ...]()
     if unmatched == "drop":
+        dropped = tuple(files["path"].filter(without_labels).to_pylist())
         files, found = files.filter(pc.is_valid(found)), found.drop_null()
     rows = files
     for name in labels.column_names:
@@ -263,7 +265,8 @@ def join(
     lonely = Lonely(counts[0], len(file_keys), "file", f"without a row in {table}")
     spare = Lonely(counts[1], len(keys), "row", f"of {table} without a file")
     shared = _shared_rows(every.files["path"], file_keys, keys, on, table)
-    return RowGroup(rows, notes=what_became(unmatched, lonely, spare), warnings=shared)
+    notes = what_became(unmatched, lonely, spare)
+    return RowGroup(rows, notes=notes, warnings=shared, dropped=dropped)
 
 
 def _names_of(files: pa.Table) -> list[str]:

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, quote
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote
 from dfgen.explain.missing_paths import Begin, advice, near
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.gather import Gathering
@@ -27,7 +27,8 @@ from dfgen.manifest.building.scan import (
 )
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update import Growth, Old, changed_recipe, grow, read_old, rebase
-from dfgen.manifest.io import Path, attributes, only_writer_of, write_manifest
+from dfgen.manifest.io import Path, attributes, only_writer_of, write_frame
+from dfgen.manifest.left_out import REMOVED, UNMATCHED, paths_as_text, paths_left_out
 from dfgen.manifest.not_a_manifest import check_out
 from dfgen.manifest.paths import (
     is_url,
@@ -76,6 +77,12 @@ class Build:
     @cached_property
     def _kept(self) -> KeptLabels | None:
         return labels_to_keep(self.recipe, self._gathering.labels_used, self.out)
+
+    @cached_property
+    def _removed(self) -> pa.ChunkedArray:
+        """The files whose rows were removed from the manifest that grows."""
+        known: Mapping[str, Any] = self.old.metadata if self.old else {}
+        return paths_left_out(known.get("left_out", {}), known.get("root"), REMOVED)
 
     @property
     def _arguments(self) -> dict[str, Any]:
@@ -136,12 +143,13 @@ class Build:
             kept["boxes"] = {**kept["boxes"], "box_format": "xyxy"}
         leaks = leaks_between_splits(frame)
         warnings += notes_of(leaks, frame)
-        frame.attrs = {"dfgen": attributes(root, kept, arguments, leaks)}
+        left_out = self._left_out(gathered, root)
+        frame.attrs = {"dfgen": attributes(root, kept, arguments, leaks, left_out)}
         if self.out is not None:
             if self._kept:
                 self._kept.write()
             options = self.access.options
-            write_manifest(frame, self.out, recipe.root, options.values() if options else None)
+            write_frame(frame, self.out, frame.attrs["dfgen"], recipe.root, options)
         return frame, BuildReport(gathered.skipped, gathered.notes, warnings)
 
     def _gathered(self) -> RowGroup:
@@ -168,7 +176,26 @@ class Build:
             paths, data = paths_of(files), pc.struct_field(files, "bytes")
             joined = tidy(paths.cast(pa.string()), gathered.folder).cast(paths.type)
             files = with_paths(files, pc.if_else(pc.is_null(data), joined, paths))
-        return replace(gathered, rows=with_column(table, name, files))
+        rows, warnings = with_column(table, name, files), gathered.warnings
+        if self.old is not None and name == "path" and len(self._removed):
+            rows = rows.filter(pc.invert(pc.is_in(files, value_set=self._removed)))
+        if self.old is not None and len(rows) < len(table):
+            number = count(len(table) - len(rows), "file")
+            warnings += (
+                f"Left out {number} whose rows were removed from {self.old.name}. "
+                "To take them again, build the manifest anew, without update= (--update)",
+            )
+        return replace(gathered, rows=rows, warnings=warnings)
+
+    def _left_out(self, gathered: RowGroup, root: str | None) -> dict[str, str] | None:
+        """Return which files have no partner, where these are left out, or were removed."""
+        removed = self._removed.to_pylist()
+        kept = {REMOVED: paths_as_text(removed, root)} if removed else {}
+        if self.recipe.unmatched != "drop":
+            return kept or None
+        paths = pa.chunked_array([pa.array(gathered.dropped, pa.string())])
+        absolute = tidy(paths, gathered.folder or self.recipe.folder).to_pylist()
+        return {UNMATCHED: paths_as_text(absolute, root), **kept}
 
     def _say_outside(self, rows: pa.Table) -> None:
         """Tell of files elsewhere than what the recipe names; a frame in hand is trusted."""

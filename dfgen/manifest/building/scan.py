@@ -5,7 +5,6 @@ A file may also be decoded to its end. What its decoder says then is the problem
 """
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,12 +14,12 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from tqdm import tqdm
 
 from dfgen.errors import ArgumentError, is_outside, reason
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import fault_of
 from dfgen.manifest.schema import FACTS, SCHEMA, with_column
+from dfgen.progress import progress
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.stores.known_files import are_same_times
@@ -28,7 +27,7 @@ from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Head, Store
 from dfgen.samples.whole_files import Whole, decode_whole
-from dfgen.system import usable_cpus
+from dfgen.system import threads, usable_cpus
 from dfgen.table.arrow_types import is_text, text_where
 from dfgen.table.file_columns import Content
 
@@ -96,8 +95,8 @@ def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.T
     tasks = [files[start : start + task] for start in range(0, len(files), task)]
     parts, what = [], "Decoding files" if decode else "Reading headers"
     with (
-        ThreadPoolExecutor(access.threads(store)) as pool,
-        tqdm(total=len(files), desc=what, unit=" files", disable=None) as bar,
+        threads(access.threads(store)) as pool,
+        progress(len(files), what, " files") as bar,
     ):
         for facts in pool.map(partial(_read_many, store=store, decode=decode), tasks):
             parts += facts
@@ -205,8 +204,8 @@ def stat_files(paths: list[str], access: Access = USUAL) -> tuple[pa.Array, pa.A
     tasks = iter([paths[start : start + task] for start in range(0, len(paths), task)])
     parts = [np.empty((2, 0), np.int64)]
     with (
-        ThreadPoolExecutor(access.threads(store)) as pool,
-        tqdm(total=len(paths), desc="Comparing files", unit=" files", disable=None) as bar,
+        threads(access.threads(store)) as pool,
+        progress(len(paths), "Comparing files", " files") as bar,
     ):
         for some in () if store.far else tasks:
             start = time.perf_counter()

@@ -37,7 +37,7 @@ from dfgen.samples.stores.archives.members import Archives
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
 
-FILES_A_GROUP = 65_536
+FILES_A_GROUP = 8_192
 NO_FIT = "not of the pattern"
 
 _LEAVES = re.compile(r"^[/\\]|^[A-Za-z]:[/\\]|(?:^|[/\\])\.\.(?:[/\\]|$)|\0|::(?:zip|tar)://")
@@ -74,7 +74,7 @@ def read_tree(
 
 
 def read_files(folder: str, pattern: Pattern | None = None) -> Iterator[RowGroup]:
-    """Yield the files below a folder or in an archive, some ten thousand at a time.
+    """Yield the files below a folder or in an archive, some thousand at a time.
 
     Hidden files and folders (`.ipynb_checkpoints`), files of other kinds, names that are not UTF-8,
     and files that the pattern does not fit are left out and named. Paths are relative to `folder`

@@ -62,6 +62,7 @@ class RowGroup:
     total: int | None = None  # the rows of all groups, if that is known already
     facts: tuple[str, ...] = ()  # columns that are facts of the files, as a bucket lists them
     warnings: tuple[str, ...] = ()  # what the user should look at
+    dropped: tuple[str, ...] = ()  # paths of files without a partner, under unmatched="drop"
 
 
 @dataclass(frozen=True)

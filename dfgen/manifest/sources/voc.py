@@ -82,7 +82,11 @@ def read_voc(
     schema, root = _schema(box_label), absolute_place(images)
     names, background = set[str](), False
     rows_of = partial(_rows, annotations, box_label, class_names, limits)
-    yield RowGroup(schema.empty_table(), skipped, notes, folder=root, total=len(pairs))
+    dropped: tuple[str, ...] = ()
+    if unmatched == "drop":
+        dropped = tuple({*paths} - {image for image, _ in pairs if image is not None})
+    start = schema.empty_table()
+    yield RowGroup(start, skipped, notes, folder=root, total=len(pairs), dropped=dropped)
     for table in in_groups(pairs, rows_of, schema, len(found)):
         names |= {*table["labels"].combine_chunks().flatten().unique().to_pylist()}
         if box_label != "all":

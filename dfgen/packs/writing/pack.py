@@ -16,7 +16,6 @@ from typing import Any, Never
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from tqdm import tqdm
 
 from dfgen import __version__
 from dfgen.binding.row_ids import plain_ids
@@ -32,6 +31,7 @@ from dfgen.packs.writing.pack_arguments import PackArguments
 from dfgen.packs.writing.pack_folder import PackFolder, pack_folder
 from dfgen.packs.writing.pack_plan import Mixing, PackPlan, make_plan, mixing
 from dfgen.packs.writing.shard_files import PackedShard, ShardTask, check_same, pack_shard
+from dfgen.progress import progress
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.system import usable_cpus, whole
 from dfgen.table.any_table import Table
@@ -198,9 +198,7 @@ def _shards(
     left = [number for number in range(len(plan)) if number not in shards]
     place.check_space(plan, left)
     there = sum(shard.file.rows for shard in shards.values())
-    with tqdm(
-        total=len(plan.order), initial=there, desc="Packing", unit=" rows", disable=None
-    ) as bar:
+    with progress(len(plan.order), "Packing", " rows", initial=there) as bar:
 
         def done(count: int) -> None:
             with bar.get_lock():

@@ -9,7 +9,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from tqdm import tqdm
 
 from dfgen.binding.preprocessing import load_preprocessing
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, brief, listed, reason, warn
@@ -17,6 +16,7 @@ from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
 from dfgen.manifest.not_a_manifest import check_place
+from dfgen.progress import progress
 from dfgen.system import flag, only_writer, whole
 from dfgen.table.any_table import arrow_table
 from dfgen.table.file_columns import are_files
@@ -329,7 +329,7 @@ def _manifest(sequence: Sequence) -> pa.Table:
 
 
 def _bar(rows: int, done: int = 0) -> Any:
-    return tqdm(total=rows, initial=done, desc="Predicting", unit=" rows", disable=None)
+    return progress(rows, "Predicting", " rows", initial=done)
 
 
 def _check_columns(known: list[str], made: list[str]) -> None:
