@@ -135,6 +135,14 @@ def report_command(
     print(f"Wrote {out}: {os.path.getsize(out) / 1e6:.1f} MB")
 
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as of a shell."""
+_STANDS = {
+    "pack": "Finished shards stay. To go on after them, run the same command",
+    "predict": "Finished batches stay beside the file. To go on after them, run the same command",
+    "cache": "Some of its files may be gone. To go on, run the same command",
+}
+_WHOLE = "No file is half written: each is as it was, or whole. To start over, run the same command"
 COMPARING = ("diff", "verify")
 """Commands that exit with 1 where they find a difference, and with 2 where they fail, as `diff`."""
 
@@ -157,7 +165,10 @@ def _plain_warnings() -> Iterator[None]:
 
 
 class _Commands(typer.core.TyperGroup):
-    """Prints what dfgen warns of and refuses, a message each, on stderr; exit code 1 if refused."""
+    """Prints what dfgen warns of and refuses, a message each, on stderr; exit code 1 if refused.
+
+    After Ctrl-C it says what stands.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -166,6 +177,10 @@ class _Commands(typer.core.TyperGroup):
         except DfgenError as error:
             print(f"dfgen: {error}", file=sys.stderr)
             raise typer.Exit(2 if ctx.invoked_subcommand in COMPARING else 1) from None
+        except KeyboardInterrupt:
+            name = ctx.invoked_subcommand
+            print(f"dfgen {name}: stopped. {_STANDS.get(name, _WHOLE)}", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
 
 
 app = typer.Typer(

@@ -149,8 +149,8 @@ def run(command: Command, keep: str | None = None) -> bool:
 
 def _build_and_train(command: Command, epochs: int) -> list[float]:
     print(f"$ {BUILD}")
-    if command(shlex.split(BUILD.replace("\\\n", ""))[1:]):
-        raise SystemExit(1)  # the command has said why
+    if code := command(shlex.split(BUILD.replace("\\\n", ""))[1:]):
+        raise SystemExit(code)  # the command has said why
     print("\n>>> import dfgen, keras, pandas as pd\n>>> keras.utils.set_random_seed(0)")
     keras.utils.set_random_seed(0)
     print('>>> df = dfgen.read_manifest("digits.parquet")\n')

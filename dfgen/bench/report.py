@@ -33,7 +33,7 @@ from dfgen.bench.stages import (
 from dfgen.errors import WriteError
 from dfgen.explain.remedies import Remedy, remedies, stored_remedies
 from dfgen.explain.speed import CLEAR, Waiting, cause, larger_batches, verdict
-from dfgen.progress import progress
+from dfgen.progress_bars import progress
 from dfgen.samples.features.image import Image
 from dfgen.system import refuse_others, usable_cpus, whole, write_whole
 from dfgen.training import keras

@@ -41,7 +41,7 @@ from dfgen.explore.thumbnails import thumbnails
 from dfgen.explore.visible_pixels import Thumbnail, tinted
 from dfgen.limits import Limits
 from dfgen.manifest.io import Path, read_manifest
-from dfgen.progress import progress
+from dfgen.progress_bars import progress
 from dfgen.system import check_writable, refuse_others, threads, usable_cpus, whole, write_whole
 from dfgen.table.any_table import Table, data_frame
 from dfgen.table.parquet import read_foreign_parquet

@@ -17,7 +17,7 @@ from dfgen.errors import ArgumentError, DecodeError, DfgenError, brief, reason
 from dfgen.explore.row_sketches import row_sketches, shown_column, sketched_kind
 from dfgen.explore.visible_pixels import SIDE, Thumbnail, crossed, visible
 from dfgen.limits import Limits
-from dfgen.progress import progress
+from dfgen.progress_bars import progress
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.audio import Audio
 from dfgen.samples.features.base import Feature

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, column_list
-from dfgen.progress import progress
+from dfgen.progress_bars import progress
 from dfgen.spec import IntArray
 from dfgen.system import whole
 from dfgen.table.any_table import arrow_table

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ReadError, reason
 from dfgen.packs.pack_index import PackFile, PackIndex, open_arrow, read_index
-from dfgen.progress import progress
+from dfgen.progress_bars import progress
 from dfgen.samples.stores.remote.ranges import checksum_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at

@@ -19,13 +19,13 @@ PACKAGE = Path(dfgen.__file__).parent
 HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
 
 # What each room may import of dfgen. Rooms not named here sit on top and may import all.
-LOW = {"errors", "spec", "locks", "system", "progress", "limits", "table"}
+LOW = {"errors", "spec", "locks", "system", "progress_bars", "limits", "table"}
 LAYERS = {
     "errors": set(),
     "spec": {"errors"},
     "locks": {"errors"},
     "system": {"errors", "locks"},
-    "progress": set(),
+    "progress_bars": set(),
     "limits": {"errors", "system"},
     "table": {"errors", "spec", "locks", "system", "limits"},
     "samples": LOW,

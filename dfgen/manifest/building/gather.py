@@ -29,7 +29,7 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.source import ANNOTATED, RowGroup
-from dfgen.progress import progress
+from dfgen.progress_bars import progress
 from dfgen.table.file_columns import are_files, paths_of
 
 _PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"

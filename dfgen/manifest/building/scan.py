@@ -19,7 +19,7 @@ from dfgen.errors import ArgumentError, is_outside, reason
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import fault_of
 from dfgen.manifest.schema import FACTS, SCHEMA, with_column
-from dfgen.progress import progress
+from dfgen.progress_bars import progress
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.stores.known_files import are_same_times

@@ -31,7 +31,7 @@ from dfgen.packs.writing.pack_arguments import PackArguments
 from dfgen.packs.writing.pack_folder import PackFolder, pack_folder
 from dfgen.packs.writing.pack_plan import Mixing, PackPlan, make_plan, mixing
 from dfgen.packs.writing.shard_files import PackedShard, ShardTask, check_same, pack_shard
-from dfgen.progress import progress
+from dfgen.progress_bars import progress
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.system import usable_cpus, whole
 from dfgen.table.any_table import Table

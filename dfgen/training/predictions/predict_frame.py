@@ -16,7 +16,7 @@ from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
 from dfgen.manifest.not_a_manifest import check_place
-from dfgen.progress import progress
+from dfgen.progress_bars import progress
 from dfgen.system import flag, only_writer, whole
 from dfgen.table.any_table import arrow_table
 from dfgen.table.file_columns import are_files
