@@ -292,7 +292,8 @@ def _range_of(bound: BoundFeature, array: npt.NDArray[Any]) -> str:
     numbers = array[np.isfinite(array)]
     held = "no finite number"
     if numbers.size:
-        held = f"{numbers.min():.4g} to {numbers.max():.4g}, mean {numbers.mean(dtype=float):.4g}"
+        ends = [word(float(number)) for number in (numbers.min(), numbers.max())]
+        held = f"{' to '.join(ends)}, mean {word(float(numbers.mean(dtype=float)))}"
     is_bgr = bound.image is not None and bound.image.scale == "caffe"
     channels = ", BGR" if is_bgr else ""
     return f"{bound.name}: {array.dtype} {shape}{channels}, {held}"

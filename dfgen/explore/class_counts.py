@@ -1,5 +1,6 @@
 """How many rows each class has, in each split: as a frame, and as bars."""
 
+import datetime
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def _counted(frame: pd.DataFrame, name: str, is_asked: bool) -> pd.DataFrame | N
     """Return the rows of each class in each split; None of what holds no classes."""
     rows, codes, values = _coded(frame, name)
     odd = len(values) > (_FEW if all(isinstance(one, int) for one in values) else _MOST)
-    odd = odd or any(isinstance(one, float) for one in values)
+    odd = odd or any(isinstance(one, float | datetime.date) for one in values)
     if not values or (odd and not is_asked):
         return None
     part = part_column(frame)

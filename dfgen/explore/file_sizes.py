@@ -8,6 +8,7 @@ import pandas as pd
 
 from dfgen.errors import ManifestError, column_list
 from dfgen.explore.figures import new_figure
+from dfgen.explore.plain_words import value_of
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import PARTS
 from dfgen.table.any_table import Table
@@ -45,7 +46,7 @@ def sizes(manifest: Path | Table) -> Any:
     Example:
         >>> df.dfgen.sizes().table  # doctest: +SKIP
              id              path  width  height  aspect   bytes                          why
-        17   17  imgs/banner.jpg   4000     200    20.0  190000  aspect 20, of others 1.3 to 1.5
+        17   17  imgs/banner.jpg   4000     200    20.0  190000  aspect 20, of others 1.33 to 1.5
     """
     frame = frame_of_manifest(manifest)
     numbers = size_facts(frame)
@@ -109,9 +110,10 @@ def far_out(frame: pd.DataFrame, numbers: dict[str, SizeFacts]) -> pd.DataFrame:
         low, high = np.nanquantile(logs, (0.25, 0.75))
         beyond = np.maximum(low - logs, logs - high) / max(_FAR * (high - low), _LEAST)
         distance = np.fmax(distance, beyond)
-        others = f"of others {np.exp(low):.4g} to {np.exp(high):.4g}"
+        ends = [value_of(name, round(float(np.exp(one)), 6)) for one in (low, high)]
         for row in np.flatnonzero(beyond > 1).tolist():
-            why.setdefault(row, []).append(f"{name} {values[row]:.4g}, {others}")
+            told = f"{name} {value_of(name, values[row])}, of others {' to '.join(ends)}"
+            why.setdefault(row, []).append(told)
     rows = sorted(why, key=lambda row: (-distance[row], row))
     shown = [name for name in ("id", "path", *PARTS) if name in frame]
     facts = {name: values[rows] for name, values in numbers.items()}
@@ -138,4 +140,5 @@ def _draw_spread(axes: Any, numbers: dict[str, SizeFacts], name: str) -> None:
     axes.stairs(counts, edges, fill=True)
     axes.set(xscale="log" if high > 10 * low else "linear", yscale="symlog")
     axes.set(xlabel=name, ylabel="rows")
-    axes.set_title(f"{name}: {low:.4g} to {high:.4g}", fontsize=9, loc="left")
+    told = f"{value_of(name, float(low))} to {value_of(name, float(high))}"
+    axes.set_title(f"{name}: {told}", fontsize=9, loc="left")

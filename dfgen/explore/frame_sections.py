@@ -1,6 +1,6 @@
 """The first sections of the page of a manifest: summary, sizes, problems."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from dfgen.explore.page_section import (
     shown_columns,
     tiles,
 )
-from dfgen.explore.plain_words import nbytes, number
+from dfgen.explore.plain_words import day, nbytes, number, word
 from dfgen.explore.predicted import own_labels
 from dfgen.explore.svg_charts import bar, cloud, histogram
 from dfgen.manifest.duplicates import copies_across, copies_in_groups
@@ -61,12 +61,16 @@ def _duplicates(frame: pd.DataFrame, found: pd.DataFrame) -> Section:
         told = ", ".join(f"{size:,} {kind}" for kind, size in kinds.items())
         head = f"{count(total, 'group')} of copies ({told}), {len(found):,} rows."
         head += f" The first {_GROUPS}:" * (total > _GROUPS)
-    body = markup([note(head), *(_group(frame, rows) for rows in groups)])
+    body = markup([note(head), _side_by_side(_group(frame, rows) for rows in groups)])
     shown = [row for rows in groups for row in rows.index[:_OF_GROUP]]
     return Section(
         "duplicates", "Duplicates", body, total, "groups of copies", rows=shown,
         marks={"duplicate": found.index.tolist()},
     )  # fmt: skip
+
+
+def _side_by_side(groups: Iterable[Html]) -> Html:
+    return element("div", *(element("div", one, class_="group") for one in groups), class_="groups")
 
 
 def _group(frame: pd.DataFrame, rows: pd.DataFrame) -> Html:
@@ -76,7 +80,7 @@ def _group(frame: pd.DataFrame, rows: pd.DataFrame) -> Html:
     said += f"; {more:,} are not shown" * bool(more)
     part = part_column(frame)
     parts = () if part is None else map(short, frame[part].loc[some])
-    return element("div", element("p", said), tiles(f"Copies, {said}", some, parts), class_="group")
+    return markup([element("p", said), tiles(f"Copies, {said}", some, parts)])
 
 
 def _leaks(frame: pd.DataFrame, found: pd.DataFrame) -> Section:
@@ -88,7 +92,7 @@ def _leaks(frame: pd.DataFrame, found: pd.DataFrame) -> Section:
         first = f" The first {len(some)}:" * (len(found) > len(some))
         head = f"{count(len(found), 'row')} with a copy in an earlier split, in pairs.{first}"
     boxes = [_pair(one, rows) for (_, one), rows in zip(some.iterrows(), pairs, strict=True)]
-    body = markup([note(head), element("div", *boxes, class_="pairs")])
+    body = markup([note(head), _side_by_side(boxes)])
     shown = [row for pair in pairs for row in pair]
     marks = {"leak": found.index.tolist()}
     return Section("leaks", "Leaks", body, len(found), "rows", alarms=True, rows=shown, marks=marks)
@@ -121,10 +125,21 @@ def class_section(frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame]) -> Se
 
 
 def _has_numbers(column: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(column) and bool(column.notna().any())
+    is_known = pd.api.types.is_numeric_dtype(column) or _has_times(column)
+    return is_known and bool(column.notna().any())
+
+
+def _has_times(column: pd.Series) -> bool:
+    return pd.api.types.is_datetime64_any_dtype(column)
 
 
 def _spread_of(column: pd.Series) -> Html:
+    if _has_times(column):  # in nanoseconds of UTC
+        times = pd.to_datetime(column.dropna(), utc=True).astype("datetime64[ns, UTC]")
+        values = times.astype(np.int64).to_numpy(np.float64)
+        caption = f"{day(values.min())} to {day(values.max())}"
+        chart = element("figure", element("figcaption", caption), histogram(values, told=day))
+        return element("div", chart, class_="charts")
     values = column.to_numpy(np.float64, na_value=np.nan)
     values = values[np.isfinite(values)]
     if not len(values):
@@ -233,6 +248,8 @@ def _holds(column: pd.Series, root: str | None) -> str:
         return f"{int(column.sum()):,} true"
     if pd.api.types.is_numeric_dtype(column):
         return f"{number(float(column.min()))} to {number(float(column.max()))}"
+    if _has_times(column):
+        return f"{word(column.min())} to {word(column.max())}"
     first = column.iloc[0]
     if isinstance(first, str):
         return f"{column.nunique():,} different, such as {short(relative(first, root))}"

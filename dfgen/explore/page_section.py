@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import legible
+from dfgen.explore.plain_words import word
 from dfgen.explore.predicted import heads_of
 from dfgen.manifest.schema import FACTS, PARTS, label_columns
 
@@ -150,6 +151,7 @@ def facts_list(facts: Iterable[tuple[object, object, str, bool]]) -> Html:
     )  # fmt: skip
 
 
+_COUNTS = ("bytes", "frames", "height", "sample_rate", "width")
 _HIDDEN = ("mtime_ns", "index", "shard", "row")
 _OF_MODEL = ("prob", "row_weight")  # not told of a row, beside y_true, y_pred and loss
 _COLUMNS = 40  # told of each row
@@ -209,17 +211,17 @@ def cards(
         few = few.assign(path=[relative(path, root) for path in few["path"]])
     columns = [[_plain(value) for value in few[name].astype(object)] for name in names]
     rows = {position: _card([*values]) for position, *values in zip(wanted, *columns, strict=True)}
-    for word, said_of in marks.items():
+    for mark, said_of in marks.items():
         for position in set(said_of) & rows.keys():
-            rows[position].setdefault("marks", []).append(word)
+            rows[position].setdefault("marks", []).append(mark)
     titles = [name for name in classes_of if name in names]
     return {
-        "columns": [{"name": short(name)} for name in names],
+        "columns": [{"name": short(name), "counts": name in _COUNTS} for name in names],
         "name": next((names.index(name) for name in ("id", "path") if name in names), 0),
         "path": names.index("path") if "path" in names else -1,
         "caption": [names.index(name) for name in (caption or titles[:2])],
         "filters": [*_filters(few, names, columns, titles)],
-        "marks": [word for word, said_of in marks.items() if set(said_of) & rows.keys()],
+        "marks": [mark for mark, said_of in marks.items() if set(said_of) & rows.keys()],
         "rows": rows,
     }
 
@@ -281,4 +283,4 @@ def _plain(value: Any) -> Any:
         if math.isfinite(value):
             return float(f"{value:.6g}")
         return None if math.isnan(value) else str(value)
-    return short(value)
+    return short(word(value))

@@ -49,7 +49,9 @@ def word(value: Any) -> str:
         return value.decode("utf-8", "replace")
     if isinstance(value, datetime.date) and not pd.isna(value):
         return str(value).removesuffix(" 00:00:00")
-    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+    if isinstance(value, float | np.floating):
+        return f"{value:,.0f}" if 1e4 <= abs(float(value)) < 1e15 else f"{value:.4g}"
+    return str(value)
 
 
 def moment(nanoseconds: int) -> str:
@@ -62,9 +64,19 @@ def moment(nanoseconds: int) -> str:
     return f"{pd.Timestamp(nanoseconds):%Y-%m-%d %H:%M}"
 
 
+def day(nanoseconds: float) -> str:
+    """Return the day of a time that is counted from 1970, in UTC.
+
+    Example:
+        >>> day(1.7e18)
+        '2023-11-14'
+    """
+    return f"{pd.Timestamp(int(nanoseconds)):%Y-%m-%d}"
+
+
 _OF_FACTS = {
-    "bytes": nbytes, "mtime_ns": moment, "width": number, "height": number, "frames": number,
-    "sample_rate": number,
+    "aspect": number, "bytes": nbytes, "frames": number, "height": number, "mtime_ns": moment,
+    "sample_rate": number, "width": number,
 }  # fmt: skip
 
 

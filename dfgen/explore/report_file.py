@@ -84,6 +84,8 @@ LARGEST = 10_000_000
 """Bytes of a page."""
 _MOST_ROWS = 2000
 _SIDE = 224
+_ASPECTS = (0.6, 2.5)  # width : height of the tiles, which is that of most pictures
+_AFTER = ("duplicates", "leaks")  # sections after the gallery
 _TEXT = 1000  # letters of a text in place of a picture
 _BOXES = 20  # drawn in a picture, if
 _BOX_BYTES = 1000  # of JSON have room for them and their names
@@ -243,6 +245,8 @@ def _with_pictures(
     pictured = [(cell, one) for cell, one in zip(cells, small, strict=True) if "size" in cell]
     room = LARGEST - len(page().encode())
     longest = room // max(1, len(pictured)) - _AROUND
+    aspects = [one.pixels.shape[1] / one.pixels.shape[0] for _, one in pictured]
+    data["aspect"] = round(float(np.clip(np.median(aspects or [1]), *_ASPECTS)), 2)
     texts = as_webp([tinted(one) for _, one in pictured], longest)
     for (cell, _), text in zip(pictured, texts, strict=True):
         cell["picture"] = text
@@ -252,12 +256,16 @@ def _with_pictures(
 def _page(title: str, said: str, sections: Sequence[Section], data: dict[str, Any]) -> Html:
     template = files("dfgen.explore") / "template"
     style, script = ((template / f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
-    links = markup([*(one.link() for one in sections), Html('<a href="#gallery">Gallery</a>')])
+    copies = [one for one in sections if one.name in _AFTER]
+    first = [one for one in sections if one.name not in _AFTER]
+    gallery = Html('<a href="#gallery">Gallery</a>')
+    links = [*(one.link() for one in first), gallery, *(one.link() for one in copies)]
     parts = {
         "title": escaped(short(title)),
         "about": escaped(f"{_MADE_BY} {__version__}"),
-        "links": links,
-        "sections": markup([one.html() for one in sections]),
+        "links": markup(links),
+        "sections": markup([one.html() for one in first]),
+        "copies": markup([one.html() for one in copies]),
         "sampled": escaped(said),
         "footer": Html("One file: nothing is loaded from elsewhere, nothing is sent."),
         "data": json_block(data | {"gallery": sorted(data["rows"])}),

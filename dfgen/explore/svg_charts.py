@@ -1,5 +1,6 @@
 """Charts as inline SVG, small and without a library: bars, histograms, clouds of points."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,11 @@ def bar(share: float, color: int) -> Html:
     )  # fmt: skip
 
 
-def histogram(values: _Numbers, log: bool = False) -> Html:
-    """Return how many of the finite `values` lie where; `log`: in steps of equal ratio."""
+def histogram(values: _Numbers, log: bool = False, told: Callable[[float], str] = number) -> Html:
+    """Return how many of the finite `values` lie where; `log`: in steps of equal ratio.
+
+    `told` puts a value into words.
+    """
     values = np.asarray(values, np.float64)
     values = values[np.isfinite(values) & ((values > 0) | (not log))]
     if log:
@@ -43,8 +47,8 @@ def histogram(values: _Numbers, log: bool = False) -> Html:
         for at, n in enumerate(counts)
     ]
     ends = values.min(), edges[len(edges) // 2], values.max()
-    texts = [_x_text(at / 2, number(value)) for at, value in enumerate(ends)]
-    scale = f"{number(ends[0])} to {number(ends[-1])}"
+    texts = [_x_text(at / 2, told(value)) for at, value in enumerate(ends)]
+    scale = f"{told(ends[0])} to {told(ends[-1])}"
     label = f"Histogram of {len(values):,} values from {scale}"
     return _chart(label, *columns, _y_text(1, f"{most:,}"), _y_text(0, "0"), *texts)
 

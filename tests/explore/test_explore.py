@@ -333,13 +333,13 @@ def test_sizes_show_what_is_far_from_the_others():
     figure = rows.dfgen.sizes()
     assert figure.get_suptitle() == "2 of 40 rows are far from the others"
     assert [*figure.table["why"].items()] == [
-        (39, "bytes 20, of others 9085 to 9275"),
-        (38, "width 4000, of others 400 to 400; aspect 13.33, of others 1.333 to 1.333"),
+        (39, "bytes 20 B, of others 9.1 kB to 9.3 kB"),
+        (38, "width 4,000, of others 400 to 400; aspect 13.3, of others 1.33 to 1.33"),
     ]
     sizes, aspect, volume = figure.axes
     upright = [[400, 300], [4000, 300]]
     assert sizes.collections[0].get_offsets().tolist() == upright
-    assert aspect.get_title("left") == "aspect: 1.333 to 13.33"
+    assert aspect.get_title("left") == "aspect: 1.33 to 13.3"
     assert aspect.patches[0].get_data().values.sum() == 40
     assert volume.get_xlabel() == "bytes"
 

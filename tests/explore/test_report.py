@@ -98,10 +98,22 @@ def test_the_page_holds_the_pictures_and_facts_of_its_rows(frame, tmp_path):
     assert [one["name"] for one in data["columns"]] == [
         "id", "path", "label", "box", "when", "none",
     ]  # fmt: skip
-    assert data["rows"]["4"]["values"][3:] == ["4, 0.5", "2026-01-02 00:00:00", str(2**60)]
+    assert data["rows"]["4"]["values"][3:] == ["4, 0.5", "2026-01-02", str(2**60)]
     assert [data["rows"][str(row)]["values"][5] for row in range(4)] == [None] * 4
     webp = np.frombuffer(base64.b64decode(data["rows"]["3"]["picture"]), np.uint8)
     assert cv2.imdecode(webp, cv2.IMREAD_COLOR)[0, 0].tolist() == [0, 0, 3]  # row 3, as BGR
+
+
+def test_times_are_dates_and_no_classes(frame, tmp_path):
+    when = pd.Series(pd.to_datetime(["2026-01-02", None, "2026-03-04", "2026-02-03"]))
+    for times in (when, when.dt.tz_localize("UTC"), when.astype("datetime64[s]")):
+        page = page_of(frame(4).assign(when=times), tmp_path)
+        assert "2026-01-02 to 2026-03-04" in page.seen
+        assert not re.search("17[67][0-9]{6}", " ".join(page.seen))  # seconds since 1970
+        assert page.data["caption"] == [2]  # the label, and no date
+    facts = frame(2).assign(bytes=[2_500_000, 7], year=2026)
+    columns = page_of(facts, tmp_path).data["columns"]
+    assert [one["name"] for one in columns if one["counts"]] == ["bytes"]
 
 
 def test_a_file_that_is_missing_broken_or_huge_is_a_tile_that_tells_why(frame, files, tmp_path):
@@ -179,6 +191,9 @@ def test_copies_are_shown_in_groups_and_those_of_other_splits_in_pairs(tmp_path)
         "Copies, near": ([4, 1], ["train", "val: near"]),
     }
     assert "2 groups of copies (1 exact, 1 near), 4 rows." in page.seen
+    sections = [told["id"] for tag, told in page.tags if tag == "section"]
+    assert sections[-3:] == ["gallery", "duplicates", "leaks"]
+    assert page.data["aspect"] == 1.33
     assert "1 row with a copy in an earlier split, in pairs." in page.seen
     assert page.data["marks"] == ["duplicate", "leak"]
     assert page.data["rows"]["1"]["marks"] == ["duplicate", "leak"]

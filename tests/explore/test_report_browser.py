@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+import dfgen
 from dfgen.explore import report
 
 pytestmark = [
@@ -118,6 +119,30 @@ def test_thumbnails_are_visible_and_what_cannot_be_read_tells_why(opened):
     missing = page.locator("#tiles .picture").nth(3).text_content()
     assert missing == "No picture: the file does not exist"
     assert page.locator("#problems .tile").count() == 1
+
+
+def test_tiles_have_the_shape_of_their_pictures_and_groups_stand_side_by_side(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    for row in range(12):  # landscapes, each of them twice
+        noise = cv2.resize(rng.integers(0, 256, (6, 9, 3), np.uint8), (180, 90))
+        for copy in "ab":
+            cv2.imwrite(f"{tmp_path}/{row}{copy}.png", noise)
+    df = dfgen.build_manifest(tmp_path, pattern="{id}.png", facts="full")
+    name = "a_long_name_that_all_of_them_begin_with_"
+    report(df.assign(id=name + df["id"]), tmp_path / "report.html")
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.goto(f"file://{tmp_path}/report.html")
+    box = page.locator("#tiles .picture").first.bounding_box()
+    assert box["width"] / box["height"] == pytest.approx(2, abs=0.05)
+    groups = [one.bounding_box() for one in page.locator("#duplicates .group").all()]
+    assert len(groups) == 12
+    assert groups[0]["y"] == groups[3]["y"] < groups[-1]["y"]
+    assert groups[-1]["y"] + groups[-1]["height"] - groups[0]["y"] < 700  # one screen
+    captions = page.locator("#tiles .caption > span:last-child")
+    cut = "one => one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth + 1"
+    assert not captions.evaluate_all(f"all => all.some({cut})")
+    assert captions.all_inner_texts() == (name + df["id"]).tolist()
+    page.close()
 
 
 def test_boxes_lie_on_the_picture(opened):

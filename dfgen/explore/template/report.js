@@ -1,6 +1,7 @@
 "use strict";
 // All text of the manifest comes as JSON and is shown by textContent: none of it is ever markup.
 const data = JSON.parse(document.getElementById("data").textContent);
+document.documentElement.style.setProperty("--aspect", data.aspect);
 const byId = (id) => document.getElementById(id);
 
 function element(name, className, text) {
@@ -54,6 +55,9 @@ function boxed(row, source) {
 }
 
 const shown = (value) => (value === null || value === undefined ? "none" : String(value));
+// Counts have commas; ids and years have none.
+const said = (value, column) =>
+  data.columns[column].counts && typeof value === "number" ? value.toLocaleString("en") : shown(value);
 
 function tile(list, position, notes) {
   const row = data.rows[list[position]];
@@ -62,7 +66,7 @@ function tile(list, position, notes) {
   const frame = element("span", "picture");
   frame.append(picture(row, 49));
   const caption = element("span", "caption");
-  const captions = data.caption.map((column) => shown(row.values[column])).filter(Boolean);
+  const captions = data.caption.map((column) => said(row.values[column], column)).filter(Boolean);
   if (captions.length) caption.append(element("span", "", captions.join(" · ")));
   caption.append(element("span", captions.length ? "sub" : "", shown(row.values[data.name])));
   if (notes) caption.prepend(element("span", "sub", notes[position]));
@@ -137,7 +141,7 @@ function show() {
   row.values.forEach((value, column) => {
     if (value === null || value === undefined) return;
     facts.push(element("dt", "", data.columns[column].name));
-    facts.push(element("dd", column === data.path ? "path" : "", shown(value)));
+    facts.push(element("dd", column === data.path ? "path" : "", said(value, column)));
   });
   if (row.note) facts.push(element("dt", "", "picture"), element("dd", "", row.note));
   if (row.more) facts.push(element("dt", "", "…"), element("dd", "", row.more));
