@@ -12,28 +12,21 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.binding.class_names import present_rows, with_stand_ins
-from dfgen.binding.default_features import Options, default_y, x_feature, y_feature
+from dfgen.binding.default_features import Options, chosen_features
 from dfgen.binding.file_checks import known_files
-from dfgen.binding.frame_columns import Columns
-from dfgen.binding.image_sizes import deep_rows, image_sizes, refusal_of_deep
+from dfgen.binding.frame_columns import Columns, InPacks
+from dfgen.binding.image_sizes import image_sizes
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
-from dfgen.binding.packed_rows import (
-    InPacks,
-    in_packs,
-    known_paths,
-    loose_files,
-    of_packs,
-    open_columns,
-    packed_rows,
-)
+from dfgen.binding.packed_rows import open_columns
 from dfgen.binding.pixel_cache import Cache, cached
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering
-from dfgen.binding.row_ids import ids_of, known_problems, note_id, refusal
+from dfgen.binding.row_ids import ids_of, note_id
+from dfgen.binding.row_problems import checked_problems, known_problems
 from dfgen.binding.row_weights import row_weights
 from dfgen.binding.rows_of_arrays import layouts_of, stored_rows
 from dfgen.binding.split_rows import warn_of_leaks
-from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.order.row_order import Drawing
@@ -179,33 +172,26 @@ def bind(
     features = _bound(columns, named, {*leaves(x)}, id)
     transform = _of_features(transform, features)
 
-    store = opens(files for bound in features for files in loose_files(columns, bound))
-    packs = in_packs(columns, features, store)
-    sizes, unread = image_sizes(
-        columns, features, {name: held.sizes for name, held in packs.items()}, limits, opened
-    )
+    store = opens(files for bound in features for files in columns.loose_files(bound))
+    packs = columns.in_packs(features, store)
+    sizes, unread = image_sizes(columns, features, packs, limits, opened)
     files = next((one for one in features if one.files is not None and _names_rows(one)), None)
-    column = files.feature.columns[0] if files else None
-    rows = BoundRows(ids_of(columns, id, column, known_paths(columns, files)), features)
+    rows = BoundRows(ids_of(columns, id, files), features)
     check_lists(rows)
     bad = unread | (known_problems(columns) if files else {})
-    decoded = {name for name, held in packs.items() if held.stored is not None}
-    problems = _checked_problems(columns, rows, bad, decoded, refuse=on_error == "raise")
+    problems = checked_problems(columns, rows, bad, packs, refuse=on_error == "raise")
 
-    places = {name: held.rows for name, held in packs.items()}
-    known = known_files(columns, features, places, store, problems)
+    known = known_files(columns, features, packs, store, problems)
     sources = _sources(features, packs, known)
     sources = cached(features, sources, cache, limits, store, transform is not None)
+    layouts = layouts_of(features, store)
+    held = store.holding(2 * order.window_bytes) if layouts else store
+    sources = stored_rows(features, layouts, sources, held)
+
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
-    layouts = layouts_of(features, store)
-    drawing, drawn_by = order.drawing(
-        columns, rows, sizes.values(), batch_size, layouts, packed_rows(packs)
-    )
-    if layouts:
-        store = store.holding(2 * order.window_bytes)
-    sources = stored_rows(features, layouts, sources, store)
-    reader = SampleReader(rows.ids, features, transform, store, sources, sizes)
+    drawing, drawn_by = order.drawing(columns, rows, sizes.values(), batch_size, layouts, packs)
+    reader = SampleReader(rows.ids, features, transform, held, sources, sizes)
     return Binding(columns, x, y, reader, weights, drawing, drawn_by, problems)
 
 
@@ -241,28 +227,6 @@ def _sources(
     return sources
 
 
-def chosen_features(
-    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
-) -> tuple[Tree, Tree]:
-    """Return x and y with features for names, which know their classes; taken ones are no label."""
-    if y is not None and options.label_mode is None:
-        raise ArgumentError(
-            f"label_mode=None asks for no targets, but y={brief(y)} names some: leave one of them "
-            "out; numbers need no label_mode"
-        )
-    given = x
-    x = map_leaves(lambda leaf: x_feature(columns, leaf, options), x)
-    if y is None and options.label_mode is not None:
-        y = default_y(columns, taken.union(*(feature.columns for feature in leaves(x))))
-    leaves_given = [*leaves(given), *leaves(y)]
-    y = map_leaves(lambda leaf: y_feature(columns, leaf, options), y)
-    if not [*leaves(x)]:
-        raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
-    bare = zip(leaves_given, [*leaves(x), *leaves(y)], strict=True)
-    _check_used({feature.kind for leaf, feature in bare if isinstance(leaf, str)}, options)
-    return x, y
-
-
 def _features(
     columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
 ) -> tuple[Tree, Tree, dict[str, Feature]]:
@@ -276,8 +240,8 @@ def _features(
     twice = [str(name) for name, count in Counter(arrays).items() if count > 1]
     if twice:
         raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")
-    features = [of_packs(columns, feature) for feature in features]
-    return x_names, y_names, dict(zip(names, features, strict=True))
+    made = dict(zip(names, map(columns.of_packs, features), strict=True))
+    return x_names, y_names, made
 
 
 def _bound(
@@ -306,33 +270,6 @@ def _bound_one(
     return BoundFeature(name, in_lists(feature, values, followed), values, like, present)
 
 
-def _checked_problems(
-    columns: Columns, rows: BoundRows, problems: dict[int, str], decoded: set[str], refuse: bool
-) -> dict[int, str]:
-    """Return row -> what is wrong with its file, too many bits as well, or refuse such rows."""
-    if problems and refuse:
-        raise ManifestError(refusal(problems, rows, "problem" in columns.names))
-    deep = deep_rows(columns, rows.features, decoded)
-    if deep and refuse:
-        raise ManifestError(refusal_of_deep(deep, rows))
-    return deep | problems
-
-
 def _names_rows(bound: BoundFeature) -> bool:
     """Whether the paths of a feature are of all rows, one of each, and of their own."""
     return bound.present is None and not bound.feature.follows and not bound.has_lists
-
-
-def _check_used(bare: set[str], options: Options) -> None:
-    """Refuse options for bare column names where these became no kind that they could be for."""
-    if options.image("path") != Options().image("path") and "image" not in bare:
-        raise ArgumentError(
-            "image_size, color_mode and scale are for a column given by its name, but x gives "
-            f"features: write them into the feature, {options.image('path')!r}"
-        )
-    asked = options.label_mode not in ("int", None) or options.class_names
-    if asked and "label" not in bare:
-        raise ArgumentError(
-            "label_mode and class_names are for a column given by its name, but y gives features: "
-            "write them into the feature, Category(column, label_mode=..., class_names=...)"
-        )

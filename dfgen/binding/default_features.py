@@ -1,4 +1,4 @@
-"""Which feature a column becomes that is given by its name alone."""
+"""Features of x and y: those given, and those that columns become by their names alone."""
 
 import os
 import re
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
+from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.rows_of_arrays import StoreOf, array_feature
 from dfgen.errors import ArgumentError, DecodeError, brief, column_list, listed
 from dfgen.manifest.schema import label_columns
@@ -65,7 +66,44 @@ class Options:
         return Image(column, self.image_size, color_mode=self.color_mode, scale=self.scale)
 
 
-def x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
+def chosen_features(
+    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
+) -> tuple[Tree, Tree]:
+    """Return x and y with features for names, which know their classes; taken ones are no label."""
+    if y is not None and options.label_mode is None:
+        raise ArgumentError(
+            f"label_mode=None asks for no targets, but y={brief(y)} names some: leave one of them "
+            "out; numbers need no label_mode"
+        )
+    given = x
+    x = map_leaves(lambda leaf: _x_feature(columns, leaf, options), x)
+    if y is None and options.label_mode is not None:
+        y = _default_y(columns, taken.union(*(feature.columns for feature in leaves(x))))
+    leaves_given = [*leaves(given), *leaves(y)]
+    y = map_leaves(lambda leaf: _y_feature(columns, leaf, options), y)
+    if not [*leaves(x)]:
+        raise ArgumentError(f"x={x!r} names no input: give a column, a feature, a list or a dict")
+    bare = zip(leaves_given, [*leaves(x), *leaves(y)], strict=True)
+    _check_used({feature.kind for leaf, feature in bare if isinstance(leaf, str)}, options)
+    return x, y
+
+
+def _check_used(bare: set[str], options: Options) -> None:
+    """Refuse options for bare column names where these became no kind that they could be for."""
+    if options.image("path") != Options().image("path") and "image" not in bare:
+        raise ArgumentError(
+            "image_size, color_mode and scale are for a column given by its name, but x gives "
+            f"features: write them into the feature, {options.image('path')!r}"
+        )
+    asked = options.label_mode not in ("int", None) or options.class_names
+    if asked and "label" not in bare:
+        raise ArgumentError(
+            "label_mode and class_names are for a column given by its name, but y gives features: "
+            "write them into the feature, Category(column, label_mode=..., class_names=...)"
+        )
+
+
+def _x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
     """Return the feature of one input."""
     if not isinstance(leaf, str):
         return _given(columns, "x", leaf)
@@ -111,7 +149,7 @@ def _text_meant(name: str, example: str) -> str:
     )
 
 
-def y_feature(columns: Columns, leaf: object, options: Options) -> Feature:
+def _y_feature(columns: Columns, leaf: object, options: Options) -> Feature:
     """Return the feature of one target."""
     if not isinstance(leaf, str):
         return _given(columns, "y", leaf)
@@ -236,7 +274,7 @@ def _meant(argument: str, given: Any) -> str:
     return f"write {argument}={example}"
 
 
-def default_y(columns: Columns, used: Iterable[str]) -> str | None:
+def _default_y(columns: Columns, used: Iterable[str]) -> str | None:
     """Return the one column that can only be the label, or None where there is none.
 
     A column of other values in every row, whose name is that of an id, is none.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns
+from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.errors import DfgenError, MissingFileError, warn
 from dfgen.explain.missing_paths import Begin, advice
 from dfgen.samples.bound_feature import BoundFeature
@@ -102,7 +102,7 @@ _PATH = "path"  # the column of files that `bytes` and `mtime_ns` are of
 def known_files(
     columns: Columns,
     features: Iterable[BoundFeature],
-    packs: Mapping[str, HeldRows],
+    packs: Mapping[str, InPacks],
     store: Store,
     bad: Collection[int],
 ) -> dict[str, KnownFiles]:
@@ -115,7 +115,7 @@ def known_files(
     Args:
         columns: of the frame.
         features: bound to its rows.
-        packs: name of a feature -> which rows lie in packs.
+        packs: name of a feature -> what packs hold of it.
         store: where their files are.
         bad: rows that are known to be bad.
     """
@@ -123,12 +123,14 @@ def known_files(
         bound
         for bound in features
         if bound.files is not None and bound.feature.columns[0] == _PATH and not bound.has_lists
-        if bound.name not in packs or not packs[bound.name].all_packed
+        if bound.name not in packs or not packs[bound.name].rows.all_packed
     ]
     known = KnownFiles(_numbers(columns, "bytes"), _numbers(columns, "mtime_ns"))
     if not of_path or (known.sizes is None and known.times is None):
         return {}
-    if _were_copied(known, of_path[0], packs.get(of_path[0].name), store, bad):
+    first = of_path[0]
+    packed = packs[first.name].rows if first.name in packs else None
+    if _were_copied(known, first, packed, store, bad):
         warn(
             "the files have the sizes that the manifest knows but other times, as after cp -r or "
             "git clone: reads compare sizes alone. dfgen.verify(..., write=True) takes the times "

@@ -1,7 +1,7 @@
 """Columns of a manifest as Arrow arrays."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,12 @@ from dfgen.manifest.io import read_table
 from dfgen.manifest.path_roots import absolute_place, file_of, is_address
 from dfgen.manifest.paths import reach_of, say_outside, whole_paths
 from dfgen.manifest.schema import Label
+from dfgen.packs.packed_pixels import PackedPixels, PackRows, SmallerFiles
+from dfgen.samples.bound_feature import BoundFeature, Sizes
+from dfgen.samples.features.base import Feature
 from dfgen.samples.stores.archives.archive_paths import archive_at
 from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.store import Store
 from dfgen.table.any_table import TAKEN, arrow_table, frame_of, is_table
 from dfgen.table.arrow_types import (
     OR_IGNORE,
@@ -33,6 +37,22 @@ from dfgen.table.arrow_types import (
 )
 from dfgen.table.file_columns import are_files, is_file_struct, large_bytes, paths_of, with_paths
 from dfgen.table.from_pandas import arrow_column, check_names, to_frame
+
+
+@dataclass(frozen=True)
+class InPacks:
+    """The part of a feature that lies in packs.
+
+    Args:
+        rows: where each row lies.
+        stored: its pixels, or how its files were made smaller where something lies on them; None:
+            whole files.
+        sizes: of its images, where they keep their own.
+    """
+
+    rows: PackRows
+    stored: PackedPixels | SmallerFiles | None = None
+    sizes: Sizes | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +137,22 @@ class Columns:
     def ids_digest(self) -> str | None:
         """Return the digest of those ids, as `loading.state` makes it."""
         return None
+
+    def of_packs(self, feature: Feature) -> Feature:
+        """Return a feature as it is made of what was packed."""
+        return feature
+
+    def in_packs(self, features: Iterable[BoundFeature], store: Store) -> dict[str, InPacks]:
+        """Return name of a feature -> what packs hold of it, of those that are read from there."""
+        return {}
+
+    def loose_files(self, bound: BoundFeature) -> list[Any]:
+        """Return as Arrow arrays what a feature reads from files that lie in no pack."""
+        return [] if bound.files is None else [bound.files]
+
+    def known_paths(self, bound: BoundFeature) -> Any:
+        """Return the paths of a feature's files, None where they are not read before training."""
+        return paths_of(bound.files)
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a frame of the caller's own."""

@@ -1,70 +1,20 @@
 """Sizes of images that keep them, known before any is decoded."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns
-from dfgen.binding.row_ids import lines_of_rows
-from dfgen.errors import ArgumentError, warn
+from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.buckets import Buckets, PaddingShare, padding_share
+from dfgen.loading.order.buckets import PaddingShare, padding_share
 from dfgen.manifest.building.scan import Access, read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.samples.pixels.scaling import too_deep
-from dfgen.samples.reader import BoundRows
 from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.system import one_of, whole
-
-_DEPTHS = np.array([8, 16, 32])
-
-
-def deep_rows(
-    columns: Columns, features: Iterable[BoundFeature], decoded: Container[str]
-) -> dict[int, str]:
-    """Return row -> why its file has too many bits for its image, by the facts of the manifest.
-
-    Warns of an image that keeps the numbers of files of different depths. The facts are those of
-    the column of files. What was `decoded`, by the names of features, is left alone.
-    """
-    is_fact = {"bits", "format"} <= {*columns.names} and "bits" not in columns.labels
-    if not is_fact or not pa.types.is_integer(columns["bits"].type):
-        return {}
-    rows = dict[int, str]()
-    held = columns.of_facts
-    read = (bound for bound in features if bound.name not in decoded)
-    for feature in (b.image for b in read if b.image and b.image.column == held):
-        bits = columns["bits"]
-        if feature.most_bits is not None:
-            for row in pc.indices_nonzero(pc.greater(bits, feature.most_bits)).to_pylist():
-                rows[row] = too_deep(bits[row].as_py())
-        elif feature.raw_depth:
-            found = pc.unique(bits).drop_null().to_numpy()
-            depths = sorted(set(_DEPTHS[np.searchsorted(_DEPTHS, found.clip(max=32))].tolist()))
-            if len(depths) > 1:
-                warn(
-                    f"the files of {feature!r} have {' and '.join(map(str, depths))} bits a "
-                    "channel, by the facts of the manifest, and it keeps the numbers of each: the "
-                    'brightest are 255 in some, 65535 in others. Give scale="0..1" and '
-                    'dtype="float32", or choose files of one depth: df[df["bits"] == '
-                    f"{depths[-1]}]"
-                )
-    return rows
-
-
-def refusal_of_deep(rows: Mapping[int, str], reader: BoundRows) -> str:
-    """Return why a Sequence refuses rows whose files have too many bits."""
-    return (
-        f"{len(rows):,} of {len(reader):,} rows have images of more bits than are asked for, by "
-        f"the facts of the manifest:{lines_of_rows(rows, reader)}"
-    )
-
 
 _FACTS = ("height", "width", "orientation")
 _FIRST = 16  # rows whose files tell by how much an image is larger than the one that it follows
@@ -74,7 +24,7 @@ _MANY = 65_536  # rows of which the padding is told
 def image_sizes(
     columns: Columns,
     features: tuple[BoundFeature, ...],
-    packed: Mapping[str, Sizes | None],
+    packs: Mapping[str, InPacks],
     limits: Limits = DEFAULT,
     options: StorageOptions | None = None,
 ) -> tuple[dict[str, Sizes], dict[int, str]]:
@@ -82,9 +32,9 @@ def image_sizes(
 
     They are the facts of the manifest, of its column of files. Where these are not known, the
     headers of the files are read, once, in threads; `options` open those that are far away.
-    Those of `packed` images are known already.
+    Those that `packs` tell are known already.
     """
-    sizes = {name: known for name, known in packed.items() if known is not None}
+    sizes = {name: held.sizes for name, held in packs.items() if held.sizes is not None}
     kept = [bound for bound in features if bound.variable_size]
     problems = dict[int, str]()
     for bound in kept:
@@ -115,24 +65,6 @@ def _following(
     whole = (own == times * followed[rows]).all(axis=1) & (times[:, 0] == times[:, 1])
     first = times[whole][:1, 0]
     return followed * (first[0] if len(first) else 1)
-
-
-def bucketed(
-    image_sizes: Iterable[Sizes], bucket_by: str | None, batch_size: int
-) -> tuple[Buckets | None, str | None]:
-    """Return the Buckets by the shape of the first such image, and what tells them from others."""
-    one_of("bucket_by", bucket_by, (None, "shape"))
-    if bucket_by is None:
-        return None, None
-    sizes = next(iter(image_sizes), None)
-    if sizes is None:
-        raise ArgumentError(
-            'bucket_by="shape" gathers images that keep their own sizes, but x has none: give '
-            'image_size=None, or dfgen.Image("path", size=None)'
-        )
-    buckets = Buckets(sizes, whole("batch_size", batch_size, least=1))
-    digest = blake2b(sizes.tobytes(), digest_size=8).hexdigest()
-    return buckets, f"{bucket_by} {buckets.window} {digest}"
 
 
 def padding_of_batches(loader: Loader) -> PaddingShare | None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dfgen.binding.frame_columns import Columns, open_manifest
+from dfgen.binding.frame_columns import Columns, InPacks, open_manifest
 from dfgen.binding.image_sizes import known_sizes
 from dfgen.errors import DfgenError, ManifestError, warn
 from dfgen.limits import Limits
@@ -20,7 +20,7 @@ from dfgen.manifest.path_roots import absolute_place, ends_of
 from dfgen.packs.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
 from dfgen.packs.pack_index import PackIndex, is_remote, looks_like_pack, mapped_table, read_index
 from dfgen.packs.pack_shards import NOTHING
-from dfgen.packs.packed_pixels import PackedFiles, PackedPixels, PackRows, SmallerFiles
+from dfgen.packs.packed_pixels import PackedFiles, PackedPixels, SmallerFiles
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image_packed import image_of_pack
@@ -29,7 +29,7 @@ from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.store import Store
 from dfgen.spec import Present
-from dfgen.table.file_columns import FILE, paths_of
+from dfgen.table.file_columns import FILE
 from dfgen.table.mapped_column import HeldColumn, MappedColumn
 
 
@@ -86,9 +86,57 @@ class PackedColumns(Columns):
         given = self.options.values() if self.options else None
         return read_manifest(index.folder, self.root, storage_options=given)
 
-    def of(self, feature: Feature) -> bool:
+    def _holds(self, feature: Feature) -> bool:
         """Whether a feature is of a column that was packed."""
         return feature.of_files and feature.columns[0] in self.packs.packed
+
+    def of_packs(self, feature: Feature) -> Feature:
+        """Return a feature as it is made of what was packed."""
+        if feature.pixel_kind != "image" or not self._holds(feature):
+            return feature
+        name = feature.columns[0]
+        spec = self.packs.specs.get(name)
+        found = image_of_pack(feature, spec, self.packs.packed[name])
+        size = found.load_size or found.size
+        if spec is not None and _is_larger(size, spec.shape[:2]) and not found.follows:
+            warn(
+                f"the images of {name!r} were packed with image_size={spec.shape[:2]} and are "
+                f"enlarged to {size}: for what the files have beyond that, pack them in this size"
+            )
+        return found  # type: ignore[no-any-return]
+
+    def in_packs(self, features: Iterable[BoundFeature], store: Store) -> dict[str, InPacks]:
+        """Return name of a feature -> what packs hold of it.
+
+        Raises:
+            ManifestError: something lies on a packed image whose size nothing tells.
+        """
+        features = tuple(features)
+        followed = {bound.like for bound in features}
+        found = {
+            bound.name: _from_packs(self, bound, bound.name in followed, store)
+            for bound in features
+            if self._holds(bound.feature)
+        }
+        return {name: held for name, held in found.items() if held is not None}
+
+    def loose_files(self, bound: BoundFeature) -> list[Any]:
+        """Return what a feature reads from files that lie in no pack; of pixels no bytes."""
+        if not self._holds(bound.feature):
+            return super().loose_files(bound)
+        packs, name = self.packs, bound.feature.columns[0]
+        found = [] if packs.is_pixels(name) else [pa.array([], FILE)]
+        if packs.is_pixels(name) and not _takes(bound):
+            return [*found, self.files(name)[:1]]
+        if packs.rows.all_packed:
+            return found
+        return [*found, super().files(name).filter(pa.array(~packs.rows.packed))]
+
+    def known_paths(self, bound: BoundFeature) -> Any:
+        """Return the paths of a feature's files, None of a whole pack."""
+        if not self._holds(bound.feature):
+            return super().known_paths(bound)
+        return None if self.packs.index is not None else super().files(bound.feature.columns[0])
 
 
 def open_columns(
@@ -123,88 +171,6 @@ def open_columns(
     columns = open_manifest(manifest, root, limits, options)
     packs_named = packs_of_columns(columns, opening)
     return columns if packs_named is None else PackedColumns(**vars(columns), packs=packs_named)
-
-
-def of_packs(columns: Columns, feature: Feature) -> Feature:
-    """Return a feature as it is made of what was packed."""
-    if feature.pixel_kind != "image":
-        return feature
-    if not isinstance(columns, PackedColumns) or not columns.of(feature):
-        return feature
-    name = feature.columns[0]
-    spec = columns.packs.specs.get(name)
-    found = image_of_pack(feature, spec, columns.packs.packed[name])
-    size, load_size = found.size, found.load_size
-    if spec is not None and _is_larger(load_size or size, spec.shape[:2]) and not found.follows:
-        warn(
-            f"the images of {name!r} were packed with image_size={spec.shape[:2]} and are enlarged "
-            f"to {load_size or size}: for what the files have beyond that, pack them in this size"
-        )
-    return found  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True)
-class InPacks:
-    """The part of a feature that lies in packs.
-
-    Args:
-        rows: where each row lies.
-        stored: its pixels, or how its files were made smaller where something lies on them; None:
-            whole files.
-        sizes: of its images, where they keep their own.
-    """
-
-    rows: PackRows
-    stored: PackedPixels | SmallerFiles | None = None
-    sizes: Sizes | None = None
-
-
-def in_packs(
-    columns: Columns, features: Iterable[BoundFeature], store: Store
-) -> dict[str, InPacks]:
-    """Return name of a feature -> what packs hold of it, of those that are read from there.
-
-    Raises:
-        ManifestError: something lies on a packed image whose size nothing tells.
-    """
-    if not isinstance(columns, PackedColumns):
-        return {}
-    features = tuple(features)
-    followed = {bound.like for bound in features}
-    found = {
-        bound.name: _from_packs(columns, bound, bound.name in followed, store)
-        for bound in features
-        if columns.of(bound.feature)
-    }
-    return {name: held for name, held in found.items() if held is not None}
-
-
-def loose_files(columns: Columns, bound: BoundFeature) -> list[Any]:
-    """Return as Arrow arrays what a feature reads from files that lie in no pack."""
-    if not isinstance(columns, PackedColumns) or not columns.of(bound.feature):
-        return [] if bound.files is None else [bound.files]
-    packs, name = columns.packs, bound.feature.columns[0]
-    found = [] if packs.is_pixels(name) else [pa.array([], FILE)]
-    if packs.is_pixels(name) and not _takes(bound):
-        return [*found, columns.files(name)[:1]]
-    if packs.rows.all_packed:
-        return found
-    return [*found, Columns.files(columns, name).filter(pa.array(~packs.rows.packed))]
-
-
-def known_paths(columns: Columns, bound: BoundFeature | None) -> Any:
-    """Return the paths of a feature's files, None where they are not to be read before training."""
-    if bound is None:
-        return None
-    if isinstance(columns, PackedColumns) and columns.of(bound.feature):
-        name = bound.feature.columns[0]
-        return None if columns.packs.index is not None else Columns.files(columns, name)
-    return paths_of(bound.files)
-
-
-def packed_rows(held: Mapping[str, InPacks]) -> PackRows | None:
-    """Return where all rows lie in packs, by the first such feature; None: in none, or not all."""
-    return next((one.rows for one in held.values() if one.rows.all_packed), None)
 
 
 def _is_larger(size: Size | None, packed: tuple[int | None, ...]) -> bool:

@@ -12,13 +12,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns
-from dfgen.binding.image_sizes import bucketed
+from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.binding.row_ids import plain_ids
 from dfgen.binding.rows_of_arrays import RowLayout
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.limits import Amount, bytes_given
 from dfgen.loading.order.balance import balance_of
+from dfgen.loading.order.buckets import Buckets
 from dfgen.loading.order.proportions import MOST_PLACES, proportions_of
 from dfgen.loading.order.row_order import Drawing, Draws
 from dfgen.loading.order.windows import Windows, fitting, windows_of
@@ -26,7 +26,7 @@ from dfgen.packs.packed_pixels import PackRows
 from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.reader import BoundRows
 from dfgen.spec import IntArray
-from dfgen.system import whole
+from dfgen.system import one_of, whole
 from dfgen.table.arrow_types import is_text, value_type
 
 _WINDOW = "1GB"
@@ -54,14 +54,33 @@ class Ordering:
         sizes: Iterable[Sizes],
         batch_size: int,
         layouts: Mapping[str, RowLayout],
-        packed: PackRows | None,
+        packs: Mapping[str, InPacks],
     ) -> tuple[Drawing, dict[str, str | None]]:
         """Return how rows are taken, and argument -> what tells that from other ways."""
         balance, balanced = row_draws(columns, self.balance, self.rows_per_epoch, rows)
-        buckets, bucketed_by = bucketed(sizes, self.bucket_by, batch_size)
+        buckets, bucketed_by = _bucketed(sizes, self.bucket_by, batch_size)
+        packed = next((held.rows for held in packs.values() if held.rows.all_packed), None)
         windows, windowed_by = windowed(layouts, packed, self.window, bool(balance or buckets))
         told = {"balance": balanced, "bucket_by": bucketed_by, "window": windowed_by}
         return Drawing(balance, buckets, windows), told
+
+
+def _bucketed(
+    image_sizes: Iterable[Sizes], bucket_by: str | None, batch_size: int
+) -> tuple[Buckets | None, str | None]:
+    """Return the Buckets by the shape of the first such image, and what tells them from others."""
+    one_of("bucket_by", bucket_by, (None, "shape"))
+    if bucket_by is None:
+        return None, None
+    sizes = next(iter(image_sizes), None)
+    if sizes is None:
+        raise ArgumentError(
+            'bucket_by="shape" gathers images that keep their own sizes, but x has none: give '
+            'image_size=None, or dfgen.Image("path", size=None)'
+        )
+    buckets = Buckets(sizes, whole("batch_size", batch_size, least=1))
+    digest = blake2b(sizes.tobytes(), digest_size=8).hexdigest()
+    return buckets, f"{bucket_by} {buckets.window} {digest}"
 
 
 def window_bytes(window: Amount) -> int:

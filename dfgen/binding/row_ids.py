@@ -1,7 +1,7 @@
-"""Ids of rows, and which rows the manifest knows to be bad."""
+"""Ids of rows."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,23 +11,25 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError, column_list
 from dfgen.manifest.schema import validate
-from dfgen.samples.reader import BoundRows
+from dfgen.samples.bound_feature import BoundFeature
 from dfgen.table.arrow_types import in_one, is_text
 from dfgen.table.file_columns import paths_of
 
 _BLOCK = 65_536  # ids made Python objects at once
 
 
-def ids_of(columns: Columns, id: str | None, path: str | None, paths: pa.Array | None) -> Any:
+def ids_of(columns: Columns, id: str | None, files: BoundFeature | None) -> Any:
     """Return the ids of the rows, NumPy integers or Arrow text, checked beside the paths.
 
-    Without a column named they are those of `id`, else the paths, where rows are read from files.
+    Without a column named they are those of `id`, else the paths, where rows are read from `files`.
     Those of a pack that was given by its folder were checked when it was written.
     """
     own = id is None or (isinstance(id, str) and id == "id")
     mapped = columns.mapped_ids() if own else None
     if mapped is not None:
         return mapped
+    path = None if files is None else files.feature.columns[0]
+    paths = None if files is None else columns.known_paths(files)
     if id is None and "id" not in columns.names:
         if path is None or paths is None or pc.count_distinct(paths).as_py() < len(paths):
             of_text = path is not None and paths is not None and is_text(columns[path].type)
@@ -92,37 +94,3 @@ def plain_ids(ids: Any) -> Iterator[object]:
     for start in range(0, len(ids), _BLOCK):
         block = ids[start : start + _BLOCK]
         yield from block.to_pylist() if isinstance(block, pa.Array) else block.tolist()
-
-
-def known_problems(columns: Columns) -> dict[int, str]:
-    """Return row -> what the manifest's facts say is wrong with its file."""
-    if "problem" not in columns.names or _are_null(columns.source["problem"]):
-        return {}
-    problems = columns["problem"]
-    if not is_text(problems.type):
-        return {}  # empty, or a column of the user's own
-    rows = pc.indices_nonzero(pc.not_equal(problems, "")).to_pylist()
-    return {row: problems[row].as_py() for row in rows}
-
-
-def _are_null(column: Any) -> bool:
-    """Whether a column of an Arrow table has nothing in any row, by what it knows itself."""
-    return isinstance(column, pa.ChunkedArray) and column.null_count == len(column)
-
-
-def lines_of_rows(reasons: Mapping[int, str], reader: BoundRows) -> str:
-    """Return a line for each of the first ten rows, with its id, its files and the reason."""
-    lines = [f"\n  {reader.where(row)}: {why}" for row, why in list(reasons.items())[:10]]
-    more = f"\n  ... and {len(reasons) - 10:,} more" if len(reasons) > 10 else ""
-    return "".join(lines) + more
-
-
-def refusal(problems: Mapping[int, str], reader: BoundRows, known: bool) -> str:
-    """Return why a Sequence refuses rows whose files are bad by the manifest's facts, or else."""
-    source = "the facts of the manifest" if known else "the headers of their files"
-    without = 'df = df[df["problem"].isna()], ' if known else ""
-    return (
-        f"{len(problems):,} of {len(reader):,} rows have a problem, by {source}:"
-        f"{lines_of_rows(problems, reader)}\nLeave them out, {without}or train on the others "
-        'with on_error="skip"'
-    )

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypedDict, Unpack
 
-from dfgen.binding.bind import chosen_features
-from dfgen.binding.default_features import Options
+from dfgen.binding.default_features import Options, chosen_features
 from dfgen.binding.frame_columns import open_manifest
 from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.pixel_cache import Cache

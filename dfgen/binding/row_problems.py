@@ -1,0 +1,109 @@
+"""Rows that cannot be read, by what the manifest knows of their files."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dfgen.binding.frame_columns import Columns, InPacks
+from dfgen.errors import ManifestError, warn
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.pixels.scaling import too_deep
+from dfgen.samples.reader import BoundRows
+from dfgen.table.arrow_types import is_text
+
+_DEPTHS = np.array([8, 16, 32])
+
+
+def known_problems(columns: Columns) -> dict[int, str]:
+    """Return row -> what the manifest's facts say is wrong with its file."""
+    if "problem" not in columns.names or _are_null(columns.source["problem"]):
+        return {}
+    problems = columns["problem"]
+    if not is_text(problems.type):
+        return {}  # empty, or a column of the user's own
+    rows = pc.indices_nonzero(pc.not_equal(problems, "")).to_pylist()
+    return {row: problems[row].as_py() for row in rows}
+
+
+def _are_null(column: Any) -> bool:
+    """Whether a column of an Arrow table has nothing in any row, by what it knows itself."""
+    return isinstance(column, pa.ChunkedArray) and column.null_count == len(column)
+
+
+def checked_problems(
+    columns: Columns,
+    rows: BoundRows,
+    problems: dict[int, str],
+    packs: Mapping[str, InPacks],
+    refuse: bool,
+) -> dict[int, str]:
+    """Return row -> what is wrong with its file, too many bits as well, or refuse such rows."""
+    if problems and refuse:
+        raise ManifestError(_refusal(problems, rows, "problem" in columns.names))
+    deep = _deep_rows(columns, rows.features, packs)
+    if deep and refuse:
+        raise ManifestError(_refusal_of_deep(deep, rows))
+    return deep | problems
+
+
+def _deep_rows(
+    columns: Columns, features: Iterable[BoundFeature], packs: Mapping[str, InPacks]
+) -> dict[int, str]:
+    """Return row -> why its file has too many bits for its image, by the facts of the manifest.
+
+    Warns of an image that keeps the numbers of files of different depths. The facts are those of
+    the column of files; images that lie in packs as pixels are left alone.
+    """
+    is_fact = {"bits", "format"} <= {*columns.names} and "bits" not in columns.labels
+    if not is_fact or not pa.types.is_integer(columns["bits"].type):
+        return {}
+    rows = dict[int, str]()
+    held = columns.of_facts
+    decoded = {name for name, held in packs.items() if held.stored is not None}
+    read = (bound for bound in features if bound.name not in decoded)
+    for feature in (b.image for b in read if b.image and b.image.column == held):
+        bits = columns["bits"]
+        if feature.most_bits is not None:
+            for row in pc.indices_nonzero(pc.greater(bits, feature.most_bits)).to_pylist():
+                rows[row] = too_deep(bits[row].as_py())
+        elif feature.raw_depth:
+            found = pc.unique(bits).drop_null().to_numpy()
+            depths = sorted(set(_DEPTHS[np.searchsorted(_DEPTHS, found.clip(max=32))].tolist()))
+            if len(depths) > 1:
+                warn(
+                    f"the files of {feature!r} have {' and '.join(map(str, depths))} bits a "
+                    "channel, by the facts of the manifest, and it keeps the numbers of each: the "
+                    'brightest are 255 in some, 65535 in others. Give scale="0..1" and '
+                    'dtype="float32", or choose files of one depth: df[df["bits"] == '
+                    f"{depths[-1]}]"
+                )
+    return rows
+
+
+def _refusal_of_deep(rows: Mapping[int, str], reader: BoundRows) -> str:
+    """Return why a Sequence refuses rows whose files have too many bits."""
+    return (
+        f"{len(rows):,} of {len(reader):,} rows have images of more bits than are asked for, by "
+        f"the facts of the manifest:{_lines_of_rows(rows, reader)}"
+    )
+
+
+def _lines_of_rows(reasons: Mapping[int, str], reader: BoundRows) -> str:
+    """Return a line for each of the first ten rows, with its id, its files and the reason."""
+    lines = [f"\n  {reader.where(row)}: {why}" for row, why in list(reasons.items())[:10]]
+    more = f"\n  ... and {len(reasons) - 10:,} more" if len(reasons) > 10 else ""
+    return "".join(lines) + more
+
+
+def _refusal(problems: Mapping[int, str], reader: BoundRows, known: bool) -> str:
+    """Return why a Sequence refuses rows whose files are bad by the manifest's facts, or else."""
+    source = "the facts of the manifest" if known else "the headers of their files"
+    without = 'df = df[df["problem"].isna()], ' if known else ""
+    return (
+        f"{len(problems):,} of {len(reader):,} rows have a problem, by {source}:"
+        f"{_lines_of_rows(problems, reader)}\nLeave them out, {without}or train on the others "
+        'with on_error="skip"'
+    )
