@@ -90,9 +90,3 @@ def empty(spec: Spec, size: tuple[int, ...]) -> Any:
 def filled(given: Any) -> Any:
     """Return what `read` has filled: the array that is in an OwnDtype by now, or the one it got."""
     return given.array if isinstance(given, OwnDtype) else given
-
-
-def without_blanks(array: Values, blank: Any) -> Values:
-    """Return the part of an array before the rows at its end that are blank."""
-    there = np.flatnonzero((array != blank).reshape(len(array), -1).any(axis=1))
-    return array[: there[-1] + 1 if len(there) else 0]

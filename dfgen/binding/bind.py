@@ -1,7 +1,6 @@
 """Binding: a frame, x and y become all that a `Loader` needs, and a model to take its batches."""
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.binding.class_names import present_rows, with_stand_ins
-from dfgen.binding.default_features import Options, chosen_features
+from dfgen.binding.class_names import present_columns
+from dfgen.binding.default_features import Options, named_features
 from dfgen.binding.file_checks import known_files
 from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.binding.image_sizes import image_sizes
-from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
+from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.packed_rows import open_columns
 from dfgen.binding.pixel_cache import Cache, cached
 from dfgen.binding.preprocessing import Preprocessing
@@ -24,7 +23,7 @@ from dfgen.binding.row_draws import Ordering
 from dfgen.binding.row_ids import ids_of, note_id
 from dfgen.binding.row_problems import checked_problems, known_problems
 from dfgen.binding.row_weights import row_weights
-from dfgen.binding.rows_of_arrays import layouts_of, stored_rows
+from dfgen.binding.rows_of_arrays import stored_rows
 from dfgen.binding.split_rows import warn_of_leaks
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explain.labels import warn_of_infinite
@@ -34,7 +33,7 @@ from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.albumentations import Pipeline, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.image_arguments import followed_image, warn_of_two_draws
+from dfgen.samples.features.image_arguments import followed_image
 from dfgen.samples.features.items import check_lists, in_lists
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.sources.file_source import FileSource, RowSource
@@ -168,7 +167,7 @@ def bind(
     warn_of_leaks(columns)
     taken = {name for name in (id, sample_weight) if isinstance(name, str)}
     options = replace(options or Options(), store_of=opens)
-    x, y, named = _features(columns, x, y, options, taken)
+    x, y, named = named_features(columns, x, y, options, taken)
     features = _bound(columns, named, {*leaves(x)}, id)
     transform = _of_features(transform, features)
 
@@ -184,14 +183,15 @@ def bind(
     known = known_files(columns, features, packs, store, problems)
     sources = _sources(features, packs, known)
     sources = cached(features, sources, cache, limits, store, transform is not None)
-    layouts = layouts_of(features, store)
-    held = store.holding(2 * order.window_bytes) if layouts else store
-    sources = stored_rows(features, layouts, sources, held)
+    stored = stored_rows(features, sources, store)
+    if stored:
+        store = store.holding(2 * order.window_bytes)
+        sources |= {name: replace(one, store=store) for name, one in stored.items()}
 
     by_name = {bound.name: bound for bound in features}
     weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
-    drawing, drawn_by = order.drawing(columns, rows, sizes.values(), batch_size, layouts, packs)
-    reader = SampleReader(rows.ids, features, transform, held, sources, sizes)
+    drawing, drawn_by = order.drawing(columns, rows, sizes.values(), batch_size, stored, packs)
+    reader = SampleReader(rows.ids, features, transform, store, sources, sizes)
     return Binding(columns, x, y, reader, weights, drawing, drawn_by, problems)
 
 
@@ -227,23 +227,6 @@ def _sources(
     return sources
 
 
-def _features(
-    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
-) -> tuple[Tree, Tree, dict[str, Feature]]:
-    """Return x and y with names for features, and name -> feature."""
-    x, y = chosen_features(columns, x, y, options, taken)
-    x_names, y_names = leaf_names(x, y)
-    warn_of_two_draws(leaves(x), leaves(y))
-    names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
-    pairs = zip(names, features, strict=True)
-    arrays = [leaf for name, feature in pairs for leaf in leaves(feature.arrays(name))]
-    twice = [str(name) for name, count in Counter(arrays).items() if count > 1]
-    if twice:
-        raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")
-    made = dict(zip(names, map(columns.of_packs, features), strict=True))
-    return x_names, y_names, made
-
-
 def _bound(
     columns: Columns, named: Mapping[str, Feature], inputs: set[str], id: str | None
 ) -> tuple[BoundFeature, ...]:
@@ -264,8 +247,8 @@ def _bound_one(
 ) -> BoundFeature:
     """Return one of all named features with its values."""
     feature, like = named[name], followed_image(named, name)
-    present = present_rows(columns, feature, is_input)
-    values = feature.bind(columns if present is None else with_stand_ins(columns, present))
+    present, source = present_columns(columns, feature, is_input)
+    values = feature.bind(source)
     followed = None if like is None else named[like]
     return BoundFeature(name, in_lists(feature, values, followed), values, like, present)
 

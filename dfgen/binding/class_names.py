@@ -32,8 +32,13 @@ class FilledColumns(Columns):
         return super().__getitem__(name).take(pa.array(self.rows))
 
 
-def present_rows(columns: Columns, feature: Feature, is_input: bool) -> Present | None:
-    """Return which rows have a feature, None where all must.
+def present_columns(
+    columns: Columns, feature: Feature, is_input: bool
+) -> tuple[Present | None, Columns]:
+    """Return which rows have a feature, None where all must, and the columns to bind it to.
+
+    There the first row that has it stands in for those that lack it, so that rows keep their
+    numbers, and all that is refused in labels still is. Without any such row there are no rows.
 
     Raises:
         ArgumentError: inputs may not be missing, as no weight is theirs.
@@ -45,25 +50,19 @@ def present_rows(columns: Columns, feature: Feature, is_input: bool) -> Present 
             'out of the model. Leave out missing="ignore", and drop or fill what is missing'
         )
     present = present_in(feature, columns)
-    if present is not None and not present.any():
+    if present is None:
+        return None, columns
+    rows = np.where(present, np.arange(len(present)), present.argmax())
+    if not present.any():
+        rows = rows[:0]
         for name in feature.columns:
             if pa.types.is_null(columns[name].type):
                 raise ManifestError(
                     f"column {name!r} is missing in all {len(columns):,} rows, and so is of no "
                     f"type: leave {type(feature).__name__} out of y, or give the column a type"
                 )
-    return present
-
-
-def with_stand_ins(columns: Columns, present: Present) -> Columns:
-    """Return columns in which the first row that has a feature stands in for those that lack it.
-
-    So rows keep their numbers, and all that is refused in labels still is. Without any such row
-    there are no rows at all.
-    """
-    rows = np.where(present, np.arange(len(present)), present.argmax())
-    rows = rows if present.any() else rows[:0]
-    return FilledColumns(**{f.name: getattr(columns, f.name) for f in fields(Columns)}, rows=rows)
+    filled = {field.name: getattr(columns, field.name) for field in fields(Columns)}
+    return present, FilledColumns(**filled, rows=rows)
 
 
 def with_class_names(columns: Columns, feature: Feature, is_target: bool) -> Feature:

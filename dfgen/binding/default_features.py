@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import isqrt
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.class_names import with_class_names
 from dfgen.binding.frame_columns import Columns
-from dfgen.binding.nested import Tree, leaves, map_leaves
+from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.rows_of_arrays import StoreOf, array_feature
 from dfgen.errors import ArgumentError, DecodeError, brief, column_list, listed
 from dfgen.manifest.schema import label_columns
@@ -20,7 +21,12 @@ from dfgen.samples.features.arguments import class_names_in_order, series_name
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import LABEL_MODES, Category
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.image_arguments import DEFAULT_SIZE, checked_size, is_unsaid
+from dfgen.samples.features.image_arguments import (
+    DEFAULT_SIZE,
+    checked_size,
+    is_unsaid,
+    warn_of_two_draws,
+)
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
@@ -64,6 +70,23 @@ class Options:
     def image(self, column: str) -> Image:
         """Return the feature of a column of images."""
         return Image(column, self.image_size, color_mode=self.color_mode, scale=self.scale)
+
+
+def named_features(
+    columns: Columns, x: Tree, y: Tree, options: Options, taken: set[str]
+) -> tuple[Tree, Tree, dict[str, Feature]]:
+    """Return x and y with names for features, and name -> feature."""
+    x, y = chosen_features(columns, x, y, options, taken)
+    x_names, y_names = leaf_names(x, y)
+    warn_of_two_draws(leaves(x), leaves(y))
+    names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
+    pairs = zip(names, features, strict=True)
+    arrays = [leaf for name, feature in pairs for leaf in leaves(feature.arrays(name))]
+    twice = [str(name) for name, count in Counter(arrays).items() if count > 1]
+    if twice:
+        raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")
+    made = dict(zip(names, map(columns.of_packs, features), strict=True))
+    return x_names, y_names, made
 
 
 def chosen_features(

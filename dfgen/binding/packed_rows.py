@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,11 @@ class PackedColumns(Columns):
             return super().frame()
         given = self.options.values() if self.options else None
         return read_manifest(index.folder, self.root, storage_options=given)
+
+    @cached_property
+    def known_sizes(self) -> Sizes | None:
+        """The sizes of the upright images of all rows, by the facts of the manifest."""
+        return known_sizes(self)
 
     def _holds(self, feature: Feature) -> bool:
         """Whether a feature is of a column that was packed."""
@@ -205,21 +211,20 @@ def _from_packs(
 
 
 def _original_sizes(columns: PackedColumns, name: str) -> Sizes:
-    sizes = known_sizes(columns)
-    if sizes is None:
+    if columns.known_sizes is None:
         raise ManifestError(
             f"boxes or masks lie on the images of {name!r}, in pixels of the files, but these were "
             "packed smaller, and the manifest has not the facts of files: build it with width, "
             'height and orientation and pack again, or pack with format="original"'
         )
-    return sizes
+    return columns.known_sizes
 
 
 def _sizes_of_files(columns: PackedColumns, bound: BoundFeature, store: Store) -> Sizes:
     """Return the sizes of packed files of `size=None`."""
     how, rows = columns.packs.packed[bound.feature.columns[0]], columns.packs.rows
-    sizes = known_sizes(columns)
-    sizes = np.zeros((len(columns), 2), np.int32) if sizes is None else sizes.copy()
+    told = columns.known_sizes
+    sizes = np.zeros((len(columns), 2), np.int32) if told is None else told.copy()
     packed = np.flatnonzero(rows.packed)
     if how["format"] == "jpeg":
         known = packed[sizes[packed].all(axis=1)]
@@ -243,7 +248,7 @@ def _sizes_of_pixels(columns: PackedColumns, bound: BoundFeature, store: Store) 
     spec, rows = packs.specs.get(name), packs.rows
     if spec is not None and None not in spec.shape and rows.all_packed:
         return np.broadcast_to(np.array(spec.shape[:2], np.int32), (len(columns), 2))
-    known = known_sizes(columns)
+    known = columns.known_sizes
     sizes = np.zeros((len(columns), 2), np.int32) if known is None else known.copy()
     shards = packs.shards(name)
     numbers, places = rows.of(np.arange(len(columns)))

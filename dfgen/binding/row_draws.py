@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.binding.row_ids import plain_ids
-from dfgen.binding.rows_of_arrays import RowLayout
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.limits import Amount, bytes_given
 from dfgen.loading.order.balance import balance_of
@@ -25,6 +24,7 @@ from dfgen.loading.order.windows import Windows, fitting, windows_of
 from dfgen.packs.packed_pixels import PackRows
 from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.reader import BoundRows
+from dfgen.samples.sources.file_source import StoredRows
 from dfgen.spec import IntArray
 from dfgen.system import one_of, whole
 from dfgen.table.arrow_types import is_text, value_type
@@ -53,14 +53,14 @@ class Ordering:
         rows: BoundRows,
         sizes: Iterable[Sizes],
         batch_size: int,
-        layouts: Mapping[str, RowLayout],
+        stored: Mapping[str, StoredRows],
         packs: Mapping[str, InPacks],
     ) -> tuple[Drawing, dict[str, str | None]]:
         """Return how rows are taken, and argument -> what tells that from other ways."""
         balance, balanced = row_draws(columns, self.balance, self.rows_per_epoch, rows)
         buckets, bucketed_by = _bucketed(sizes, self.bucket_by, batch_size)
         packed = next((held.rows for held in packs.values() if held.rows.all_packed), None)
-        windows, windowed_by = windowed(layouts, packed, self.window, bool(balance or buckets))
+        windows, windowed_by = windowed(stored, packed, self.window, bool(balance or buckets))
         told = {"balance": balanced, "bucket_by": bucketed_by, "window": windowed_by}
         return Drawing(balance, buckets, windows), told
 
@@ -92,7 +92,7 @@ def window_bytes(window: Amount) -> int:
 
 
 def windowed(
-    layouts: Mapping[str, RowLayout], packed: PackRows | None, window: Amount, otherwise: bool
+    stored: Mapping[str, StoredRows], packed: PackRows | None, window: Amount, otherwise: bool
 ) -> tuple[Windows | None, str | None]:
     """Return the Windows of rows of packs and array files, and what tells them from others.
 
@@ -100,7 +100,7 @@ def windowed(
     these are no more than half of the window, and a 64th part of that.
 
     Args:
-        layouts: name of a feature -> how its rows lie in array files.
+        stored: name of a feature -> its rows in array files.
         packed: where all rows lie in packs; None: they do not.
         window: bytes of a window, as of `dfgen.Sequence`; None: 1 GB of rows in such files.
         otherwise: whether rows are drawn in another way, which only a given window forbids.
@@ -111,18 +111,18 @@ def windowed(
     nbytes = window_bytes(window)
     if packed is not None:
         return (None, None) if window is None and otherwise else _of_shards(packed, nbytes)
-    if not layouts and window is not None:
+    if not stored and window is not None:
         raise ArgumentError(
             f"window={window!r} is for rows of large files, and x and y name none: leave it out, "
             'or read rows of arrays, dfgen.Array("path", shape=..., index="index")'
         )
-    if not layouts or (window is None and otherwise):
+    if not stored or (window is None and otherwise):
         return None, None
-    row_bytes = sum(layout.row_bytes for layout in layouts.values())
-    chunk = max(layout.chunk for layout in layouts.values())
+    row_bytes = sum(one.row_bytes for one in stored.values())
+    chunk = max(one.chunk for one in stored.values())
     chunk = chunk if 2 * chunk * row_bytes <= nbytes else 1  # else it is not kept in memory
     rows = max(1, nbytes // _BLOCKS // row_bytes // chunk) * chunk
-    first = next(iter(layouts.values()))
+    first = next(iter(stored.values()))
     found = windows_of(_blocks(first, rows), fitting(nbytes, rows * row_bytes))
     return found, f"{nbytes} {found.digest}"
 
@@ -137,11 +137,11 @@ def _of_shards(rows: PackRows, nbytes: int) -> tuple[Windows, str]:
     return found, f"{nbytes} {found.digest}"
 
 
-def _blocks(layout: RowLayout, rows: int) -> IntArray:
+def _blocks(stored: StoredRows, rows: int) -> IntArray:
     """Return the number of the block of each row, of files in the order in which they occur."""
-    blocks = layout.indices // rows
+    blocks = stored.indices // rows
     lowest = blocks.min()  # below 0 there is no row: reading it tells so
-    found: IntArray = layout.files * (blocks.max() - lowest + 1) + blocks - lowest
+    found: IntArray = stored.numbers * (blocks.max() - lowest + 1) + blocks - lowest
     return found
 
 

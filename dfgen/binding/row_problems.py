@@ -42,10 +42,17 @@ def checked_problems(
 ) -> dict[int, str]:
     """Return row -> what is wrong with its file, too many bits as well, or refuse such rows."""
     if problems and refuse:
-        raise ManifestError(_refusal(problems, rows, "problem" in columns.names))
+        known = "problem" in columns.names
+        source = "the facts of the manifest" if known else "the headers of their files"
+        without = 'df = df[df["problem"].isna()], ' if known else ""
+        raise ManifestError(
+            _refusal(problems, rows, f"a problem, by {source}")
+            + f'\nLeave them out, {without}or train on the others with on_error="skip"'
+        )
     deep = _deep_rows(columns, rows.features, packs)
     if deep and refuse:
-        raise ManifestError(_refusal_of_deep(deep, rows))
+        asked = "images of more bits than are asked for, by the facts of the manifest"
+        raise ManifestError(_refusal(deep, rows, asked))
     return deep | problems
 
 
@@ -83,27 +90,8 @@ def _deep_rows(
     return rows
 
 
-def _refusal_of_deep(rows: Mapping[int, str], reader: BoundRows) -> str:
-    """Return why a Sequence refuses rows whose files have too many bits."""
-    return (
-        f"{len(rows):,} of {len(reader):,} rows have images of more bits than are asked for, by "
-        f"the facts of the manifest:{_lines_of_rows(rows, reader)}"
-    )
-
-
-def _lines_of_rows(reasons: Mapping[int, str], reader: BoundRows) -> str:
-    """Return a line for each of the first ten rows, with its id, its files and the reason."""
-    lines = [f"\n  {reader.where(row)}: {why}" for row, why in list(reasons.items())[:10]]
-    more = f"\n  ... and {len(reasons) - 10:,} more" if len(reasons) > 10 else ""
-    return "".join(lines) + more
-
-
-def _refusal(problems: Mapping[int, str], reader: BoundRows, known: bool) -> str:
-    """Return why a Sequence refuses rows whose files are bad by the manifest's facts, or else."""
-    source = "the facts of the manifest" if known else "the headers of their files"
-    without = 'df = df[df["problem"].isna()], ' if known else ""
-    return (
-        f"{len(problems):,} of {len(reader):,} rows have a problem, by {source}:"
-        f"{_lines_of_rows(problems, reader)}\nLeave them out, {without}or train on the others "
-        'with on_error="skip"'
-    )
+def _refusal(rows: Mapping[int, str], reader: BoundRows, held: str) -> str:
+    """Return why a Sequence refuses rows, with a line for each of the first ten."""
+    lines = [f"\n  {reader.where(row)}: {why}" for row, why in list(rows.items())[:10]]
+    more = f"\n  ... and {len(rows) - 10:,} more" if len(rows) > 10 else ""
+    return f"{len(rows):,} of {len(reader):,} rows have {held}:{''.join(lines)}{more}"

@@ -3,8 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -14,10 +13,10 @@ from dfgen.errors import ArgumentError, DfgenError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import holds_pixels
-from dfgen.samples.sources.file_source import RowSource, StoredRows
+from dfgen.samples.sources.file_source import FileSource, RowSource, StoredRows
 from dfgen.samples.stores.array_files import BROKEN_ROWS, open_hdf5
 from dfgen.samples.stores.store import Store
-from dfgen.spec import IntArray, Spec
+from dfgen.spec import Spec
 
 StoreOf = Callable[[Iterable[Any]], Store]
 
@@ -69,66 +68,34 @@ def _first_array(
     return array.shape[1:], array.dtype, dataset
 
 
-class RowLayout(NamedTuple):
-    """How rows of array files lie in them, by the first of them.
+def stored_rows(
+    features: Iterable[BoundFeature], sources: Mapping[str, RowSource], store: Store
+) -> dict[str, StoredRows]:
+    """Return name of a feature of array files -> what takes a whole chunk of its rows at once.
 
-    Args:
-        shape, dtype: of a row.
-        chunk: rows that are unpacked together.
-        paths: of the files, in Arrow.
-        files: which of these each row of the manifest is in.
-        indices: which row of it that is.
+    The first row tells how all lie in their files.
     """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunk: int
-    paths: Any
-    files: IntArray
-    indices: IntArray
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row."""
-        return max(1, prod(self.shape) * self.dtype.itemsize)
+    return {
+        bound.name: _stored(bound, sources[bound.name].files, store)
+        for bound in features
+        if bound.array_rows
+    }
 
 
-def layouts_of(features: Iterable[BoundFeature], store: Store) -> dict[str, RowLayout]:
-    """Return name of a feature -> how its rows lie in array files, of those that read such."""
-    return {bound.name: _layout(bound, store) for bound in features if bound.array_rows}
-
-
-def _layout(bound: BoundFeature, store: Store) -> RowLayout:
-    rows: Any = bound.array_rows
+def _stored(bound: BoundFeature, files: FileSource, store: Store) -> StoredRows:
+    rows, feature = bound.values, bound.feature
     encoded = pc.dictionary_encode(rows.field("path"))
-    indices = rows.field("index").to_numpy()
-    feature: Any = bound.feature
+    dataset = getattr(feature, "dataset", None)
     shape, dtype, chunk = feature.read_spec(False).shape, feature.spec.dtype, 1
     try:
-        array = store.array(encoded.dictionary[0].as_py(), feature.dataset)
+        array = store.array(encoded.dictionary[0].as_py(), dataset)
         shape, dtype = array.shape[1:], array.dtype
         chunk = (getattr(array, "chunks", None) or (1,))[0]
     except (DfgenError, *BROKEN_ROWS):  # reading it tells more
         pass
-    files = encoded.indices.to_numpy().astype(np.int64)  # times blocks, they pass 32 bits
-    return RowLayout(shape, dtype, chunk, encoded.dictionary, files, indices)
-
-
-def stored_rows(
-    features: Iterable[BoundFeature],
-    layouts: Mapping[str, RowLayout],
-    sources: Mapping[str, RowSource],
-    store: Store,
-) -> dict[str, RowSource]:
-    """Return sources of features, of which array files give a whole chunk of rows at once."""
-    held: dict[str, RowSource] = {}
-    for bound in features:
-        if bound.name in layouts:
-            shape, dtype, _, paths, files, indices = layouts[bound.name]
-            pixels = (*shape, 1) if bound.feature.pixel_kind and len(shape) == 2 else shape
-            spec, dataset = Spec(pixels, dtype), getattr(bound.feature, "dataset", None)
-            source = sources[bound.name].files
-            held[bound.name] = StoredRows(
-                source, spec, shape, paths, files, indices, dataset, store
-            )
-    return {**sources, **held}
+    pixels = (*shape, 1) if feature.pixel_kind and len(shape) == 2 else shape
+    numbers = encoded.indices.to_numpy().astype(np.int64)  # times blocks, they pass 32 bits
+    return StoredRows(
+        files, Spec(pixels, dtype), shape, chunk, encoded.dictionary, numbers,
+        rows.field("index").to_numpy(), dataset, store,
+    )  # fmt: skip

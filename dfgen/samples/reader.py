@@ -24,19 +24,8 @@ from dfgen.samples.sources.cached_pixels import CachedPixels
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.store import Store
-from dfgen.samples.transforms import Sample, Transform, transformed
-from dfgen.spec import (
-    IntArray,
-    Present,
-    Spec,
-    Values,
-    Watch,
-    each,
-    empty,
-    filled,
-    unwatched,
-    without_blanks,
-)
+from dfgen.samples.transforms import Sample, Transform, transformed, without_blanks
+from dfgen.spec import IntArray, Present, Spec, Values, Watch, each, empty, filled, unwatched
 from dfgen.table.file_columns import content_shown
 from dfgen.table.mapped_column import MappedColumn
 

@@ -52,6 +52,12 @@ def transformed(
     return arrays
 
 
+def without_blanks(array: Values, blank: Any) -> Values:
+    """Return the part of an array before the rows at its end that are blank."""
+    there = (array != blank).ravel().nonzero()[0]
+    return array[: there[-1] * len(array) // array.size + 1] if len(there) else array[:0]
+
+
 def check_keys(who: str, given: str, result: object, expected: Mapping[str, Any]) -> None:
     """Refuse what is not a dict of the arrays that a transform was given."""
     if not isinstance(result, dict) or result.keys() != expected.keys():

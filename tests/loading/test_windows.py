@@ -16,7 +16,7 @@ import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.row_draws import Ordering, windowed
-from dfgen.binding.rows_of_arrays import layouts_of
+from dfgen.binding.rows_of_arrays import stored_rows
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.balance import balance_of
@@ -26,6 +26,7 @@ from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.order.windows import Windows, fitting, windows_of
 from dfgen.loading.state import Identity, Place, ids_digest
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.sources.file_source import FileSource
 from dfgen.samples.stores.local_files import Files
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=30)
@@ -266,11 +267,11 @@ def test_where_a_window_cannot_be_it_is_refused_and_by_default_none(arrays):
 def test_blocks_of_many_large_files_have_numbers_of_their_own():
     files, rows = np.repeat(np.arange(5000, dtype=np.int32), 2), np.tile([0, 10**6], 5000)
     paths = pa.array([f"{file}.npy" for file in range(5000)])
-    stored = pa.StructArray.from_arrays(
+    values = pa.StructArray.from_arrays(
         [paths.take(pa.array(files)), pa.array(rows)], ["path", "index"]
     )
-    bound = BoundFeature("array", X, stored)
-    found = windowed(layouts_of([bound], Files()), None, 12 * 64, False)[0]
+    bound, sources = BoundFeature("array", X, values), {"array": FileSource(X, values)}
+    found = windowed(stored_rows([bound], sources, Files()), None, 12 * 64, False)[0]
     assert (np.diff(found.starts) == 1).all()
     assert len(found.starts) == 10_001
 

@@ -151,7 +151,7 @@ def of_older(**members):
         ({"after_transform": Spec((3,), np.dtype("int32"))}, "read_spec", (2,)),  # of `spec`
         ({"has_channels": True}, "pixel_kind", "map"),
         ({"is_image": True, "has_channels": True}, "pixel_kind", "image"),
-        ({"label_column": "kind"}, "columns", ("y", "kind")),
+        ({"label_column": "kind", "many_labels": True}, "columns", ("y",)),
     ],
 )
 def test_a_feature_that_defines_members_by_older_names_goes_on_with_a_warning(members, names, seen):
@@ -173,7 +173,6 @@ def test_the_axes_of_a_loss_that_an_older_feature_tells_are_those_of_its_weights
         ("before_transform", dfgen.Image(size=(4, 6)).read_spec(True)),
         ("has_channels", True),
         ("is_image", True),
-        ("label_column", None),
     ],
 )
 def test_a_member_is_read_by_its_older_name_with_a_warning(name, value):

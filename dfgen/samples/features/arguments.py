@@ -29,7 +29,8 @@ def column_names(given: object) -> tuple[str, ...]:
 
 
 def check_column(feature: Any) -> None:
-    """Refuse a feature of one column that was not given its name."""
+    """Refuse a feature of one column without its name, or with another `missing` than there is."""
+    checked_missing(feature.missing)
     if not isinstance(feature.column, str):
         kind, given = type(feature).__name__, feature.column
         advice = series_name(given) or "column"

@@ -10,7 +10,6 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import (
     check_column,
-    checked_missing,
     checked_shape,
     number_dtype,
 )
@@ -69,7 +68,6 @@ class Array(Feature):
 
     def __post_init__(self) -> None:
         check_column(self)
-        checked_missing(self.missing)
         check_dataset(self)
         if self.decode is not None and not callable(self.decode):
             raise ArgumentError(f"decode must be a function of a file's bytes, got {self.decode!r}")

@@ -6,7 +6,7 @@ from typing import IO, Any, ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features.arguments import check_column, checked_missing
+from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_known
 from dfgen.samples.pixels.sound_files import load_soundfile, open_sound, read_frames, sound_source
@@ -60,7 +60,6 @@ class Audio(Feature):
         check_column(self)
         whole("sample_rate", self.sample_rate, least=1)
         whole("channels", self.channels, least=1)
-        checked_missing(self.missing)
         one_of("start", self.start, tuple(_PLACES))
         seconds = self.seconds if isinstance(self.seconds, int | float) else 0
         if not 1 <= seconds * self.sample_rate < 2**31:

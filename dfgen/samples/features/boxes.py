@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
-from dfgen.samples.features.arguments import check_column, checked_missing
+from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
@@ -177,7 +177,6 @@ class Boxes(Feature):
         check_column(self)
         one_of("format", self.format, BOX_FORMATS, "format of boxes")
         one_of("source_format", self.source_format, BOX_FORMATS, "format of boxes")
-        checked_missing(self.missing)
         if not isinstance(self.max_boxes, int | np.integer) or self.max_boxes < 1:
             raise ArgumentError(f"max_boxes must be a number of boxes, got {self.max_boxes!r}")
         if self.format == "rel_xyxy" and getattr(self.like, "variable_size", False):

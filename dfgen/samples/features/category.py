@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError, listed
 from dfgen.samples.features.arguments import (
     check_column,
-    checked_missing,
     class_names_in_order,
     not_predicted,
     probabilities,
@@ -56,7 +55,6 @@ class Category(Encoded):
     def __post_init__(self) -> None:
         check_column(self)
         one_of("label_mode", self.label_mode, LABEL_MODES)
-        checked_missing(self.missing)
         if self.class_names is None:
             return
         names = class_names_in_order(self.class_names)

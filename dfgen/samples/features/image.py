@@ -8,7 +8,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features import image_arguments as checks
-from dfgen.samples.features.arguments import check_column, checked_missing
+from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.one_row import (
     OneRow,
@@ -156,7 +156,6 @@ class Image(Feature):
         for name, allowed in _WORDS.items():
             one_of(name, getattr(self, name), allowed)
         one_of("extra", self.extra, (None, "sizes", "padding_mask"))
-        checked_missing(self.missing)
         scale = checked_scale(self.scale, self.color_mode, geo.CHANNELS[self.color_mode])
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "load_size", checks.checked_size("load_size", self.load_size))

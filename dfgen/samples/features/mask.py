@@ -10,7 +10,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, listed
 from dfgen.limits import DEFAULT, Limits
-from dfgen.samples.features.arguments import check_column, checked_missing
+from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import check_dataset, pixels_of_row
@@ -77,7 +77,6 @@ class Mask(Feature):
     def __post_init__(self) -> None:
         check_column(self)
         one_of("dtype", self.dtype, ("uint8", "int32", "float32"), "dtype of a mask")
-        checked_missing(self.missing)
         check_dataset(self)
         if self.dtype == "float32":
             _check_numbers(self)

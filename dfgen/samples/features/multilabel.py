@@ -58,7 +58,6 @@ class MultiLabel(Encoded):
 
     def __post_init__(self) -> None:
         arguments.check_column(self)
-        arguments.checked_missing(self.missing)
         if self.sep is not None and not (isinstance(self.sep, str) and self.sep):
             raise ArgumentError(f'sep must be text between labels such as ",", got {self.sep!r}')
         if self.class_names is not None:

@@ -118,6 +118,7 @@ class StoredRows(RowSource):
     Args:
         files: reads rows one by one.
         spec: of a row; in its file it has `shape`, as gray pixels may lack their axis.
+        chunk: rows that are unpacked together.
         paths: of the files, by their number.
         numbers: of the file of each row of the manifest.
         indices: of the rows in their files.
@@ -128,11 +129,17 @@ class StoredRows(RowSource):
     files: FileSource
     spec: Spec
     shape: tuple[int, ...]
+    chunk: int
     paths: pa.Array
     numbers: IntArray
     indices: IntArray
     dataset: str | None
     store: Store
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return max(1, math.prod(self.shape) * int(self.spec.dtype.itemsize))
 
     def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Any:
         """Read one row by itself."""
@@ -155,7 +162,7 @@ class StoredRows(RowSource):
 
     def ahead(self, rows: IntArray) -> None:
         """Have the files read where some rows lie; a few between them too."""
-        between = _BETWEEN // max(1, math.prod(self.shape) * self.spec.dtype.itemsize)
+        between = _BETWEEN // self.row_bytes
         for path, here in self._by_file(rows):
             indices = np.unique(self.indices[rows[here]])
             for part in np.split(indices, np.flatnonzero(np.diff(indices) > between + 1) + 1):
