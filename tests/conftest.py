@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # or it asks the network for a newer version
@@ -15,6 +16,9 @@ import sized
 from hypothesis import settings
 
 ROWS = 120
+
+# Albumentations does without it; it would import torch in each process of the tests.
+sys.modules["albumentations.pytorch"] = None
 
 # Each run tries the same examples, however slow the machine.
 settings.register_profile("dfgen", deadline=None, derandomize=True)

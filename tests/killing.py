@@ -56,6 +56,16 @@ def make_model(**compile_options):
     return model
 
 
+def built_model(**compile_options):
+    """With all that Keras else makes in a first step, which TensorFlow so traces only once."""
+    model = make_model(**compile_options)
+    if keras.backend.backend() == "tensorflow":
+        model.build((None,))
+        model.optimizer.build(model.trainable_variables)
+        model.compute_metrics(*np.zeros((2, 4)), np.zeros((4, 2)))
+    return model
+
+
 def light_model():
     """One layer, for what does not depend on what a model holds."""
     keras.utils.set_random_seed(1)

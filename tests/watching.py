@@ -61,6 +61,8 @@ def watcher(*, built=False, metrics=(), **compile_options):
         model.forget()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss, metrics=list(metrics), **compile_options)
+    if built and EAGER:
+        model.optimizer.build(model.trainable_variables)  # or the first step is traced twice
     return model
 
 

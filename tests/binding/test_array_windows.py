@@ -82,7 +82,7 @@ def test_every_row_comes_once_with_its_own_numbers(folder, name, options):
 
 @pytest.mark.parametrize("name", ["plain.npy", "packed.h5"])
 def test_on_processes_too(folder, name):
-    loader = loader_of(frame_of(folder, name), use_multiprocessing=True)
+    loader = loader_of(frame_of(folder, name), workers=1, use_multiprocessing=True)
     rows, values = rows_and_values(loader)
     loader.close()
     np.testing.assert_array_equal(values, VALUES[rows])

@@ -23,7 +23,7 @@ from dfgen.samples.reader import SampleReader
 WORKERS = {
     "caller": {"workers": 0},
     "threads": {"workers": 2},
-    "processes": {"workers": 2, "use_multiprocessing": True},
+    "processes": {"workers": 1, "use_multiprocessing": True},
 }
 ways = pytest.mark.parametrize("way", list(WORKERS))
 

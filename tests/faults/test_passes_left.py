@@ -12,7 +12,8 @@ KINDS = pytest.mark.parametrize("processes", [False, True], ids=["threads", "pro
 
 
 def sequence(df, processes=False, **options):
-    options = {"y": "label", "batch_size": 8, "image_size": (4, 4), "workers": 2, **options}
+    workers = 1 if processes else 2
+    options = {"y": "label", "batch_size": 8, "image_size": (4, 4), "workers": workers, **options}
     return dfgen.Sequence(df, use_multiprocessing=processes, **options)
 
 

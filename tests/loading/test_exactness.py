@@ -142,7 +142,7 @@ def test_several_steps_per_execution(frame, rows):
         with pytest.raises(ValueError, match="must be 1 with the PyTorch backend"):
             watcher(steps_per_execution=4).fit(sequence(frame, 48), verbose=0)
         return
-    model, seq = watcher(steps_per_execution=4), sequence(frame, rows)
+    model, seq = watcher(built=rows > 4, steps_per_execution=4), sequence(frame, rows)
     model.fit(seq, epochs=2, verbose=0)
     assert model.seen() == orders(rows, range(2))
     assert seq.epoch == 2
@@ -151,7 +151,7 @@ def test_several_steps_per_execution(frame, rows):
 @SEVERAL_STEPS
 @pytest.mark.parametrize("watched", [True, False])
 def test_seven_steps_in_executions_of_five_are_ten_batches(frame, watched):
-    model, seq = watcher(steps_per_execution=5), sequence(frame, 46)
+    model, seq = watcher(built=True, steps_per_execution=5), sequence(frame, 46)
     callbacks = [dfgen.InputMonitor()] if watched else []
     for _ in range(2):
         model.fit(seq.repeat(), steps_per_epoch=7, epochs=2, callbacks=callbacks, verbose=0)

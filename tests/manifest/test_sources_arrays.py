@@ -86,7 +86,7 @@ def test_every_row_is_trained_on_once_with_its_own_numbers(numbers, name, datase
     x = dfgen.Array("path", shape=(3, 4), dtype="int32", index="index", dataset=dataset)
     seen = []
     with dfgen.Sequence(
-        frame, x, dfgen.Number("id"), batch_size=16, workers=2, use_multiprocessing=processes
+        frame, x, dfgen.Number("id"), batch_size=16, workers=1, use_multiprocessing=processes
     ) as seq:
         for batch in range(len(seq)):
             values, ids = (np.asarray(array) for array in seq[batch])

@@ -129,7 +129,7 @@ def test_its_manifest_is_read_moved_verified_and_trained(pets, place, processes)
     assert again["path"].tolist() == [path.replace(str(pets), str(moved)) for path in frame["path"]]
     assert again.attrs["dfgen"]["root"].endswith(f"::{moved}/" + place.rpartition(":")[2])
     assert dfgen.verify("moved/m/pets.parquet", decode=True).empty
-    options = {"workers": 2, "use_multiprocessing": processes}
+    options = {"workers": 1, "use_multiprocessing": processes}
     assert pixels("moved/m/pets.parquet", **options) == frame["id"].tolist()
     dfgen.write_manifest(again[::2], "half.parquet")
     assert dfgen.read_manifest("half.parquet")["path"].tolist() == again["path"].tolist()[::2]

@@ -117,7 +117,7 @@ def build(listed, **options):
 
 @pytest.mark.parametrize("processes", [False, True])
 def test_a_store_from_outside_trains(listed, processes):
-    options = {"workers": 2, "use_multiprocessing": processes, "shuffle": False}
+    options = {"workers": 1, "use_multiprocessing": processes, "shuffle": False}
     x = dfgen.Image("path", size=(6, 8), color_mode="grayscale")
     with dfgen.Sequence(build(listed), x, batch_size=5, label_mode=None, **options) as seq:
         found = [np.unique(image) for batch in range(2) for image in np.asarray(seq[batch][0])]

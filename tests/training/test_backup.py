@@ -9,11 +9,20 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from functools import partial
 
 import keras
 import numpy as np
 import pytest
-from killing import EPOCHS, STEPS, Killer, light_model, make_model, make_sequence
+from killing import (
+    EPOCHS,
+    STEPS,
+    Killer,
+    built_model,
+    light_model,
+    make_model,
+    make_sequence,
+)
 from watching import SEVERAL_STEPS
 
 import dfgen
@@ -49,7 +58,7 @@ class Stopper(Killer):
 def fit(folder, place=None, act=None, *, sequence=None, model=None, backup=(), **options):
     """Train for three epochs, or until a place; return the model, the Sequence and the history."""
     sequence = make_sequence() if sequence is None else sequence
-    model = make_model() if model is None else model
+    model = built_model() if model is None else model
     settings = {"save_freq": 1, **dict(backup)}
     callbacks = [dfgen.BackupAndRestore(folder, sequence, **settings)]
     if place is not None:
@@ -106,10 +115,12 @@ def handler_of_sigterm(handler):
 
 def test_a_resumed_epoch_has_the_logs_weights_and_receipt_of_an_uninterrupted_one(tmp_path, capsys):
     val = make_sequence(10, transform=None, shuffle=False)
-    whole, whole_sequence, history = fit(tmp_path / "a", validation_data=val)
-    interrupted(tmp_path / "b", ("step", 1, 6), validation_data=val)
+    fresh = partial(fit, validation_data=val)
+    whole, whole_sequence, history = fresh(tmp_path / "a", model=make_model())
+    with pytest.raises(Stopped):
+        fresh(tmp_path / "b", ("step", 1, 6), model=make_model())
     capsys.readouterr()
-    model, sequence, rest = fit(tmp_path / "b", validation_data=val)
+    model, sequence, rest = fresh(tmp_path / "b", model=make_model())
     assert capsys.readouterr().out == (
         f"dfgen: going on in epoch 2 after 5 of 12 steps, from {tmp_path}/b/backup-00000016.dfgen\n"
     )
@@ -176,7 +187,7 @@ def test_several_steps_per_execution(tmp_path, endless):
     def run(folder, place=None):
         sequence = make_sequence()
         options = {"x": sequence.repeat(), "steps_per_epoch": 7} if endless else {}
-        model = make_model(steps_per_execution=5)
+        model = built_model(steps_per_execution=5)
         return fit(folder, place, sequence=sequence, model=model, **options)
 
     whole, _, history = run(tmp_path / "a")

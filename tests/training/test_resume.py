@@ -428,7 +428,7 @@ def test_validation_and_evaluate_after_a_resume_are_whole(frame):
 @SEVERAL_STEPS
 @pytest.mark.parametrize("rows", [45, 48])
 def test_several_steps_per_execution_count_all_their_batches(frame, rows):
-    seq, model = sequence(frame(rows)), watcher(steps_per_execution=5)
+    seq, model = sequence(frame(rows)), watcher(built=True, steps_per_execution=5)
     model.fit(seq, epochs=2, verbose=0, callbacks=[dfgen.InputMonitor(), StopAt(1, 4)])
     assert seq.state_dict()["step"] == 5
     again = sequence(frame(rows))
