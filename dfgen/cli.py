@@ -17,8 +17,10 @@ import typer.core
 from dfgen import __version__
 from dfgen.commands.build_manifest import (
     BuildCommand,
+    CheckCommand,
     SplitCommand,
     build_command,
+    check_command,
     split_command,
 )
 from dfgen.commands.manifests import (
@@ -143,7 +145,7 @@ _STANDS = {
     "cache": "Some of its files may be gone. To go on, run the same command",
 }
 _WHOLE = "No file is half written: each is as it was, or whole. To start over, run the same command"
-COMPARING = ("diff", "verify")
+COMPARING = ("check", "diff", "verify")
 """Commands that exit with 1 where they find a difference, and with 2 where they fail, as `diff`."""
 
 
@@ -207,6 +209,7 @@ def _feed(
 _EXAMPLES = {
     "build-manifest": "imgs --pattern '{kind}/{id}.jpg' --split train=0.8 --split val=0.2 --out "
     "pets.parquet",
+    "check": "labels.csv imgs",
     "verify": "pets.parquet --decode",
     "update-labels": "pets.parquet to_fix.csv",
     "diff": "old.parquet pets.parquet",
@@ -229,6 +232,7 @@ def _command(
 
 _TRAINING = "Training and looking"
 _command("build-manifest", cls=BuildCommand)(build_command)
+_command("check", cls=CheckCommand)(check_command)
 _command("verify")(verify_command)
 _command("update-labels")(update_labels_command)
 _command("diff")(diff_command)

@@ -87,6 +87,12 @@ def choose(
     """
     table = read_table(manifest)[0]
     usable = _usable(table)
+    if not len(usable):
+        what = "no rows" if not len(table) else f"{len(table):,} rows, each with a problem"
+        raise ManifestError(
+            f"{manifest} has {what}: expected rows of images to measure. Build it again, or give "
+            "another one"
+        )
     order = usable.take(pa.array(np.random.default_rng(0).permutation(len(usable))))
     data, bad = dict[str, bytes](), dict[str, str]()
     first = order.slice(0, min(rows or _FIRST, _FIRST))

@@ -11,6 +11,7 @@ from dfgen.commands.options import (
     Force,
     Json,
     Manifest,
+    Workers,
     beside,
     by_split,
     counted,
@@ -70,6 +71,21 @@ class BuildCommand(typer.core.TyperCommand):
         return _command(_build, arguments, options)
 
 
+class CheckCommand(BuildCommand):
+    """Its options are those arguments of a recipe that say which rows there are, in which files."""
+
+    def made(self) -> Any:
+        """Return a command with all options."""
+        from dfgen.manifest.building.recipe import Recipe, all_arguments
+        from dfgen.manifest.sources.source import arguments_of
+
+        taken = ("labels", "source", *arguments_of(Recipe))
+        arguments = {name: all_arguments()[name] for name in taken if name != "unmatched"}
+        places = {"labels": "TABLE", "source": "FOLDER"}
+        options = [_parameter(*each, place=places.get(each[0])) for each in arguments.items()]
+        return _command(_check, arguments, options)
+
+
 class SplitCommand(BuildCommand):
     """Its options are the arguments of a recipe that say how rows are divided."""
 
@@ -101,20 +117,27 @@ def _command(
 
 
 def _parameter(
-    name: str, argument: Any, sources: list[str] | None = None, panel: str | None = None
+    name: str,
+    argument: Any,
+    sources: list[str] | None = None,
+    panel: str | None = None,
+    place: str | None = None,
 ) -> inspect.Parameter:
+    """Return an option, or an argument where it has a `place` on the command line."""
     kind = next((kind for kind in (bool, int) if kind in argument.accepts), str)
     several = argument.accepts in READERS and not argument.from_file
     text = argument.help
     if sources:
         text += f" With {' or '.join(filter(None, (', '.join(sources[:-1]), sources[-1])))}."
-    shown = (typer.Argument if name == "source" else typer.Option)(
+    place = place or (argument.metavar if name == "source" else None)
+    shown = (typer.Argument if place else typer.Option)(
         help=text,
-        metavar=argument.metavar or "|".join(argument.choices) or None,
+        metavar=place or argument.metavar or "|".join(argument.choices) or None,
         rich_help_panel=None if name in _FIRST else panel,
     )
     hint = Annotated[(list[str] if several else kind) | None, shown]  # type: ignore[valid-type]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+    needed = inspect.Parameter.empty if place and name == "labels" else None
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=needed, annotation=hint)
 
 
 def _read(name: str, argument: Any, value: Any) -> Any:
@@ -176,6 +199,25 @@ def _beside(recipe: str | None) -> str:
     if not (recipe or "").endswith(".toml"):
         raise ArgumentError("say with --out where to write the manifest, as in --out pets.parquet")
     return f"{str(recipe).removesuffix('.toml')}.parquet"
+
+
+def check_command() -> None:
+    """List all faults of a table of labels, its files and their join, before a manifest is built.
+
+    Exit code: 0 if nothing is found, 1 if something is, 2 if they cannot be checked.
+    """
+
+
+def _check(given: Mapping[str, Any], workers: Workers = None, as_json: Json = False) -> None:
+    from dfgen.manifest.building.check import run_check
+    from dfgen.manifest.building.scan import Access
+
+    found = run_check(given, Access(workers))
+    if as_json:
+        print_json(found.figures())
+    else:
+        print(found)
+    raise typer.Exit(int(len(found.findings) > 0))
 
 
 def split_command() -> None:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import count, first, quote
+from dfgen.errors import EXAMPLES, count, first, quote
+from dfgen.explain.findings import Finding
 from dfgen.explain.key_causes import CAUSES, Cause, Cure, JoinKeys, likely_cause
 from dfgen.table.arrow_types import is_text
 
@@ -23,7 +24,8 @@ PATHS_SHOWN = 3
 FILES_TRIED = 1_000  # with which other keys are tried
 FEW_FILES = 10
 """Files that one row of labels may have before it looks as if they had little in common."""
-_ROW_NUMBERS = "Unnamed: "
+ROW_NUMBERS = "Unnamed: "
+"""How a column begins that has no name in its file, as pandas calls it."""
 
 
 @dataclass(frozen=True)
@@ -39,39 +41,53 @@ class Words:
     nouns: tuple[str, str] = ("files", "rows")
 
 
-def explain(
+def join_fault(
     files: JoinKeys,
     labels: JoinKeys,
     words: Words,
     causes: tuple[Cause, ...] = CAUSES,
     more: Sequence[str] = (),
-) -> str:
-    """Return the message for files without labels and labels without a file.
+) -> Finding:
+    """Return the fault of files without labels and labels without a file.
 
     `more` are lines on what else may be the cause.
     """
     cure = likely_cause(files, labels, causes)
-    lines = [words.title]
-    for side, other, what in ((files, labels, words.files), (labels, files, words.labels)):
+    lines, advice, lost, kinds = [words.title], [], [], []
+    sides = ((files, labels, words.files), (labels, files, words.labels))
+    for (side, other, what), kind in zip(sides, _KINDS, strict=True):
         lonely = len(side.unmatched)
         if lonely and what:
             rest = len(side.keys) - lonely
             lines.append(f"{lonely:,} of {len(side.keys):,} {what}, {rest:,} have one:")
             lines += lines_of_nearest(side.unmatched, other.keys, cure)
+            kinds.append(kind)
+            lost += side.unmatched[:EXAMPLES].to_pylist()
     if cure:
         told = zip((cure.files, cure.labels), words.nouns, (words.files, words.labels), strict=True)
         matched = " and ".join(
             f"{cured:,} of these {noun}" for cured, noun, what in told if cured and what
         )
-        lines.append(
+        advice.append(
             f"Likely cause: {cure.cause.name}; {matched} would match: {cure.cause.advice}."
         )
-    lines += more
-    lines.append(
+    advice += more
+    advice.append(
         'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
         "(--unmatched keep|drop)"
     )
-    return "\n".join(lines)
+    return Finding(
+        ", ".join(kinds),
+        len(files.unmatched) * bool(words.files) + len(labels.unmatched) * bool(words.labels),
+        "\n".join(lines),
+        "\n".join(advice),
+        tuple(lost),
+        stops=True,
+        mark="\n",
+    )
+
+
+_KINDS = ("files without a row", "rows without a file")
 
 
 class Lonely(NamedTuple):
@@ -230,39 +246,43 @@ def _asked_for(
 def lines_of_other_keys(files: FileKeys, labels: pa.Table, field: str, column: str) -> list[str]:
     """Return lines on what the column that does not match is, and on what would match more."""
     lines = []
-    if column.startswith(_ROW_NUMBERS):
+    if column.startswith(ROW_NUMBERS):
         lines.append(
             f"The column {quote(column)} holds the row numbers that pandas writes: leave them out "
             "with to_csv(index=False)"
         )
     known = _shares({field: files.some[field]}, labels[column])[field]
-    if better := best_pair(files, labels, known):
-        lines.append(f'on="{better[0]}" would match more files: {better[1]}')
+    if better := best_pair(files, labels, max(known, 0.5)):
+        lines.append(f'on="{"=".join(better[0])}" would match more files: {better[1]}')
     return lines
 
 
-def best_pair(files: FileKeys, labels: pa.Table, more_than: float = 0) -> tuple[str, str] | None:
-    """Return `FIELD=COLUMN` of the keys that match the most files, most of them, and how many.
+def best_pair(
+    files: FileKeys, labels: pa.Table, more_than: float = 0.5, distinct: float = 1
+) -> tuple[tuple[str, str], str] | None:
+    """Return field and column of the keys that match the most files, and how many.
 
-    Only keys that tell files apart, and are no row numbers.
+    That is a share of the files of `more_than`. Only keys that tell files apart, and are no row
+    numbers; a share of `distinct` of the rows have a key of their own.
     """
     found = [
         (share, field, column)
         for column in labels.column_names
-        if not column.startswith(_ROW_NUMBERS)
+        if not column.startswith(ROW_NUMBERS)
+        and _can_be_keys(labels[column].type)
         and len(labels)
-        and pc.count_distinct(labels[column]).as_py() == len(labels)
+        and pc.count_distinct(labels[column]).as_py() >= distinct * len(labels)
         for field, share in _shares(files.some, labels[column]).items()
-        if share > max(more_than, 0.5)
+        if share > more_than
     ]
     for _, field, column in sorted(found, key=lambda one: -one[0]):
         if said := files.told_apart(field, labels[column]):
-            return f"{field}={column}", said
+            return (field, column), said
     return None
 
 
 def _shares(files: Mapping[str, pa.ChunkedArray], labels: pa.ChunkedArray) -> dict[str, float]:
-    if not (is_text(labels.type) or pa.types.is_integer(labels.type)):
+    if not _can_be_keys(labels.type):
         return dict.fromkeys(files, 0)
     labels = labels.cast(pa.string())
     wanted = pa.chunked_array([chunk for keys in files.values() for chunk in keys.chunks])
@@ -271,3 +291,7 @@ def _shares(files: Mapping[str, pa.ChunkedArray], labels: pa.ChunkedArray) -> di
         name: (pc.mean(pc.is_in(keys, value_set=there)).as_py() or 0)
         for name, keys in files.items()
     }
+
+
+def _can_be_keys(kind: pa.DataType) -> bool:
+    return is_text(kind) or pa.types.is_integer(kind)

@@ -2,15 +2,20 @@
 
 import re
 from ast import literal_eval
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, listed, warn
+from dfgen.errors import EXAMPLES, ManifestError, listed, warn
+from dfgen.explain.findings import Finding
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.table.arrow_types import flattened, is_list, is_text, lengths_of, value_type
+
+MANY_CLASSES = "nearly as many classes as rows"
+"""The kind of a finding that texts to read and ids give too: no fault where nobody asks for y."""
 
 _OF_MISSING = ("nan", "<NA>", "NaT")  # what astype(str) makes of missing values; "None" is a name
 _SHOWN = 1_000  # names that are looked at one by one
@@ -24,6 +29,19 @@ def check_classes(
 ) -> None:
     """Refuse or warn of class names of a target, which nobody has given, that look like none.
 
+    The arguments are those of `class_findings`.
+    """
+    for finding in class_findings(rows, column, names, single, sep):
+        if finding.stops:
+            raise ManifestError(str(finding))
+        warn(str(finding))
+
+
+def class_findings(
+    rows: Any, column: str, names: pa.Array, single: bool, sep: str | None = None
+) -> Iterator[Finding]:
+    """Yield the faults of class names that nobody has given.
+
     `rows` are the columns of the manifest, Arrow arrays by name, asked for if something is wrong;
     `names` those of the column, distinct: of a dictionary its values, which may be in no row.
     `single`: a row has one, not a list. The texts of the column were split by `sep`.
@@ -32,32 +50,48 @@ def check_classes(
     names = names.dictionary.drop_null() if fixed else names
     if not is_text(names.type):
         if not single and sorted(map(repr, names[:3].to_pylist())) == ["0", "1"]:
-            _warn_of_vectors(rows[column], column)
+            yield from _vectors(rows[column], column)
         return
     shown = names.slice(0, _SHOWN).to_pylist()
-    _refuse_lists(column, shown, single)
+    yield from _lists(rows, column, shown, single)
     guessed = single and not fixed
     if guessed and len(rows) >= 20 and len(names) > 0.9 * len(rows):
-        meant = f"for texts to read write dfgen.Text({column!r}) in x, for an id choose another y"
-        if _are_numbers(shown):
-            meant = _numbers_of(column, shown)
-        warn(
+        numbers = _are_numbers(shown)
+        yield Finding(
+            "numbers as text" if numbers else MANY_CLASSES,
+            len(rows),
             f"column {column!r} has {len(names):,} classes in {len(rows):,} rows, as {shown[0]!r}: "
-            f"expected several rows of each class; {meant}, for such classes class_names="
+            "expected several rows of each class",
+            (
+                _numbers_of(column, shown)
+                if numbers
+                else f"for texts to read write dfgen.Text({column!r}) in x, for an id choose "
+                "another y"
+            )
+            + ", for such classes class_names=",
+            mark="; ",
         )
         return
     bare = pc.utf8_trim_whitespace(names)
-    _refuse_blank(rows, column, names, names.filter(pc.equal(bare, "")))
-    _warn_of_missing(rows, column, names.filter(pc.is_in(names, pa.array(_OF_MISSING, names.type))))
-    _warn_of_alike(column, names, bare)
-    if guessed and _are_numbers(shown) and _comma(shown) == "":
-        warn(
-            f"column {column!r} has the class {next(name for name in shown if ',' in name)!r}, a "
-            "number with its thousands apart: expected names of classes; "
-            f"{_numbers_of(column, shown)}, for such classes class_names="
+    yield from _blank(rows, column, names, names.filter(pc.equal(bare, "")))
+    yield from _missing(
+        rows, column, names.filter(pc.is_in(names, pa.array(_OF_MISSING, names.type)))
+    )
+    yield from _alike(rows, column, names, bare)
+    if guessed and _are_numbers(shown) and _comma(shown) is not None:
+        example = next(name for name in shown if "," in name)
+        comma = "its thousands apart" if _comma(shown) == "" else "a decimal comma"
+        yield Finding(
+            "numbers as text",
+            len(rows),
+            f"column {column!r} has the class {example!r}, a number with {comma}: expected names "
+            "of classes",
+            f"{_numbers_of(column, shown)}, for such classes class_names=",
+            (example,),
+            mark="; ",
         )
     elif guessed or sep is not None:
-        _warn_of_several(column, shown, sep)
+        yield from _several(rows, column, shown, sep)
 
 
 def warn_of_infinite(target: BoundFeature) -> None:
@@ -76,8 +110,8 @@ def warn_of_infinite(target: BoundFeature) -> None:
         )
 
 
-def _refuse_lists(column: str, names: list[str], single: bool) -> None:
-    """Refuse the text of lists, which is what a CSV makes of them, also where `sep` split it."""
+def _lists(rows: Any, column: str, names: list[str], single: bool) -> Iterator[Finding]:
+    """Yield the fault of the text of lists, as a CSV makes it, also where `sep` split it."""
     if not any("[" in name for name in names[:10]):
         return
     texts, how = [name.strip() for name in names], "ast.literal_eval"
@@ -89,10 +123,15 @@ def _refuse_lists(column: str, names: list[str], single: bool) -> None:
     else:
         lists = bool(texts) and all(map(_is_list, texts))
     if lists:
-        raise ManifestError(
+        yield Finding(
+            "lists as text",
+            len(rows),
             f"column {column!r} holds the text of lists, as {names[0]!r}, expected the name of a "
-            "class, or lists: a CSV file has none. Make them again: "
-            f"df[{column!r}] = df[{column!r}].map({how}), or keep the table as Parquet"
+            "class, or lists: a CSV file has none",
+            f"Make them again: df[{column!r}] = df[{column!r}].map({how}), or keep the table as "
+            "Parquet",
+            (names[0],),
+            stops=True,
         )
 
 
@@ -121,7 +160,7 @@ def _numbers_of(column: str, names: list[str]) -> str:
     return f"for numbers write df[{column!r}] = pd.to_numeric(df[{column!r}]{comma})"
 
 
-def _refuse_blank(rows: Any, column: str, names: pa.Array, blank: pa.Array) -> None:
+def _blank(rows: Any, column: str, names: pa.Array, blank: pa.Array) -> Iterator[Finding]:
     where = _where(rows, column, blank)
     if where is None:
         return
@@ -135,35 +174,55 @@ def _refuse_blank(rows: Any, column: str, names: pa.Array, blank: pa.Array) -> N
         if pa.types.is_dictionary(values)
         else f"drop such rows, df = df[df[{column!r}].str.strip() != '']"
     )
-    raise ManifestError(
-        f"column {column!r} holds {listed(blank.to_pylist())} as a class, {where}: expected a "
-        f"name; {mended}; if it is a class, name all: class_names=["
-        f"{listed(sorted(names.to_pylist()))}]"
+    yield Finding(
+        "blank labels",
+        where.rows,
+        f"column {column!r} holds {listed(blank.to_pylist())} as a class, {where.told}: expected a "
+        "name",
+        f"{mended}; if it is a class, name all: class_names=[{listed(sorted(names.to_pylist()))}]",
+        where.ids,
+        stops=True,
+        mark="; ",
     )
 
 
-def _warn_of_missing(rows: Any, column: str, missing: pa.Array) -> None:
+def _missing(rows: Any, column: str, missing: pa.Array) -> Iterator[Finding]:
     where, gone = _where(rows, column, missing), missing.to_pylist()
     if where is not None:
-        warn(
-            f"column {column!r} has the class {listed(gone)}, {where}, as astype(str) makes it of "
-            f"missing values: expected names of classes; drop such rows, df = "
-            f"df[~df[{column!r}].isin({gone})], or if it is a class, name all: class_names="
+        yield Finding(
+            "missing labels as text",
+            where.rows,
+            f"column {column!r} has the class {listed(gone)}, {where.told}, as astype(str) makes "
+            "it of missing values: expected names of classes",
+            f"drop such rows, df = df[~df[{column!r}].isin({gone})], or if it is a class, name "
+            "all: class_names=",
+            where.ids,
+            mark="; ",
         )
 
 
-def _warn_of_vectors(values: Any, column: str) -> None:
+def _vectors(values: Any, column: str) -> Iterator[Finding]:
     lengths = {*lengths_of(values).tolist()} if is_list(values.type) else {0}
     if len(values) > 1 and len(lengths) == 1 and min(lengths) > 2:
-        warn(
+        yield Finding(
+            "vectors as labels",
+            len(values),
             f"column {column!r} has the labels 0 and 1 in lists of {min(lengths)}: expected the "
-            f"labels that a row has, as [0, 2]; for vectors of zeros and ones write "
-            f"dfgen.Column({column!r}, np.array, shape=({min(lengths)},)), else class_names="
+            "labels that a row has, as [0, 2]",
+            f"for vectors of zeros and ones write dfgen.Column({column!r}, np.array, "
+            f"shape=({min(lengths)},)), else class_names=",
+            mark="; ",
         )
 
 
-def _where(rows: Any, column: str, names: pa.Array) -> str | None:
-    """Return in how many rows some names are, and which is the first; None if in none."""
+class _Where(NamedTuple):
+    rows: int
+    told: str  # how many, and which is the first
+    ids: tuple[str, ...]  # of the first few
+
+
+def _where(rows: Any, column: str, names: pa.Array) -> _Where | None:
+    """Return in which rows some names are; None if in none."""
     if not len(names):
         return None
     values = rows[column]
@@ -174,13 +233,16 @@ def _where(rows: Any, column: str, names: pa.Array) -> str | None:
         places = pc.unique(pc.list_parent_indices(values).take(places))
     if not len(places):
         return None
-    row = places[0].as_py()
-    known_as = f" (id {rows['id'][row].as_py()!r})" if "id" in rows.names else ""
-    return f"in {len(places):,} rows, the first is row {row}{known_as}"
+    row, ids = places[0].as_py(), []
+    if "id" in rows.names:
+        ids = rows["id"].take(places[:EXAMPLES]).to_pylist()
+    known_as = f" (id {ids[0]!r})" if ids else ""
+    told = f"in {len(places):,} rows, the first is row {row}{known_as}"
+    return _Where(len(places), told, tuple(map(str, ids)))
 
 
-def _warn_of_alike(column: str, names: pa.Array, bare: pa.Array) -> None:
-    """Warn of names that only blanks tell apart, or the case of three letters and more."""
+def _alike(rows: Any, column: str, names: pa.Array, bare: pa.Array) -> Iterator[Finding]:
+    """Yield the fault of names that differ by blanks, or the case of three or more letters."""
     folded = pc.if_else(pc.greater(pc.utf8_length(bare), 2), pc.utf8_lower(bare), bare)
     counts = pc.value_counts(folded)
     twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
@@ -188,25 +250,37 @@ def _warn_of_alike(column: str, names: pa.Array, bare: pa.Array) -> None:
         return
     alike = names.filter(pc.equal(folded, twice[0])).to_pylist()
     more = f", and {len(twice) - 1:,} more such" if len(twice) > 1 else ""
-    warn(
+    where = _where(rows, column, names.filter(pc.is_in(folded, value_set=twice)))
+    yield Finding(
+        "labels that differ by case or blanks",
+        where.rows if where else 0,
         f"column {column!r} has the classes {listed(alike)}{more}, which differ by case or blanks "
-        f"alone: expected one name a class; if they are one, df[{column!r}] = "
-        f"df[{column!r}].str.strip().str.lower(); if not, name all: class_names="
+        "alone: expected one name a class",
+        f"if they are one, df[{column!r}] = df[{column!r}].str.strip().str.lower(); if not, name "
+        "all: class_names=",
+        tuple(alike[:EXAMPLES]),
+        mark="; ",
     )
 
 
-def _warn_of_several(column: str, names: list[str], sep: str | None) -> None:
-    """Warn of names that are several labels in one text, also split by `sep`."""
+def _several(rows: Any, column: str, names: list[str], sep: str | None) -> Iterator[Finding]:
+    """Yield the fault of names that are several labels in one text, also split by `sep`."""
     found = next((one for one in (",", ";", "|") if one != sep and _recur(names, one)), None)
     if found is None or _are_numbers(names):
         return
-    example = next(name for name in names if found in name)
+    held = [name for name in names if found in name]
     split = "" if sep is None else f", split by {sep!r}"
-    expected = "one class a row; for several" if sep is None else "one label in each;"
-    warn(
-        f"column {column!r} has the class {example!r}{split}, which looks like several labels: "
-        f'expected {expected} write y=dfgen.MultiLabel({column!r}, sep="{found}"), else '
-        "class_names="
+    expected, several = (
+        ("one class a row", "for several ") if sep is None else ("one label in each", "")
+    )
+    yield Finding(
+        "several labels in one text",
+        len(rows),
+        f"column {column!r} has the class {held[0]!r}{split}, which looks like several labels: "
+        f"expected {expected}",
+        f'{several}write y=dfgen.MultiLabel({column!r}, sep="{found}"), else class_names=',
+        tuple(held[:EXAMPLES]),
+        mark="; ",
     )
 
 

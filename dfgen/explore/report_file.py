@@ -15,7 +15,14 @@ import pandas as pd
 import pyarrow as pa
 
 from dfgen import __version__
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError, legible
+from dfgen.errors import (
+    ArgumentError,
+    ManifestError,
+    MissingFileError,
+    WriteError,
+    legible,
+    quote,
+)
 from dfgen.explore.class_counts import counts_by_label
 from dfgen.explore.frame_sections import (
     class_section,
@@ -89,6 +96,7 @@ _AFTER = ("duplicates", "leaks")  # sections after the gallery
 _TEXT = 1000  # letters of a text in place of a picture
 _BOXES = 20  # drawn in a picture, if
 _BOX_BYTES = 1000  # of JSON have room for them and their names
+_PREDICTED = "the Parquet file that dfgen predict, or predict_frame(out=), writes"
 _MADE_BY = "What is in this manifest. Made by dfgen"
 _HEAD = 1 << 20  # bytes of a page in which that stands
 _AROUND = 80  # bytes of JSON around a picture
@@ -197,11 +205,12 @@ def _predicted(predictions: Path | Table) -> pd.DataFrame:
         return data_frame(predictions)
     path = os.path.abspath(predictions)
     if not os.path.isfile(path):
-        raise MissingFileError(f"there is no file of predictions {path}")
+        what = "is a folder" if os.path.isdir(path) else "is not there"
+        raise MissingFileError(f"predictions={quote(path)} {what}: expected {_PREDICTED}")
     try:
         return data_frame(read_foreign_parquet(path))
     except (pa.ArrowException, OSError) as error:
-        raise ManifestError(f"{path} is no Parquet file of predictions: {error}") from error
+        raise ManifestError(f"{path} cannot be read, expected {_PREDICTED}: {error}") from error
 
 
 def _sections(frame: pd.DataFrame, counts: Mapping[str, pd.DataFrame]) -> list[Section]:

@@ -85,6 +85,8 @@ def thumbnails(
         [None, 'the file does not exist']
     """
     whole("side", side, least=1)
+    if workers is not None:
+        whole("workers", workers)
     if not len(rows):
         return []
     image = shown_column(rows) if image is None else image

@@ -153,7 +153,10 @@ def read_table(
             raise ManifestError(
                 f"{path} is no manifest, which is a Parquet file of dfgen: {advice}"
             ) from None
-        raise ManifestError(f"{path} cannot be read as a Parquet file: {reason(error)}") from error
+        raise ManifestError(
+            f"{path} cannot be read as a Parquet file: {reason(error).rstrip('.')}. Fetch it "
+            "again, or build it anew"
+        ) from error
     return _as_used(table, metadata, path, root, reads_files, is_whole)
 
 

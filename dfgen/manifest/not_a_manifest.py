@@ -46,6 +46,8 @@ def frame_of_file(path: str) -> str | None:
         return f"it is a folder: make a frame of its files, {tree} ({command})"
     if "*" in path:
         return f'"*" is not expanded: make a frame of a folder, {tree}'
+    if suffix == ".keras":
+        return "it is a model: give the manifest of its rows, such as pets.parquet"
     if suffix in _MAKERS:
         made = _MAKERS[suffix].replace("{}", f'"{path}"')
         command = _COMMANDS.get(suffix, "").replace("{}", path)
@@ -63,6 +65,8 @@ def path_of_manifest(path: Any) -> str:
     """Return the absolute path of a manifest; refuse what is no path."""
     if isinstance(path, str | os.PathLike):
         place = os.fsdecode(path)
+        if not place:
+            raise ArgumentError("the path of a manifest is empty, expected such as 'pets.parquet'")
         place = place if has_store(scheme_of(place)) else os.path.abspath(place)
         if is_utf8(place):
             return place
@@ -117,6 +121,14 @@ def _has_key(key: bytes, file: IO[bytes]) -> bool:
         return key in (pq.read_schema(file).metadata or {})
     except (pa.ArrowException, OSError):
         return True
+
+
+def is_manifest(path: str) -> bool:
+    """Whether a file on a disk is a Parquet file with the `dfgen` key."""
+    try:
+        return KEY in (pq.read_schema(path).metadata or {})
+    except (pa.ArrowException, OSError):
+        return False
 
 
 def no_manifest(given: str, path: str) -> str:

@@ -20,7 +20,7 @@ manifests/README.md specifies it for other programs. Label columns of text, bool
 integers are categories.
 """
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NotRequired, TypedDict
@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import EXAMPLES, ManifestError, column_list, did_you_mean, first, quote
+from dfgen.explain.findings import Finding
 from dfgen.packs.pack_index import PLACES
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.stores.store import Head
@@ -79,6 +80,9 @@ MANIFEST_FORMAT = 1
 KEY = b"dfgen"
 PARTS = ("split", "fold")
 """Columns that say which part of the rows is for what."""
+
+MISSING_IDS = "missing ids"
+"""The kind of the finding of rows without an id."""
 
 _NEEDED = {
     "id": 'Every row needs a name of its own: df["id"] = range(len(df)), or rename the column that '
@@ -185,6 +189,12 @@ def files_column(schema: pa.Schema) -> str | None:
 
 def validate(table: pa.Table, where: str = "the manifest") -> None:
     """Check that a table has unique ids and paths of the right types and without nulls."""
+    for fault in faults_of_rows(table, where):
+        raise ManifestError(str(fault))
+
+
+def faults_of_rows(table: pa.Table, where: str = "the manifest") -> Iterator[Finding]:
+    """Yield why a table is no manifest: its ids and paths, their types, nulls and repeats."""
     names = table.column_names
     check_names(names, where)
     held = files_column(table.schema)
@@ -194,25 +204,30 @@ def validate(table: pa.Table, where: str = "the manifest") -> None:
                 f'{where} has no column "{name}". Columns: {column_list(names)}.'
                 f"{did_you_mean(name, names)} {advice}"
             )
-    _check_types(table, where)
+    yield from _of_other_types(table, where)
     for name in ("path", "id"):  # ids may be made of paths
         if name in names:
-            _check_filled(table, name, where)
-    _check_unique(table["id"], where)
+            yield from _unfilled(table, name, where)
+    yield from _repeated_ids(table["id"], where)
 
 
-def _check_types(table: pa.Table, where: str) -> None:
+def _of_other_types(table: pa.Table, where: str) -> Iterator[Finding]:
     kind = table["id"].type
     if len(table) and not (pa.types.is_integer(kind) or is_text(kind)):
         cast = "str"
         ids = table["id"].to_pylist() if pa.types.is_floating(kind) else [0.5]
         if all(one is None or float(one).is_integer() for one in ids):
             cast = '"int64"'
-        raise ManifestError(
-            f'column "id" of {where} has type {kind}. An id is a whole number or text: '
+        yield Finding(
+            "ids that are neither text nor whole numbers",
+            len(table),
+            f'column "id" of {where} has type {kind}',
+            "An id is a whole number or text: "
             + 'drop rows without one, df = df[df["id"].notna()], then '
             * bool(table["id"].null_count)
-            + f'df["id"] = df["id"].astype({cast})'
+            + f'df["id"] = df["id"].astype({cast})',
+            tuple(map(str, first(table["id"]))),
+            stops=True,
         )
     if not len(table):
         return
@@ -226,7 +241,7 @@ def _check_types(table: pa.Table, where: str) -> None:
         )
 
 
-def _check_filled(table: pa.Table, name: str, where: str) -> None:
+def _unfilled(table: pa.Table, name: str, where: str) -> Iterator[Finding]:
     column = table[name]
     empty = pc.is_null(column)
     if is_text(column.type):
@@ -236,32 +251,41 @@ def _check_filled(table: pa.Table, name: str, where: str) -> None:
         return
     other = "path" if name == "id" else "id"
     has_other = other in table.column_names
-    examples = ", ".join(
+    examples = tuple(
         f"{row} ({other} {quote(table[other][row].as_py())})" if has_other else f"{row}"
         for row in first(rows)
     )
-    raise ManifestError(
-        f"{len(rows)} of {len(table)} rows of {where} have no {name}: row {examples}. "
-        f'Fill them, or drop them: df = df[df["{name}"].notna()]'
+    yield Finding(
+        MISSING_IDS if name == "id" else "missing paths",
+        len(rows),
+        f"{len(rows)} of {len(table)} rows of {where} have no {name}: row {', '.join(examples)}",
+        f'Fill them, or drop them: df = df[df["{name}"].notna()]',
+        examples,
+        stops=True,
     )
 
 
-def _check_unique(ids: pa.ChunkedArray, where: str) -> None:
+def _repeated_ids(ids: pa.ChunkedArray, where: str) -> Iterator[Finding]:
     if pa.types.is_integer(ids.type):  # rows that were numbered are soon seen
         numbers = ids.to_numpy()
         if (numbers[1:] > numbers[:-1]).all():
             return
     if len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
         return
-    twice = repeated(ids).field("values")
+    twice = repeated(ids.drop_null())
     examples = []
-    for value in first(twice):
-        rows = rows_where(pc.equal(ids, pa.scalar(value, ids.type)))
+    for value in first(twice.field("values")):
+        rows = rows_where(pc.fill_null(pc.equal(ids, pa.scalar(value, ids.type)), False))
         examples.append(f"{quote(value)} (rows {', '.join(map(str, first(rows)))})")
-    raise ManifestError(
-        f"{where} has ids that stand on several rows ({len(twice)}): {'; '.join(examples)}. "
-        'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]'
-    )
+    if examples:  # else nulls alone stand on several
+        yield Finding(
+            "repeated ids",
+            pc.sum(twice.field("counts")).as_py(),
+            f"{where} has ids that stand on several rows ({len(twice)}): {'; '.join(examples)}",
+            'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]',
+            tuple(map(str, first(twice.field("values")))),
+            stops=True,
+        )
 
 
 def rows_where(mask: pa.ChunkedArray) -> pa.Array:

@@ -35,6 +35,7 @@ from dfgen.manifest.building.update import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.io import Path, only_writer_of, read_manifest, write_manifest
 from dfgen.manifest.left_out import paths_left_out
+from dfgen.manifest.not_a_manifest import path_of_manifest
 from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.paths import is_url, tidy
 from dfgen.manifest.schema import (
@@ -47,12 +48,12 @@ from dfgen.manifest.schema import (
     without,
 )
 from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.manifest.splitting.split_rules import Splitting
 from dfgen.packs.pack_check import PackFinding, check_pack
 from dfgen.packs.pack_index import is_pack
 from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import without_store
-from dfgen.system import whole
+from dfgen.samples.stores.schemes import has_store, scheme_of, without_store
 from dfgen.table.any_table import Table, arrow_table, data_frame
 from dfgen.table.arrow_types import text_where
 from dfgen.table.file_columns import paths_of
@@ -123,8 +124,6 @@ def verify(
         >>> dfgen.verify("pets.parquet")["change"].value_counts()  # doctest: +SKIP
     """
     refuse_unknown(verify, unknown)
-    if workers is not None:
-        whole("workers", workers)
     access = Access(workers, limits_given(limits), StorageOptions(storage_options))
     found, notes = Verification(manifest, root, decode, write, add, access).run()
     for note in notes:
@@ -149,6 +148,8 @@ class Verification:
             return self._of_pack(), ()
         writes, path = self.write or self.add is not None, self.manifest
         of_file = isinstance(path, str | os.PathLike)
+        if of_file:
+            path_of_manifest(path)  # refuses what is none
         if writes and not of_file:
             what = "write=True" if self.add is None else "add="
             raise ArgumentError(f"{what} needs the path of a manifest; a frame was given")
@@ -168,6 +169,8 @@ class Verification:
 
     def _compared(self, path: str, writes: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Compare the manifest at a path, "" for a frame in hand, and write what is found."""
+        if self.root is not None and not has_store(scheme_of(os.fspath(self.root))):
+            check_folder(os.fspath(self.root), "Give as root= (--root) the folder of the files")
         options = self.access.options.values() if self.access.options else None
         if path:
             frame = read_manifest(path, self.root, self.access.limits, options)

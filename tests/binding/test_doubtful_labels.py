@@ -158,9 +158,13 @@ def test_thousands_apart_are_told_as_numbers_however_often_they_recur(texts):
     assert told(frame(texts), class_names=texts) == ""
 
 
-def test_decimal_commas_are_no_thousands():
+def test_decimal_commas_are_told_as_such_and_are_no_thousands():
     for texts in (["0,125", "2,250"], ["1,5", "2,000"]):
-        assert told(frame(texts)) == ""
+        numbers = """df['y'] = pd.to_numeric(df['y'].str.replace(",", "."))"""
+        assert told(frame(texts)) == (
+            f"column 'y' has the class {texts[0]!r}, a number with a decimal comma: expected names "
+            f"of classes; for numbers write {numbers}, for such classes class_names="
+        )
     assert '.str.replace(",", "."))' in told(frame([f"{day},125" for day in range(20)]))
 
 

@@ -13,6 +13,7 @@ from PIL import Image
 
 from dfgen import build_manifest
 from dfgen.errors import DfgenError, ManifestError, MissingFileError
+from dfgen.explain.findings import refuse
 from dfgen.manifest.building.join import join
 from dfgen.manifest.sources.path_pattern import parse_pattern
 
@@ -56,6 +57,8 @@ def test_near_misses_of_the_pattern_are_told_with_what_to_write(write):
             f'pattern="{{id}}.jpg" is for these: {own}',
             'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
             "(--unmatched keep|drop)",
+            'To list all faults of the table and the files: dfgen.check(labels, "imgs", '
+            'pattern="{kind}/{id}.jpg", on="id=key")',
         ]
     )
 
@@ -105,7 +108,9 @@ def test_the_right_root_is_proposed(write, tmp_path):
 
 
 def joined_by(files, labels, on, unmatched="drop"):
-    return join(files, labels, on, pattern=PATTERN, unmatched=unmatched)
+    joined = join(files, labels, on, pattern=PATTERN, unmatched=unmatched)
+    refuse(joined.findings)
+    return joined
 
 
 PATTERN = parse_pattern("{year:int}/{id}.jpg")

@@ -348,7 +348,8 @@ def test_a_manifest_of_hardly_any_rows_has_a_page(rows, frame, tmp_path):
          "predictions must be a frame of dfgen.predict_frame with the ids of the manifest, got "
          "one with the columns id, path, label"),
         (["--out", "m.html", "--predictions", "none.parquet"],
-         "there is no file of predictions {folder}/none.parquet"),
+         'predictions="{folder}/none.parquet" is not there: expected the Parquet file that dfgen '
+         "predict, or predict_frame(out=), writes"),
         (["--out", "m.html", "--rows", 0], "rows=0 is not a whole number of 1 or more"),
     ],
 )  # fmt: skip

@@ -40,7 +40,7 @@ FOLDERS = {  # command -> words before the path of the folder that it fills, or 
     "cache clear": ("cache", "clear"),
     "demo": ("demo", "--keep"),
 }
-READS = {"diff", "cache info", "verify"}  # verify --write writes into the manifest that it read
+READS = {"check", "diff", "cache info", "verify"}  # verify --write writes into what it read
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@ import pyarrow as pa
 import pytest
 
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.explain.findings import refuse
 from dfgen.manifest.building.join import join, split_on
 from dfgen.manifest.sources.path_pattern import parse_pattern
 
@@ -22,7 +23,7 @@ def files_of(*paths, pattern=None):
 
 def refused(error, *arguments, **options):
     with pytest.raises(error) as caught:
-        join(*arguments, **options)
+        refuse(join(*arguments, **options).findings)
     return str(caught.value)
 
 
@@ -99,18 +100,18 @@ def test_few_rows_of_many_that_label_all_files_are_told_and_a_row_a_folder_is_no
         "Left out 998 rows of l.csv without a file, most of 1,000: check that both belong "
         "together.",
     )
-    assert joined.warnings == (
+    assert tuple(map(str, joined.findings)) == (
         'on="year=Image ID": 2 rows of the 1,000 of l.csv label 40 files, as "2023" 20 files: '
         '"2023/0.jpg", "2023/2.jpg", "2023/4.jpg", ... If they are not meant to share labels, '
         "join on a key that tells files apart. If they are, leave the rows without a file out of "
         "the table",
     )
-    assert join(files, photos, "year=Image ID", **{**options, "unmatched": "keep"}).warnings
+    assert join(files, photos, "year=Image ID", **{**options, "unmatched": "keep"}).findings
     for rows in ([2023, 2024], [2022, 2023, 2024]):  # labels of folders, patients, videos
         years = pa.table({"year": rows, "rain": [1.5] * len(rows)})
-        assert join(files, years, "year", **options).warnings == ()
+        assert join(files, years, "year", **options).findings == ()
     few = files_of(*(f"{2023 + n % 2}/{n}.jpg" for n in range(20)), pattern=pattern)
-    assert join(few, photos, "year=Image ID", **options).warnings == ()
+    assert join(few, photos, "year=Image ID", **options).findings == ()
 
 
 CAUSES = [
@@ -206,24 +207,25 @@ def test_a_missing_join_column_is_named_with_the_nearest():
 
 
 def test_duplicate_and_missing_keys_of_the_table_are_named():
+    drop = {"table": "l.csv", "unmatched": "drop"}  # which no key that lacks a file stops
     labels = pa.table({"key": ["a", "b", "a", "c", "b", "a"]})
-    assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
+    assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", **drop) == (
         '2 keys in several rows of l.csv, column "key": "a" (rows 0, 2, 5: alike); "b" (rows '
         "1, 4: alike). Rows are counted from 0 below the header. A file can have the labels of one "
         'row only: drop the repeated ones: labels.drop_duplicates("key")'
     )
     labels = pa.table({"key": ["a", "b", "a"], "kind": ["cat"] * 3, "age": [1, 2, 3]})
-    assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
+    assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", **drop) == (
         '1 key in several rows of l.csv, column "key": "a" (rows 0, 2: age 1, 3). Rows are '
         "counted from 0 below the header. A file can have the labels of one row only: keep one row "
         "a key, or join on a column that tells them apart"
     )
     several = [f"{n:02}" for n in range(11)] * 2  # of which the messages shows ten
     labels = pa.table({"key": several, "age": [0] * 21 + [1]})
-    message = refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv")
+    message = refused(ManifestError, files_of("a.jpg"), labels, "stem=key", **drop)
     assert "(rows 9, 20: alike). Rows" in message and "drop_duplicates" not in message
     labels = pa.table({"key": ["a", None, None]})
-    assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", table="l.csv") == (
+    assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", **drop) == (
         '"key" is missing in 2 rows of l.csv: row 1, 2, counted from 0 below the header. Fill them '
         "in, or leave these rows out of the table"
     )

@@ -305,7 +305,8 @@ def test_other_files_in_the_folder_are_refused_also_while_headers_are_read(
     with pytest.raises(dfgen.DfgenError) as caught:
         packed(frame, tmp_path / "out" / "notes.txt" / "deeper")
     assert str(caught.value) == (
-        f"{tmp_path}/out/notes.txt/deeper cannot be packed into: Not a directory"
+        f"{tmp_path}/out/notes.txt/deeper cannot be packed into: Not a directory. Name a folder "
+        "that is empty or not there yet"
     )
 
 

@@ -85,11 +85,11 @@ def test_a_split_and_a_part_of_it_can_be_predicted(trained):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["none.keras", "all.parquet"], "there is no model {}/none.keras"),
+        (["none.keras", "all.parquet"],
+         'there is no model {0}/none.keras. Looked in {0}. Did you mean "model.keras"?'),
         (["all.parquet", "all.parquet"],
-         "there is no {0}/all.parquet.json, which tells how rows were made in training, and the "
-         "names of classes: fit with dfgen.SavePreprocessing(\"{0}/all.parquet.json\", sequence), "
-         "or name the file, --preprocessing FILE"),
+         "{0}/all.parquet is a manifest, expected a model saved by Keras: it comes first, dfgen "
+         "predict model.keras {0}/all.parquet"),
         (["model.keras", "all.parquet", "--split", "val"],
          "no row of {}/all.parquet has the split 'val', but 'test', 'train'"),
         (["model.keras", "all.parquet", "--shard", "one"],

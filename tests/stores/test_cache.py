@@ -599,7 +599,7 @@ def test_it_is_told_and_cleared_and_what_is_not_its_own_stays(frame, tmp_path):
     again = run("cache", "clear", cache)
     assert (again.returncode, again.stderr) == (
         1,
-        f"dfgen: {cache} is no cache that this dfgen has made (No such file or directory): give "
+        f"dfgen: {cache} is no cache that this dfgen has made (it is another folder): give "
         "the folder that cache= was given\n",
     )
 

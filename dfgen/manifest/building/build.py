@@ -30,7 +30,6 @@ from dfgen.manifest.sources.source import NAMES, Argument
 from dfgen.manifest.splitting.shared_paths import leaks_between_splits, notes_of
 from dfgen.manifest.splitting.split_rules import Splitting, lacking_rows
 from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.system import whole
 from dfgen.table.any_table import Table
 from dfgen.table.from_pandas import check_names
 
@@ -179,13 +178,7 @@ def build_manifest(
     """
     asked = locals()
     refuse_unknown(build_manifest, unknown)
-    if workers is not None:
-        whole("workers", workers)
-    given = {
-        name: _plain(name, asked[name], item)
-        for name, item in all_arguments().items()
-        if name in asked
-    }
+    given = plain_arguments(asked)
     access = Access(workers, limits_given(limits), StorageOptions(storage_options))
     build = Build.of(given, update, out, access)
     frame, report = build.run()
@@ -276,6 +269,11 @@ def make_split(
     how.check()
     frame = frame_of_manifest(manifest)
     check_names([*frame.columns], "the manifest")
+    if not len(frame):
+        raise ManifestError(
+            "the manifest has no rows: expected some to split. Was it filtered by a value that "
+            "does not occur?"
+        )
     for argument, name in how.named.items():
         if name not in frame:
             raise ArgumentError(
@@ -319,6 +317,15 @@ def _new_recipe(
         asked = {**recipe, **vars(how)} | ({"split": dict(how.split)} if how.split else {})
         recipe = {name: value for name, value in asked.items() if not is_left_out(value)}
     return recipe, ()
+
+
+def plain_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some values that are arguments of a recipe, as it holds them."""
+    return {
+        name: _plain(name, asked[name], item)
+        for name, item in all_arguments().items()
+        if name in asked
+    }
 
 
 def _plain(name: str, value: Any, argument: Argument) -> Any:

@@ -9,21 +9,25 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError, did_you_mean, quote
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean, first, quote
+from dfgen.explain.findings import Finding, refuse
 from dfgen.manifest.building.join import join, key_text
-from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
+from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, advice_to_check
 from dfgen.manifest.building.scan import Access
 from dfgen.manifest.file_errors import TOLD, fault_of
 from dfgen.manifest.path_roots import is_address
 from dfgen.manifest.paths import tidied
 from dfgen.manifest.schema import (
     FACTS,
+    MISSING_IDS,
     OF_WHOLE_FILES,
     PARTS,
     Label,
+    faults_of_rows,
     files_column,
     repeated,
     with_column,
+    without,
 )
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows
@@ -41,13 +45,25 @@ class Gathering:
 
     recipe: Recipe
     access: Access
+    listed: RowGroup | None = None  # the rows of the source, where they are known already
 
     def rows(self) -> RowGroup:
-        """Return the rows that the recipe describes, with paths as the source gives them."""
+        """Return the rows that the recipe describes, with paths as the source gives them.
+
+        All faults that stop a build are raised as one error.
+        """
+        gathered = self.found()
+        refuse(gathered.findings, advice_to_check(self.recipe))
+        return gathered
+
+    def found(self) -> RowGroup:
+        """Return the rows, and with them the faults of table and join; none of these is raised."""
         recipe, pattern, labels = self.recipe, self.pattern, self.labels_used
-        if recipe.labels is not None:
-            self._refuse_facts(labels, recipe.table)
-        gathered = self._named_files(labels) if recipe.kind == LABEL_TABLE else self._source()
+        findings = (
+            [*self._filled_by_files(labels, recipe.table)] if recipe.labels is not None else []
+        )
+        labels = without(labels, {name for finding in findings for name in finding.examples})
+        gathered = self._named_files(labels) if recipe.kind == LABEL_TABLE else self.source
         if recipe.on is not None:
             joined = join(
                 gathered.rows,
@@ -59,14 +75,13 @@ class Gathering:
                 table=recipe.table,
                 skipped=gathered.skipped,
             )
-            notes = gathered.notes + joined.notes
             gathered = replace(
                 gathered,
                 rows=joined.rows,
-                notes=notes,
-                warnings=joined.warnings,
+                notes=gathered.notes + joined.notes,
                 dropped=gathered.dropped + joined.dropped,
             )
+            findings += joined.findings
         table = gathered.rows
         if "path" in table.column_names and not is_address(gathered.folder):
             table = with_column(table, "path", tidied(table["path"]))
@@ -76,7 +91,12 @@ class Gathering:
         if pattern is not None:
             for name in pattern.integers:
                 table = with_column(table, name, pattern.convert(name, table[name]))
-        return replace(gathered, rows=self._with_id(table))
+        joins = not any(finding.stops for finding in findings)
+        table, own = self._with_id(table)
+        findings += own or [
+            finding for finding in faults_of_rows(table) if joins or finding.kind != MISSING_IDS
+        ]
+        return replace(gathered, rows=table, findings=tuple(findings))
 
     @cached_property
     def pattern(self) -> Pattern | None:
@@ -130,17 +150,21 @@ class Gathering:
                     f"Columns: {', '.join(known) or 'none; a pattern or a label table makes some'}"
                 )
 
-    def _refuse_facts(self, table: pa.Table, where: str) -> None:
-        """Raise if a column is one that the files fill."""
+    def _filled_by_files(self, table: pa.Table, where: str) -> Iterator[Finding]:
+        """Yield the fault of columns that the files fill."""
         facts = self.recipe.facts
         filled = [name for name in table.column_names if name in FACTS and name != "problem"]
         if facts != "full":
             filled = [name for name in filled if name not in OF_WHOLE_FILES]
         if filled and facts != "none":
-            raise ManifestError(
-                f'the column "{filled[0]}" of {where} is one that dfgen fills from the files. '
+            yield Finding(
+                "columns that the files fill",
+                len(table),
+                f'the column "{filled[0]}" of {where} is one that dfgen fills from the files',
                 "Rename it, name the columns that you want with label= (--label), or let dfgen "
-                'fill none with facts="none" (--facts none)'
+                'fill none with facts="none" (--facts none)',
+                tuple(filled),
+                stops=True,
             )
 
     def _named_files(self, labels: pa.Table) -> RowGroup:
@@ -158,8 +182,11 @@ class Gathering:
             labels = labels.append_column("path", paths)
         return RowGroup(labels, folder=recipe.folder)
 
-    def _source(self) -> RowGroup:
-        """Gather the row groups of the source, telling how far it is."""
+    @cached_property
+    def source(self) -> RowGroup:
+        """The row groups of the source in one; how far it is read is told."""
+        if self.listed is not None:
+            return self.listed
         recipe, source = self.recipe, SOURCES[self.recipe.kind]
         parts, notes, dropped = list[pa.Table](), tuple[str, ...](), tuple[str, ...]()
         skipped, known, folder = defaultdict[str, list[str]](list), dict[str, Label](), ""
@@ -190,10 +217,10 @@ class Gathering:
         known = [*rows.column_names, *self.labels.column_names]
         self._check_names([name for name in known if name not in ("path", *ANNOTATED)])
         if not SOURCES[self.recipe.kind].gives_facts:
-            self._refuse_facts(rows, str(self.recipe.own[self.recipe.kind]))
+            refuse(self._filled_by_files(rows, str(self.recipe.own[self.recipe.kind])))
 
-    def _with_id(self, table: pa.Table) -> pa.Table:
-        """Put the id first: the column asked for, else `id`, else the path."""
+    def _with_id(self, table: pa.Table) -> tuple[pa.Table, list[Finding]]:
+        """Put the id first: the column asked for, else `id`, else the path; return its faults."""
         fields = self.pattern.fields if self.pattern else ()
         name = self.recipe.id or ("id" if "id" in table.column_names else "path")
         ids = _paths_as_ids(table) if name not in table.column_names else table[name]
@@ -206,23 +233,29 @@ class Gathering:
             )
         if pa.types.is_dictionary(ids.type):
             ids = ids.cast(ids.type.value_type)
-        if self.pattern is not None and name in fields:
-            _check_own(ids, name, self.pattern)
+        own = self.pattern is not None and name in fields
+        faults = [*_repeated_fields(ids, name, self.pattern)] if own and self.pattern else []
         if name not in (*fields, "path", self.recipe.key):
             ids = _whole_if_plain(ids)
-        return table.add_column(0, "id", ids)
+        return table.add_column(0, "id", ids), faults
 
 
-def _check_own(ids: pa.ChunkedArray, name: str, pattern: Pattern) -> None:
-    """Refuse a field of the pattern that is to be the id, and is the same in several paths."""
+def _repeated_fields(ids: pa.ChunkedArray, name: str, pattern: Pattern) -> Iterator[Finding]:
+    """Yield the fault of a field that is to be the id, and is the same in several paths."""
     if pc.count_distinct(ids).as_py() == len(ids):
         return
     twice = repeated(ids)
-    raise ManifestError(
+    yield Finding(
+        "repeated ids",
+        pc.sum(twice.field("counts")).as_py(),
         f"the field {{{name}}} of the pattern {quote(pattern.text)} is the same in several paths, "
         f"as {quote(twice.field('values')[0].as_py())} in {twice.field('counts')[0]}, expected the "
-        "id of one row: where names repeat in other folders call it otherwise, "
-        f"{quote(pattern.text.replace('{' + name, '{file'))}, and the paths are the ids"
+        "id of one row",
+        "where names repeat in other folders call it otherwise, "
+        f"{quote(pattern.text.replace('{' + name, '{file'))}, and the paths are the ids",
+        tuple(map(str, first(twice.field("values")))),
+        stops=True,
+        mark=": ",
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, count, did_you_mean, first, quote
+from dfgen.explain.findings import Finding, refuse
 from dfgen.explain.joins import (
     FEW_FILES,
     FileKeys,
@@ -19,13 +20,13 @@ from dfgen.explain.joins import (
     NearMiss,
     Words,
     best_pair,
-    explain,
+    join_fault,
     lines_of_left_out,
     lines_of_nearest,
     lines_of_other_keys,
     what_became,
 )
-from dfgen.explain.key_causes import JoinKeys, likely_cause
+from dfgen.explain.key_causes import JoinKeys, likely_cause, plain_form
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import split_on
 from dfgen.manifest.schema import repeated, rows_where
@@ -34,7 +35,9 @@ from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_pattern
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.table.any_table import Table, arrow_table
+from dfgen.table.arrow_types import is_text
 
+_MOSTLY = 0.5  # share of the rows that have a key of their own, in a column that may be one
 SEPARATORS = (";", "\t", "|", ",")
 _READ = "in Python, labels=pandas.read_csv(PATH"
 
@@ -60,7 +63,10 @@ def rows_by_id(
     known = key_text(ids, "id", "the manifest")
     one_row = "One row tells of one id: keep one of them"
     missing = 'Call the column of ids "id"'
-    keys = label_keys(group.rows, "id", name, whole, known, missing=missing, several=one_row)
+    keys, faults = label_keys(
+        group.rows, "id", name, whole, known, missing=missing, several=one_row
+    )
+    refuse(faults)
     places = pc.index_in(keys, value_set=known)
     if places.null_count:
         lonely = JoinKeys(keys, pc.is_null(places))
@@ -85,26 +91,33 @@ def label_keys(
     missing: str = "Write on=FIELD=COLUMN (--on FIELD=COLUMN)",
     several: str = "A file can have the labels of one row only: keep one row a key, or join on a "
     "column that tells them apart",
-) -> pa.ChunkedArray:
-    """Return the key column of a label table as text; `files` are the keys of the other side.
+) -> tuple[pa.ChunkedArray, list[Finding]]:
+    """Return the key column of a label table as text, and the faults of its keys.
 
-    `whole` compares whole numbers: 007 as 7. What is `missing` or stands in `several` rows is
-    refused with this advice.
+    `files` are the keys of the other side. `whole` compares whole numbers: 007 as 7. A column that
+    is `missing` is refused with this advice; `several` is that for keys in several rows. A key that
+    a row lacks is null.
     """
     if column not in labels.column_names:
         raise ManifestError(_no_column(labels, column, table, files, missing))
-    keys = key_text(labels[column], column, table)
-    empty = rows_where(pc.or_(pc.is_null(keys), pc.fill_null(pc.equal(keys, ""), False)))
-    if len(empty):
-        raise ManifestError(
-            f'"{column}" is missing in {count(len(empty), "row")} of {table}: row '
-            f"{', '.join(map(str, first(empty)))}, counted from 0 below the header. "
-            "Fill them in, or leave these rows out of the table"
+    keys, faults = key_text(labels[column], column, table), []
+    keys = pc.if_else(pc.equal(keys, ""), None, keys) if len(keys) else keys
+    if keys.null_count:
+        rows = tuple(map(str, first(rows_where(pc.is_null(keys)))))
+        missing_keys = Finding(
+            "missing keys",
+            keys.null_count,
+            f'"{column}" is missing in {count(keys.null_count, "row")} of {table}: row '
+            f"{', '.join(rows)}, counted from 0 below the header",
+            "Fill them in, or leave these rows out of the table",
+            rows,
+            stops=True,
         )
+        faults.append(missing_keys)
     keys = whole_numbers(keys) if whole else keys
-    if pc.count_distinct(keys).as_py() < len(keys):
-        raise ManifestError(_several_rows(labels, keys, column, table, several))
-    return keys
+    if pc.count_distinct(keys).as_py() < len(keys) - keys.null_count:
+        faults.append(_several_rows(labels, keys, column, table, several))
+    return keys, faults
 
 
 def _no_column(
@@ -132,11 +145,12 @@ def _shown(name: str) -> str:
 
 def _several_rows(
     labels: pa.Table, keys: pa.ChunkedArray, column: str, table: str, several: str
-) -> str:
-    """Return the message on keys that stand more than once: where, and with which labels."""
-    twice, rest, shown = repeated(keys).field("values"), labels.drop_columns([column]), []
+) -> Finding:
+    """Return the fault of keys that stand more than once: where, and with which labels."""
+    found, rest, shown = repeated(keys.drop_null()), labels.drop_columns([column]), []
+    twice = found.field("values")
     for key in first(twice):
-        rows = rows_where(pc.equal(keys, key))
+        rows = rows_where(pc.fill_null(pc.equal(keys, key), False))
         numbers, differing = ", ".join(map(str, first(rows))), _differing(rest.take(rows))
         shown.append(f"{quote(key)} (rows {numbers}: {differing or 'alike'})")
     every = (
@@ -145,9 +159,14 @@ def _several_rows(
     if len(every.drop_duplicates()) == len(twice):  # each key has the same labels in all its rows
         several = several.partition(":")[0]
         several += f": drop the repeated ones: labels.drop_duplicates({quote(column)})"
-    return (
+    return Finding(
+        "repeated keys",
+        pc.sum(found.field("counts")).as_py(),
         f"{count(len(twice), 'key')} in several rows of {table}, column {quote(column)}: "
-        f"{'; '.join(shown)}. Rows are counted from 0 below the header. {several}"
+        f"{'; '.join(shown)}. Rows are counted from 0 below the header",
+        several,
+        tuple(first(twice)),
+        stops=True,
     )
 
 
@@ -233,14 +252,16 @@ def join(
     if field not in every.names:
         raise ArgumentError(_no_field(every, field, labels))
     file_keys = compared(field, _keys_of(files, field))
-    keys = label_keys(labels, column, table, whole, file_keys)
+    keys, faults = label_keys(labels, column, table, whole, file_keys)
     given, labels = labels, labels.drop_columns([column])
-    _check_names(files, labels, table)
+    if clash := sorted(set(files.column_names) & set(labels.column_names)):
+        faults.append(_clash(clash[0], len(labels), table))
+        labels = labels.drop_columns(clash)
     if keep_key and column not in files.column_names:
         files = files.append_column(column, file_keys)
-    found = pc.index_in(file_keys, value_set=keys)
+    found = pc.index_in(file_keys, value_set=keys, skip_nulls=True)
     without_labels = pc.is_null(found)
-    without_file = pc.invert(pc.is_in(keys, value_set=file_keys))
+    without_file = pc.and_(pc.is_valid(keys), pc.invert(pc.is_in(keys, value_set=file_keys)))
     counts = (pc.sum(without_labels).as_py() or 0, pc.sum(without_file).as_py() or 0)
     if any(counts) and unmatched == "error":
         words = Words(
@@ -251,7 +272,7 @@ def join(
         sides = JoinKeys(file_keys, without_labels), JoinKeys(keys, without_file)
         more = lines_of_left_out(_left_out(skipped or {}, pattern), every, field, sides[1])
         more += lines_of_other_keys(every, given, field, column)
-        raise ManifestError(explain(*sides, words, more=more))
+        faults.append(join_fault(*sides, words, more=more))
     dropped = tuple[str, ...]()
     if unmatched == "drop":
         dropped = tuple(files["path"].filter(without_labels).to_pylist())
@@ -266,7 +287,66 @@ def join(
     spare = Lonely(counts[1], len(keys), "row", f"of {table} without a file")
     shared = _shared_rows(every.files["path"], file_keys, keys, on, table)
     notes = what_became(unmatched, lonely, spare)
-    return RowGroup(rows, notes=notes, warnings=shared, dropped=dropped)
+    return RowGroup(rows, notes=notes, findings=(*faults, *shared), dropped=dropped)
+
+
+def likely_join(
+    files: pa.Table, labels: pa.Table, pattern: Pattern | None
+) -> tuple[str, str] | None:
+    """Return field and column of the keys that most likely belong together.
+
+    Keys that are alike but for their folder, extension, case, zeros and the like count where none
+    are equal.
+    """
+    labels = pa.table({name: _as_keys(labels[name]) for name in labels.column_names})
+    names = _names_of(files)
+    whole = pattern.integers if pattern else ()
+
+    def compared(name: str, keys: pa.ChunkedArray) -> pa.ChunkedArray:
+        return whole_numbers(keys) if name in whole else keys
+
+    if pair := best_pair(FileKeys(files, names, _keys_of, compared), labels, 0, _MOSTLY):
+        return pair[0]
+    texts = [name for name in labels.column_names if is_text(labels[name].type)]
+    alike = pa.table({name: plain_form(labels[name]) for name in texts})
+    every = FileKeys(files, names, lambda *of: plain_form(_keys_of(*of)), compared)
+    pair = best_pair(every, alike, 0, _MOSTLY)
+    if pair is None:
+        return _stem_with_affix(files, labels.select(texts))
+    (field, column), keys = pair[0], labels[pair[0][1]]
+    if field not in FROM_PATH:
+        return field, column
+    for field, written in (("relpath", r"[/\\]"), ("name", r"\.[A-Za-z][A-Za-z0-9]{0,4}$")):
+        if pc.any(pc.match_substring_regex(keys, written)).as_py():
+            return field, column
+    return "stem", column
+
+
+def _stem_with_affix(files: pa.Table, labels: pa.Table) -> tuple[str, str] | None:
+    """Return the stem and the column that agree most but for a prefix or suffix, and the like."""
+    stems, cured = _all_lonely(_keys_of(files, "stem")), {}
+    for name in labels.column_names:
+        keys = labels[name].drop_null()
+        if pc.count_distinct(keys).as_py() >= _MOSTLY * len(labels) > 0:
+            cure = likely_cause(stems, _all_lonely(keys))
+            cured[name] = cure.files if cure else 0
+    best = max(cured, key=lambda name: cured[name], default=None)
+    return ("stem", best) if best and cured[best] else None
+
+
+def _all_lonely(keys: pa.ChunkedArray) -> JoinKeys:
+    return JoinKeys(keys, pa.chunked_array([pa.repeat(True, len(keys))]))
+
+
+def _as_keys(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as text where it can be a key; else as it is."""
+    kind = column.type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if is_text(kind) or pa.types.is_integer(kind):
+        return column.cast(kind).cast(pa.string())
+    if pa.types.is_floating(kind) and not pc.any(pc.not_equal(column, pc.floor(column))).as_py():
+        return column.cast(pa.int64()).cast(pa.string())
+    return column
 
 
 def _names_of(files: pa.Table) -> list[str]:
@@ -312,33 +392,40 @@ def _near_misses(pattern: Pattern) -> Iterator[NearMiss]:
 
 def _shared_rows(
     paths: pa.ChunkedArray, file_keys: pa.ChunkedArray, keys: pa.ChunkedArray, on: str, table: str
-) -> tuple[str, ...]:
-    """Return what to say where few rows of many label all files: the key may tell none apart.
+) -> Iterator[Finding]:
+    """Yield the fault of few rows of many that label all files: the key may tell none apart.
 
     A table whose rows have many files each, of a patient or a video, is meant so.
     """
     rows = pc.value_counts(file_keys.filter(pc.is_in(file_keys, value_set=keys)))
     most = pc.max(rows.field("counts")).as_py() or 0
     if most <= FEW_FILES or len(rows) >= len(keys) / 2:
-        return ()
+        return
     key = rows.field("values")[pc.index(rows.field("counts"), most).as_py()]
     some = first(paths.filter(pc.equal(file_keys, key)))[:3]
-    return (
+    labelled = pc.sum(rows.field("counts")).as_py()
+    yield Finding(
+        "rows that label many files",
+        labelled,
         f"on={quote(on)}: {count(len(rows), 'row')} of the {len(keys):,} of {table} "
-        f"{'labels' if len(rows) == 1 else 'label'} {pc.sum(rows.field('counts')).as_py():,} "
-        f"files, as {quote(key.as_py())} {most:,} files: {', '.join(map(quote, some))}, ... If "
-        "they are not meant to share labels, join on a key that tells files apart. If they are, "
+        f"{'labels' if len(rows) == 1 else 'label'} {labelled:,} "
+        f"files, as {quote(key.as_py())} {most:,} files: {', '.join(map(quote, some))}, ...",
+        "If they are not meant to share labels, join on a key that tells files apart. If they are, "
         "leave the rows without a file out of the table",
+        tuple(some),
+        mark=" ",
     )
 
 
-def _check_names(files: pa.Table, labels: pa.Table, table: str) -> None:
-    clash = sorted(set(files.column_names) & set(labels.column_names))
-    if clash:
-        raise ManifestError(
-            f'the column "{clash[0]}" is in {table} and also comes from the files. Rename it in '
-            "the table, or name the columns that you want with label= (--label)"
-        )
+def _clash(name: str, rows: int, table: str) -> Finding:
+    return Finding(
+        "columns that the files give too",
+        rows,
+        f'the column "{name}" is in {table} and also comes from the files',
+        "Rename it in the table, or name the columns that you want with label= (--label)",
+        (name,),
+        stops=True,
+    )
 
 
 def _no_field(files: FileKeys, field: str, labels: pa.Table) -> str:
@@ -347,7 +434,9 @@ def _no_field(files: FileKeys, field: str, labels: pa.Table) -> str:
     advice = f"{near} A field of the pattern, such as {{id}}, is one too"
     if field in labels.column_names:
         pair = best_pair(files, labels.select([field]))
-        as_in = f'as in on="{pair[0]}", which matches {pair[1]}' if pair else f'on="FIELD={field}"'
+        as_in = f'on="FIELD={field}"'
+        if pair:
+            as_in = f'as in on="{"=".join(pair[0])}", which matches {pair[1]}'
         advice = f" It is a column of the table: write FIELD=COLUMN, {as_in}"
     return f"on={quote(field)} is not a key of a file. Keys: {', '.join(files.names)}.{advice}"
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pandas as pd
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote
+from dfgen.explain.findings import Finding
 from dfgen.explain.missing_paths import Begin, advice, near
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.gather import Gathering
@@ -25,7 +26,7 @@ from dfgen.manifest.building.scan import (
     read_facts,
     refresh_facts,
 )
-from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
+from dfgen.manifest.building.summary import MISSING_FILES, BuildReport, lines_of_skipped
 from dfgen.manifest.building.update import Growth, Old, changed_recipe, grow, read_old, rebase
 from dfgen.manifest.io import Path, attributes, only_writer_of, write_frame
 from dfgen.manifest.left_out import REMOVED, UNMATCHED, paths_as_text, paths_left_out
@@ -48,7 +49,6 @@ from dfgen.manifest.schema import (
     label_columns,
     to_categories,
     to_category,
-    validate,
     with_column,
     without,
 )
@@ -167,18 +167,9 @@ class Build:
                 "file has a row in it. Check labels= and on=, and see with " + "\n".join(seen)
             )
         table = to_categories(gathered.rows, self.recipe.category, gathered.labels)
-        validate(table, "the manifest")
-        name = files_column(table.schema) or "path"
-        files = table[name]
-        if name == "path":
-            files = tidy(files.cast(pa.string()), gathered.folder)
-        elif is_file_struct(files.type):  # of which some may be paths alone
-            paths, data = paths_of(files), pc.struct_field(files, "bytes")
-            joined = tidy(paths.cast(pa.string()), gathered.folder).cast(paths.type)
-            files = with_paths(files, pc.if_else(pc.is_null(data), joined, paths))
-        rows, warnings = with_column(table, name, files), gathered.warnings
-        if self.old is not None and name == "path" and len(self._removed):
-            rows = rows.filter(pc.invert(pc.is_in(files, value_set=self._removed)))
+        rows, warnings = with_absolute_paths(table, gathered.folder), gathered.warnings
+        if self.old is not None and "path" in rows.column_names and len(self._removed):
+            rows = rows.filter(pc.invert(pc.is_in(rows["path"], value_set=self._removed)))
         if self.old is not None and len(rows) < len(table):
             number = count(len(table) - len(rows), "file")
             warnings += (
@@ -214,7 +205,8 @@ class Build:
         self, gathered: RowGroup, fresh: Growth, root: str | None
     ) -> tuple[Growth, tuple[str, ...]]:
         """Return the rows with their facts, joined with those of the manifest that grows."""
-        old, warnings = self.old, gathered.warnings
+        old = self.old
+        warnings = (*gathered.warnings, *map(str, gathered.findings))  # none of which stops
         if old is not None:
             if files_column(gathered.rows.schema) != "path":
                 raise ArgumentError(
@@ -243,17 +235,7 @@ class Build:
         whole = full or (known is not None and has_whole_facts(known.schema))
         if known is not None and not has_whole_facts(known.schema):
             known = without(known, OF_WHOLE_FILES)
-        if are_files(paths.type):
-            facts = read_facts(paths, self.access, full)
-        else:
-            addresses = without_store(paths.filter(is_url(paths)))
-            if len(addresses):
-                raise ArgumentError(
-                    f"{addresses[0]} is an address, which dfgen does not open to read headers. "
-                    'Give facts="none" (--facts none), or with root= (--root) the folder where '
-                    "the files are mounted"
-                )
-            facts = refresh_facts(paths, known, self.access, listed=listed, full=full)
+        facts = facts_of(paths, self.access, full, known, listed)
         facts = with_column(facts, "format", to_category(facts["format"]))
         return facts if whole else without(facts, OF_WHOLE_FILES)
 
@@ -262,7 +244,8 @@ class Build:
         table = gathered.rows
         if facts is not None and "path" in table.column_names:
             folder = gathered.folder or self.recipe.folder
-            _refuse_all_missing(table["path"], facts["problem"], self.recipe, folder)
+            if fault := all_missing(table["path"], facts["problem"], self.recipe, folder):
+                raise MissingFileError(str(fault))
         problems = [table["problem"]] if "problem" in table.column_names else []
         problems += [facts["problem"]] if facts else []
         if _box_format(gathered.labels):
@@ -298,21 +281,55 @@ class Build:
         return [name for name in ("id", "path", "index", *labels, *PARTS, *FACTS) if name in names]
 
 
-def _refuse_all_missing(
+def with_absolute_paths(table: pa.Table, folder: str) -> pa.Table:
+    """Return rows whose relative paths start at a folder with absolute ones."""
+    name = files_column(table.schema) or "path"
+    files = table[name]
+    if name == "path":
+        files = tidy(files.cast(pa.string()), folder)
+    elif is_file_struct(files.type):  # of which some may be paths alone
+        paths, data = paths_of(files), pc.struct_field(files, "bytes")
+        joined = tidy(paths.cast(pa.string()), folder).cast(paths.type)
+        files = with_paths(files, pc.if_else(pc.is_null(data), joined, paths))
+    return with_column(table, name, files)
+
+
+def facts_of(
+    files: pa.ChunkedArray,
+    access: Access,
+    full: bool,
+    known: pa.Table | None = None,
+    listed: pa.Table | None = None,
+) -> pa.Table:
+    """Return the facts of a column of files; see `refresh_facts`."""
+    if are_files(files.type):
+        return read_facts(files, access, full)
+    addresses = without_store(files.filter(is_url(files)))
+    if len(addresses):
+        raise ArgumentError(
+            f"{addresses[0]} is an address, which dfgen does not open to read headers. "
+            'Give facts="none" (--facts none), or with root= (--root) the folder where '
+            "the files are mounted"
+        )
+    return refresh_facts(files, known, access, listed=listed, full=full)
+
+
+def all_missing(
     paths: pa.ChunkedArray, problems: pa.ChunkedArray, recipe: Recipe, folder: str
-) -> None:
-    """Raise if no file of these absolute paths exists: they were looked for in a wrong place.
+) -> Finding | None:
+    """Return the fault of absolute paths of which no file exists: they start at a wrong place.
 
     A few that are missing keep their rows. Relative paths start at `folder`.
     """
     if not len(problems) or not pc.all(pc.fill_null(pc.equal(problems, NOT_THERE), False)).as_py():
-        return
+        return None
     tried = [paths[row].as_py() for row in (0, len(paths) // 2, -1)]
     files, first = pc.count_distinct(paths).as_py(), tried[0]
     none = "the only file does not exist,"
     if files > 1:
         none = f"none of the {files:,} files exists, as"
-    none += f" {quote(first)}: "
+    none += f" {quote(first)}"
+    fault = partial(Finding, MISSING_FILES, len(problems), none, stops=True, mark=": ")
     of_table = recipe.kind == LABEL_TABLE
     of_images = not of_table and "images" in SOURCES[recipe.kind].arguments
     root = Begin(
@@ -323,7 +340,7 @@ def _refuse_all_missing(
         option=" (--images)" if of_images else " (--root)",
     )
     if has_store(scheme_of(first)):
-        raise MissingFileError(f"{none}give {root.argument}{root.option}")
+        return fault(f"give {root.argument}{root.option}")
     names = [path.removeprefix(folder.rstrip("/") + "/") for path in dict.fromkeys(tried)]
     found = near(names[0], root)
     no_file = found is None or os.path.isdir(found.place(names[0]))
@@ -332,8 +349,9 @@ def _refuse_all_missing(
         what = f"is {shown} the path of a file? Name the column of paths, path_column="
     else:
         what = advice(names, root)
-    raise MissingFileError(
-        f'{none}{what}. For files that are not on this machine give facts="none" (--facts none)'
+    return fault(
+        f'{what}. For files that are not on this machine give facts="none" (--facts none)',
+        tuple(names),
     )
 
 

@@ -27,7 +27,7 @@ from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Head, Store
 from dfgen.samples.whole_files import Whole, decode_whole
-from dfgen.system import threads, usable_cpus
+from dfgen.system import threads, usable_cpus, whole
 from dfgen.table.arrow_types import is_text, text_where
 from dfgen.table.file_columns import Content
 
@@ -71,6 +71,10 @@ class Access:
     workers: int | None = None
     limits: Limits = DEFAULT
     options: StorageOptions | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None:
+            whole("workers", self.workers)
 
     def threads(self, store: Store) -> int:
         """Return how many threads read: where each waits for a network, many more than CPUs."""

@@ -1,16 +1,25 @@
 """A built manifest in words: rows, classes, splits, problems, and what was left out."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
-from dfgen.errors import count
+from dfgen.errors import EXAMPLES, count
+from dfgen.explain.findings import Finding
+from dfgen.manifest.building.scan import NOT_THERE
 from dfgen.manifest.schema import label_columns, part_column
+from dfgen.manifest.sources.file_tree import NO_FIT
 
 CLASSES = 20
+MISSING_FILES = "missing files"
+"""The kind of the finding of rows whose file does not exist."""
+_MEND = (
+    "Replace or convert these files, or leave their rows out; once the manifest is built, df = "
+    'df[df["problem"].isna()]'
+)
 
 
 @dataclass(frozen=True)
@@ -46,18 +55,13 @@ def figures(frame: pd.DataFrame, report: BuildReport) -> dict[str, Any]:
         for name in frame.columns
         if isinstance(frame[name].dtype, pd.CategoricalDtype) and name != "format"
     }
-    problems: dict[str, list[str]] = {}
-    if "problem" in frame:
-        broken = frame[frame["problem"].notna()]
-        for problem, path in zip(broken["problem"], _named(broken), strict=True):
-            problems.setdefault(problem.partition(":")[0], []).append(path)
     return {
         "rows": len(frame),
         "columns": list(frame.columns),
         "splits": counted.pop("split", None),
         **({"folds": _folds(frame["fold"])} if "fold" in frame else {}),
         "labels": counted,
-        "problems": problems,
+        "problems": problems_of(frame),
         "left_out": dict(report.skipped),
         "notes": list(report.notes),
         "warnings": list(report.warnings),
@@ -113,16 +117,50 @@ def _class_lines(frame: pd.DataFrame, name: str) -> list[str]:
     ]
 
 
-def problem_lines(frame: pd.DataFrame) -> list[str]:
-    """Return how many rows have a problem, and one line a kind of it; nothing where none has."""
+def problems_of(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the kinds of problems, and what the rows of each are called."""
     if "problem" not in frame or not frame["problem"].notna().any():
-        return []
+        return {}
     broken = frame[frame["problem"].notna()]
     kinds = broken["problem"].str.partition(":")[0]
-    lines = [f"{count(len(broken), 'problem')}:"]
-    for kind, rows in broken.groupby(kinds, sort=True):
-        lines.append(f"  {len(rows)}  {kind}: {_some(_named(rows).tolist())}")
-    return lines
+    return {kind: _named(rows).tolist() for kind, rows in broken.groupby(kinds, sort=False)}
+
+
+def problem_lines(frame: pd.DataFrame) -> list[str]:
+    """Return how many rows have a problem, and one line a kind of it; nothing where none has."""
+    problems = problems_of(frame)
+    if not problems:
+        return []
+    lines = [f"  {len(names)}  {kind}: {_some(names)}" for kind, names in sorted(problems.items())]
+    return [f"{count(sum(map(len, problems.values())), 'problem')}:", *lines]
+
+
+def problem_findings(frame: pd.DataFrame) -> Iterator[Finding]:
+    """Yield a fault a kind of problem."""
+    for kind, names in problems_of(frame).items():
+        yield Finding(
+            MISSING_FILES if kind == NOT_THERE else kind,
+            len(names),
+            f"{kind}: {_some(names)}",
+            "Put the file where its row says, or correct the row" if kind == NOT_THERE else _MEND,
+            tuple(names[:EXAMPLES]),
+        )
+
+
+def skipped_findings(skipped: Mapping[str, list[str]]) -> Iterator[Finding]:
+    """Yield a fault a reason for which paths were left out."""
+    for (reason, paths), line in zip(
+        sorted(skipped.items()), lines_of_skipped(skipped), strict=True
+    ):
+        yield Finding(
+            f"files left out as {reason}",
+            len(paths),
+            line,
+            "Widen the pattern, or move elsewhere what is not a sample"
+            if reason == NO_FIT
+            else "Move elsewhere what is not a sample",
+            tuple(paths[:EXAMPLES]),
+        )
 
 
 def _named(rows: pd.DataFrame) -> pd.Series:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, quote
-from dfgen.explain.joins import Lonely, Words, explain, what_became
+from dfgen.explain.joins import Lonely, Words, join_fault, what_became
 from dfgen.explain.key_causes import CAUSES, Cause, JoinKeys
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 
@@ -133,9 +133,5 @@ def _no_partner(
         ("images", f"{suffix} files"),
     )
     lonely = pc.and_(pc.invert(pc.is_in(left, value_set=right)), not bare)
-    return explain(
-        JoinKeys(left, lonely),
-        JoinKeys(right, pc.invert(pc.is_in(right, value_set=left))),
-        words,
-        _CAUSES,
-    )
+    right_lonely = pc.invert(pc.is_in(right, value_set=left))
+    return str(join_fault(JoinKeys(left, lonely), JoinKeys(right, right_lonely), words, _CAUSES))

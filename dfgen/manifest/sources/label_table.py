@@ -79,6 +79,9 @@ def _with_index(table: pd.DataFrame) -> pd.DataFrame:
 
 def _read(path: str, text: Sequence[str], limits: Limits, written: TableFormat) -> pa.Table:
     suffix = os.path.splitext(path)[1].lower()
+    if os.path.isdir(path) or not path:
+        what = f"{path} is a folder" if path else "the path is empty"
+        raise ManifestError(f"{what}, expected a table of labels: {', '.join(_READERS)}")
     if suffix not in _READERS:
         reader = "read_excel" if suffix.startswith(".xls") else "read_csv"
         raise ManifestError(

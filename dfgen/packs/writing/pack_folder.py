@@ -67,7 +67,10 @@ class LocalPack:
         except WriteError:
             raise
         except OSError as error:
-            raise WriteError(f"{self.folder} cannot be packed into: {reason(error)}") from None
+            raise WriteError(
+                f"{self.folder} cannot be packed into: {reason(error)}. Name a folder that is "
+                "empty or not there yet"
+            ) from None
 
     def alone(self) -> contextlib.AbstractContextManager[object]:
         """Make the folder, and return its lock."""

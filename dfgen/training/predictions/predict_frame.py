@@ -11,11 +11,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen.binding.preprocessing import load_preprocessing
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, brief, listed, reason, warn
+from dfgen.errors import (
+    ArgumentError,
+    ManifestError,
+    MissingFileError,
+    brief,
+    did_you_mean,
+    listed,
+    quote,
+    reason,
+    warn,
+)
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
-from dfgen.manifest.not_a_manifest import check_place
+from dfgen.manifest.not_a_manifest import check_place, is_manifest
 from dfgen.progress_bars import progress
 from dfgen.system import flag, only_writer, whole
 from dfgen.table.any_table import arrow_table
@@ -341,6 +351,9 @@ def _check_columns(known: list[str], made: list[str]) -> None:
         )
 
 
+_MODELS = (".keras", ".h5", ".hdf5")
+
+
 def predict_saved(
     model: str,
     manifest: str,
@@ -355,8 +368,7 @@ def predict_saved(
     **options: Any,
 ) -> dict[str, int]:
     """Write what a saved model says of the rows of a manifest, made as in training."""
-    if not os.path.exists(model):
-        raise MissingFileError(f"there is no model {model}")
+    _check_model(model, manifest)
     path = preprocessing or f"{model}.json"
     if preprocessing is None and not os.path.exists(path):
         raise MissingFileError(
@@ -376,6 +388,27 @@ def predict_saved(
         )
     problems = pq.read_table(written, columns=["problem"])["problem"]
     return {"rows": len(problems), "problems": pc.count(problems).as_py()}
+
+
+def _check_model(path: str, manifest: str) -> None:
+    """Refuse what no model was saved as, before rows are read; Keras reads the rest."""
+    folder, name = os.path.split(os.path.abspath(path))
+    if not os.path.exists(path):
+        near = did_you_mean(name, os.listdir(folder)) if os.path.isdir(folder) else ""
+        near = near and f".{near}"
+        raise MissingFileError(f"there is no model {path or quote(path)}. Looked in {folder}{near}")
+    if is_manifest(path):
+        other = manifest if manifest.endswith(".keras") else "model.keras"
+        raise ArgumentError(
+            f"{path} is a manifest, expected a model saved by Keras: it comes first, dfgen predict "
+            f"{other} {path}"
+        )
+    of_model = os.path.exists(os.path.join(path, "config.json")) or name.endswith(_MODELS)
+    if not of_model:
+        what = "is a folder" if os.path.isdir(path) else f"is no {' or '.join(_MODELS)}"
+        raise ArgumentError(
+            f'{path} {what}, expected a model saved by Keras: model.save("model.keras")'
+        )
 
 
 def _of_split(manifest: str, split: str, root: str | None) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, quote
 from dfgen.samples.stores.cache.slot_file import SlotFile, close_files
 from dfgen.spec import Spec
 from dfgen.system import write_whole
@@ -104,9 +104,11 @@ def cached_settings(folder: str) -> list[CachedSetting]:
     try:
         _check_mark(folder)
     except OSError as error:
+        why = "it is not there" if not os.path.exists(folder) else error.strerror
+        why = "it is another folder" if os.path.isdir(folder) else why
         raise ArgumentError(
-            f"{folder} is no cache that this dfgen has made ({error.strerror}): give the folder "
-            "that cache= was given"
+            f"{folder or quote(folder)} is no cache that this dfgen has made ({why}): give the "
+            "folder that cache= was given"
         ) from error
     names = filter(_SETTING.fullmatch, sorted(os.listdir(folder)))
     return [_setting(folder, name) for name in names if os.path.isdir(os.path.join(folder, name))]
