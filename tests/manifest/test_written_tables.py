@@ -197,6 +197,12 @@ def test_a_workbook_of_several_sheets_says_which_is_read():
         dfgen.build_manifest(**given, sheet="second")
 
 
+def test_a_workbook_whose_column_mixes_types_is_refused():
+    workbook(Labels=pd.DataFrame({"path": ["a.png", "b.png"], "v": [1, "n/a"]}))
+    with pytest.raises(ManifestError, match=r"'v' of t\.xlsx mixes int, str: .* empty where"):
+        dfgen.build_manifest(labels="t.xlsx", path_column="path")
+
+
 def test_a_workbook_without_openpyxl_says_what_to_install(monkeypatch):
     workbook()
     monkeypatch.setitem(sys.modules, "openpyxl", None)

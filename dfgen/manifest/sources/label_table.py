@@ -194,7 +194,13 @@ def _read_workbook(
             )
         types: dict[str, Any] = defaultdict(lambda: object, dict.fromkeys(text, str))
         frame = pd.read_excel(book, sheet, dtype=types, keep_default_na=False, na_values=[""])
-    table = to_table(frame.infer_objects(), path)
+    try:
+        table = to_table(frame.infer_objects(), path)
+    except ManifestError as error:
+        raise ManifestError(
+            f"{error}. Or give its cells one type in the workbook, and leave those empty where "
+            "nothing is known"
+        ) from None
     return as_meant(table, path, pa.table({}), text, written.decimal)
 
 
