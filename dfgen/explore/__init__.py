@@ -1,21 +1,25 @@
 """Looking at data: `df.dfgen.show()` and its like, the plain functions behind them, and reports.
 
+`show`, and all whose names begin with it, return a figure, whose `table` is the frame that it
+shows. All others return what they are called, as a frame.
+
 `import dfgen.explore` gives every DataFrame the accessor `df.dfgen`. Pictures are drawn by
 matplotlib, of the extra `explore`; it is loaded when the first is asked for.
 """
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pandas as pd
 
-from dfgen.explore.batch_pictures import batch as batch
-from dfgen.explore.batch_pictures import draws as draws
+from dfgen.explore.batch_pictures import show_batch as show_batch
+from dfgen.explore.batch_pictures import show_draws as show_draws
 from dfgen.explore.chosen_rows import problems as problems
-from dfgen.explore.class_counts import balance as balance
 from dfgen.explore.class_counts import classes as classes
-from dfgen.explore.file_sizes import sizes as sizes
+from dfgen.explore.class_counts import show_balance as show_balance
+from dfgen.explore.file_sizes import show_sizes as show_sizes
 from dfgen.explore.mistakes import Mistakes as Mistakes
 from dfgen.explore.mistakes import mistakes as mistakes
 from dfgen.explore.picture_grid import show as show
@@ -24,6 +28,23 @@ from dfgen.explore.picture_grid import show_leaks as show_leaks
 from dfgen.explore.report_file import report as report
 from dfgen.explore.thumbnails import thumbnails as thumbnails
 from dfgen.explore.visible_pixels import Thumbnail as Thumbnail
+
+_OLDER = ("balance", "batch", "draws", "duplicates", "leaks", "sizes")
+"""Names from before figures had names that begin with `show`; they go with version 0.2."""
+
+
+def _newer(name: str, where: str) -> str:
+    """Return the name that an older one has now, and warn; AttributeError if it is none."""
+    if name not in _OLDER:
+        raise AttributeError(f"{where} has no attribute {name!r}")
+    told = f"{where}.{name} is now {where}.show_{name}; the older name goes with version 0.2"
+    warnings.warn(told, DeprecationWarning, stacklevel=3)
+    return f"show_{name}"
+
+
+def __getattr__(name: str) -> Any:
+    return globals()[_newer(name, "dfgen.explore")]
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,10 +73,14 @@ class FrameAccessor:
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
+    def __getattr__(self, name: str) -> Any:
+        """Return a method by its older name."""
+        return getattr(self, _newer(name, "df.dfgen"))
+
     show = _of_frame(show)
+    show_balance = _of_frame(show_balance)
+    show_sizes = _of_frame(show_sizes)
+    show_duplicates = _of_frame(show_duplicates)
+    show_leaks = _of_frame(show_leaks)
     classes = _of_frame(classes)
-    balance = _of_frame(balance)
-    sizes = _of_frame(sizes)
     problems = _of_frame(problems)
-    duplicates = _of_frame(show_duplicates)
-    leaks = _of_frame(show_leaks)

@@ -55,7 +55,7 @@ _RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def batch(
+def show_batch(
     sequence: Any,
     i: int = 0,
     *,
@@ -127,7 +127,7 @@ def batch(
     return picture_figure(lines, table, title, [f"Looks wrong: {fault}" for fault in faults])
 
 
-def draws(sequence: Any, row: int = 0, n: int = 10) -> Any:
+def show_draws(sequence: Any, row: int = 0, n: int = 10) -> Any:
     """Show one row as it comes in the next epochs, each time as chance has it.
 
     Args:
@@ -143,7 +143,7 @@ def draws(sequence: Any, row: int = 0, n: int = 10) -> Any:
         MissingPackageError: matplotlib is not installed.
 
     Example:
-        >>> dfgen.explore.draws(train, row=3)  # doctest: +SKIP
+        >>> dfgen.explore.show_draws(train, row=3)  # doctest: +SKIP
     """
     whole("n", n, least=1)
     view = _view(sequence)

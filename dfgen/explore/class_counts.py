@@ -75,7 +75,7 @@ def counts_by_label(frame: pd.DataFrame, label: str | None = None) -> dict[str, 
     return {name: table for name, table in counted.items() if table is not None}
 
 
-def balance(manifest: Path | Table, label: str | None = None) -> Any:
+def show_balance(manifest: Path | Table, label: str | None = None) -> Any:
     """Show how the classes are spread over each split: the share of its rows that each class has.
 
     Args:
@@ -91,7 +91,7 @@ def balance(manifest: Path | Table, label: str | None = None) -> Any:
         MissingPackageError: matplotlib is not installed.
 
     Example:
-        >>> df.dfgen.balance()  # doctest: +SKIP
+        >>> df.dfgen.show_balance()  # doctest: +SKIP
     """
     table = classes(manifest, label)
     if table.index.nlevels > 1:

@@ -21,7 +21,7 @@ _BINS = 60
 SizeFacts = npt.NDArray[np.float64]
 
 
-def sizes(manifest: Path | Table) -> Any:
+def show_sizes(manifest: Path | Table) -> Any:
     """Show how large the images are, and which are far from all others.
 
     Width and height are those of the upright image. An image is far from the others where its
@@ -44,7 +44,7 @@ def sizes(manifest: Path | Table) -> Any:
         MissingPackageError: matplotlib is not installed.
 
     Example:
-        >>> df.dfgen.sizes().table  # doctest: +SKIP
+        >>> df.dfgen.show_sizes().table  # doctest: +SKIP
              id              path  width  height  aspect   bytes                          why
         17   17  imgs/banner.jpg   4000     200    20.0  190000  aspect 20, of others 1.33 to 1.5
     """

@@ -198,7 +198,7 @@ class Mistakes:
             path: of the .csv file.
 
         Returns:
-            The path that was written.
+            The corrections, as a frame of `id` and the label column.
 
         Raises:
             ManifestError: no column of the frame has the labels, or it has no ids.

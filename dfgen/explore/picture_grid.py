@@ -179,7 +179,7 @@ def show_duplicates(
         MissingPackageError: matplotlib is not installed.
 
     Example:
-        >>> found = df.dfgen.duplicates()  # doctest: +SKIP
+        >>> found = df.dfgen.show_duplicates()  # doctest: +SKIP
         >>> df = df.drop(found.table.index[found.table.duplicated("group")])
     """
     whole("n", n, least=1)
@@ -228,7 +228,7 @@ def show_leaks(
         MissingPackageError: matplotlib is not installed.
 
     Example:
-        >>> df = df.drop(df.dfgen.leaks().table.index)  # doctest: +SKIP
+        >>> df = df.drop(df.dfgen.show_leaks().table.index)  # doctest: +SKIP
     """
     whole("n", n, least=1)
     frame = frame_of_manifest(manifest)

@@ -427,9 +427,9 @@ class Sequence(Passes):
         Example:
             >>> train.show(model=model)  # doctest: +SKIP
         """
-        from dfgen.explore.batch_pictures import batch  # the one door to a room above
+        from dfgen.explore.batch_pictures import show_batch  # the one door to a room above
 
-        return batch(self, i, n=n, draws=draws, model=model, caption=caption)
+        return show_batch(self, i, n=n, draws=draws, model=model, caption=caption)
 
     def close(self) -> None:
         """End the threads; the Sequence cannot be used any more."""

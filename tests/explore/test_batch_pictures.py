@@ -92,7 +92,7 @@ def test_one_row_is_shown_as_each_epoch_draws_it(frame):
         return {**sample, "image": sample["image"] + np.uint8(rng.integers(100, 200))}
 
     seq = dfgen.Sequence(frame(6), image_size=(4, 4), transform=brighter, shuffle=False)
-    figure = dfgen.explore.draws(seq, row=2, n=10)
+    figure = dfgen.explore.show_draws(seq, row=2, n=10)
     values = [shown(axes)[0, 0, 2] for axes in figure.axes]
     assert len(set(values)) > 5
     assert figure.table["id"].tolist() == [2]
@@ -104,7 +104,7 @@ def test_one_row_is_shown_as_each_epoch_draws_it(frame):
         seq.load_state_dict({**seq.state_dict(), **later})
     assert seen == values[:3]
     with pytest.raises(ArgumentError) as caught:
-        dfgen.explore.draws(seq, row=6)
+        dfgen.explore.show_draws(seq, row=6)
     assert str(caught.value) == "row=6 is not a whole number from 0 to 5"
 
 
@@ -181,7 +181,7 @@ def test_what_has_no_images_is_told(frame):
         "the Sequence has no images, sounds, arrays or texts, but number, label: look at seq[0]"
     )
     with pytest.raises(ArgumentError) as caught:
-        dfgen.explore.batch(rows)
+        dfgen.explore.show_batch(rows)
     assert str(caught.value) == "expected a dfgen.Sequence, got a pandas.DataFrame of shape (4, 4)"
 
 

@@ -41,7 +41,7 @@ def test_without_matplotlib_an_error_says_what_to_install(rows, monkeypatch):
     figures._figure_class.cache_clear()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingPackageError) as caught:
-        rows.dfgen.balance()
+        rows.dfgen.show_balance()
     assert str(caught.value) == (
         "pictures need matplotlib, which is not installed. It is in the extra named explore: "
         'pip install "keras-dfgen[explore]"'
@@ -303,7 +303,7 @@ def test_lists_of_classes_text_and_small_numbers_are_counted(rows):
 
 def test_balance_draws_a_bar_for_each_class_and_split(rows):
     rows["label"] = pd.Categorical(["$a"] * 8 + ["b"] * 2)
-    figure = rows.dfgen.balance()
+    figure = rows.dfgen.show_balance()
     [axes] = figure.axes
     assert axes.get_title("left") == "label: 2 classes, $a 4 times as often as b"
     assert [label.get_text() for label in axes.get_yticklabels()] == ["$a", "b"]
@@ -316,7 +316,7 @@ def test_balance_draws_a_bar_for_each_class_and_split(rows):
 
 def test_of_many_classes_the_most_frequent_are_drawn(frame):
     rows = frame(100).assign(label=[f"{row % 60:02}" for row in range(100)])
-    figure = rows.dfgen.balance()
+    figure = rows.dfgen.show_balance()
     assert len(figure.axes[0].patches) == 30
     assert len(figure.table) == 60
 
@@ -330,7 +330,7 @@ def test_sizes_show_what_is_far_from_the_others():
             "bytes": pd.array([*range(9_000, 9_380, 10), None, 20], "Int64"),
         }
     )  # fmt: skip
-    figure = rows.dfgen.sizes()
+    figure = rows.dfgen.show_sizes()
     assert figure.get_suptitle() == "2 of 40 rows are far from the others"
     assert [*figure.table["why"].items()] == [
         (39, "bytes 20 B, of others 9.1 kB to 9.3 kB"),
@@ -346,18 +346,18 @@ def test_sizes_show_what_is_far_from_the_others():
 
 def test_sizes_of_rows_that_lack_facts(rows):
     infinite = pd.DataFrame({"width": [5, np.inf, 6], "height": [5, 5, 5], "bytes": [1, 2, 3]})
-    assert "aspect: 1 to 1.2" in infinite.dfgen.sizes().axes[1].get_title(loc="left")
+    assert "aspect: 1 to 1.2" in infinite.dfgen.show_sizes().axes[1].get_title(loc="left")
     with pytest.raises(ManifestError) as caught:
-        rows.dfgen.sizes()
+        rows.dfgen.show_sizes()
     assert str(caught.value) == (
         "the frame does not say how large its files are (columns: id, path, label, split): "
         'dfgen.build_manifest(..., facts="header") reads width, height and bytes'
     )
     for odd in (0, -3, "a"):
         with pytest.raises(ManifestError):
-            rows.assign(width=odd, height=4, bytes=odd).dfgen.sizes()
+            rows.assign(width=odd, height=4, bytes=odd).dfgen.show_sizes()
     rows["bytes"] = pd.array([5] * 9 + [None], "Int64")
-    figure = rows.dfgen.sizes()
+    figure = rows.dfgen.show_sizes()
     assert [axes.get_xlabel() for axes in figure.axes] == ["bytes"]
     assert len(figure.table) == 0
 
@@ -378,7 +378,7 @@ def copies(tmp_path_factory):
 
 
 def test_copies_are_rows_of_pictures(copies):
-    figure = copies.dfgen.duplicates()
+    figure = copies.dfgen.show_duplicates()
     assert headings(figure) == [
         "2 groups of copies, 4 rows", "0: exact, 2 rows", "1: near, 2 rows"
     ]  # fmt: skip
@@ -388,26 +388,26 @@ def test_copies_are_rows_of_pictures(copies):
     assert (near.shape, smaller.shape) == ((90, 120, 3), (75, 100, 3))
     assert figure.table.index.tolist() == ["b", "e", "c", "f"]
     assert figure.table["kind"].tolist() == ["exact", "exact", "near", "near"]
-    assert headings(copies.dfgen.duplicates(1)) == [
+    assert headings(copies.dfgen.show_duplicates(1)) == [
         "2 groups of copies, 4 rows; 1 shown", "0: exact, 2 rows"
     ]  # fmt: skip
-    none = copies.iloc[:4].dfgen.duplicates()
+    none = copies.iloc[:4].dfgen.show_duplicates()
     assert (headings(none), len(none.axes), len(none.table)) == (["no copies"], 0, 0)
 
 
 def test_leaks_are_pairs_of_pictures(copies):
-    figure = copies.dfgen.leaks()
+    figure = copies.dfgen.show_leaks()
     assert headings(figure) == ["2 rows have a copy in an earlier split", "exact", "near"]
     assert captions(figure) == ["4\nval", "1\ntrain", "5\nval", "2\ntrain"]
     assert figure.table.index.tolist() == ["e", "f"]
     assert figure.table["other_id"].tolist() == [1, 2]
-    none = copies.iloc[:4].dfgen.leaks()
+    none = copies.iloc[:4].dfgen.show_leaks()
     assert (headings(none), len(none.table)) == (["nothing leaks"], 0)
 
 
 def test_copies_of_a_frame_that_does_not_know_them_are_an_error(rows):
     with pytest.raises(ManifestError) as caught:
-        rows.dfgen.duplicates()
+        rows.dfgen.show_duplicates()
     assert 'facts="full"' in str(caught.value)
 
 
@@ -425,11 +425,34 @@ def test_problems_are_those_that_the_manifest_knows(rows):
     )
 
 
-WORDS = {"duplicates": "show_duplicates", "leaks": "show_leaks"}
+OF_FRAMES = ("show", "show_balance", "show_sizes", "show_duplicates", "show_leaks")
 
 
-@pytest.mark.parametrize("word", ["show", "classes", "balance", "sizes", "problems", *WORDS])
+def test_older_names_return_the_same_figures_and_say_the_new_ones(copies):
+    for name in ("balance", "sizes", "duplicates", "leaks"):
+        with pytest.warns(DeprecationWarning) as told:
+            figure = getattr(copies.assign(kind="a").dfgen, name)()
+        assert str(told[0].message) == (
+            f"df.dfgen.{name} is now df.dfgen.show_{name}; the older name goes with version 0.2"
+        )
+        assert repr(figure) == repr(getattr(copies.assign(kind="a").dfgen, f"show_{name}")())
+    with pytest.warns(DeprecationWarning, match="dfgen.explore.draws is now"):
+        assert dfgen.explore.draws is dfgen.explore.show_draws
+    for place in (dfgen.explore, copies.dfgen):
+        with pytest.raises(AttributeError):
+            place.shows  # noqa: B018
+
+
+def test_what_shows_returns_a_figure_with_its_frame_and_what_counts_a_frame(copies):
+    frame = copies.assign(kind="a")
+    for name in OF_FRAMES:
+        assert isinstance(getattr(frame.dfgen, name)().table, pd.DataFrame)
+    for name in ("classes", "problems"):
+        assert isinstance(getattr(frame.dfgen, name)(), pd.DataFrame)
+
+
+@pytest.mark.parametrize("word", [*OF_FRAMES, "classes", "problems"])
 def test_a_word_of_the_accessor_takes_what_its_function_takes(word):
     of_frame = inspect.signature(getattr(dfgen.explore.FrameAccessor, word)).parameters
-    plain = inspect.signature(getattr(dfgen.explore, WORDS.get(word, word))).parameters
+    plain = inspect.signature(getattr(dfgen.explore, word)).parameters
     assert [*of_frame.values()][1:] == [*plain.values()][1:]
