@@ -8,7 +8,6 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dfgen.binding.class_names import present_columns
 from dfgen.binding.default_features import Options, named_features
@@ -22,12 +21,13 @@ from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering
 from dfgen.binding.row_ids import ids_of, note_id
 from dfgen.binding.row_problems import checked_problems, known_problems
-from dfgen.binding.row_weights import row_weights
+from dfgen.binding.row_weights import ClassWeight, SampleWeight, row_weights
 from dfgen.binding.rows_of_arrays import stored_rows
 from dfgen.binding.split_rows import warn_of_leaks
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Limits
+from dfgen.loading.batch_weights import Weights
 from dfgen.loading.order.row_order import Drawing
 from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.albumentations import Pipeline, check_pixels
@@ -54,6 +54,7 @@ class Binding:
     Args:
         x, y: the names of features, nested as they were given.
         weights: what each row counts in the loss.
+        own_weights: name of an array of y -> by what that is multiplied in the loss of this one.
         drawing: how an epoch takes rows beside a plain shuffle.
         drawn_by: by which `balance`, `bucket_by` and `window` that is, told from others.
         problems: row -> why it cannot be read.
@@ -63,7 +64,8 @@ class Binding:
     x: Tree
     y: Tree
     reader: SampleReader
-    weights: npt.NDArray[np.float32] | None
+    weights: Weights | None
+    own_weights: Mapping[str, Weights]
     drawing: Drawing
     drawn_by: Mapping[str, str | None]
     problems: Mapping[int, str]
@@ -104,7 +106,7 @@ class Binding:
     @property
     def weighted(self) -> bool:
         """Whether rows weigh otherwise than each 1."""
-        return self.weights is not None or bool(self.reader.present)
+        return self.weights is not None or bool(self.own_weights or self.reader.present)
 
     @property
     def labels_digest(self) -> str:
@@ -133,8 +135,8 @@ def bind(
     *,
     options: Options | None = None,
     id: str | None = None,
-    sample_weight: str | None = None,
-    class_weight: Mapping[Any, float] | str | None = None,
+    sample_weight: SampleWeight = None,
+    class_weight: ClassWeight = None,
     order: Ordering | None = None,
     batch_size: int = 32,
     cache: Cache = None,
@@ -165,7 +167,7 @@ def bind(
     opens = partial(store_of, limits=limits, options=opened)
     columns = open_columns(manifest, root, limits, opened, order.window_bytes)
     warn_of_leaks(columns)
-    taken = {name for name in (id, sample_weight) if isinstance(name, str)}
+    taken = {name for name in (id, *leaves(sample_weight)) if isinstance(name, str)}
     options = replace(options or Options(), store_of=opens)
     x, y, named = named_features(columns, x, y, options, taken)
     features = _bound(columns, named, {*leaves(x)}, id)
@@ -189,10 +191,12 @@ def bind(
         sources |= {name: replace(one, store=store) for name, one in stored.items()}
 
     by_name = {bound.name: bound for bound in features}
-    weights = row_weights(columns, map_leaves(by_name.get, y), sample_weight, class_weight)
+    targets = map_leaves(by_name.get, y)
+    weights, own = row_weights(columns, targets, sample_weight, class_weight)
+    own_weights = {array: own[name] for name in own for array in by_name[name].specs}
     drawing, drawn_by = order.drawing(columns, rows, sizes.values(), batch_size, stored, packs)
     reader = SampleReader(rows.ids, features, transform, store, sources, sizes)
-    return Binding(columns, x, y, reader, weights, drawing, drawn_by, problems)
+    return Binding(columns, x, y, reader, weights, own_weights, drawing, drawn_by, problems)
 
 
 def _of_features(transform: Transform | None, features: Iterable[BoundFeature]) -> Any:

@@ -13,7 +13,7 @@ from dfgen.loading.buffers import BatchArrays, Block, Buffers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows
-from dfgen.loading.pending_batch import PendingBatch
+from dfgen.loading.pending_batch import OwnWeights, PendingBatch
 from dfgen.loading.read_ahead import Expected, ReadAhead
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker, making
 from dfgen.loading.workers.pool import Pool
@@ -74,6 +74,7 @@ class BatchMaker:
     order: RowOrder
     plan: Plan  # of an epoch; others may differ in their tail
     weights: Weights | None  # of all rows
+    own: OwnWeights  # of all rows
     transform: TriedTransform | None
     chunk_sizes: tuple[int, int]  # in rows: of a batch wanted at once, and of many under way
     ahead: ReadAhead | None = None  # where files are far
@@ -130,9 +131,9 @@ class BatchMaker:
             rng = batch_rng(self.maker.seed, epoch, step, self.plan.shard[0])
             where = f"batch {step} of epoch {epoch}"
             transform = partial(self._transformed, self.transform, rng=rng, where=where)
-        present, by = self.maker.reader.present, self.order.drawn_by(epoch)
+        by = self.order.drawn_by(epoch)
         pending = PendingBatch(
-            make, rows, (epoch, step), plan, len(starts), given, present, transform,
+            make, rows, (epoch, step), plan, len(starts), given, self.own, transform,
             None if block is None else block[0], by,
         )  # fmt: skip
         chunks = []

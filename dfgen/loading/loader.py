@@ -76,6 +76,7 @@ class Loader:
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
             With several, `plan` leaves out a short last batch.
         weights: float32 of shape (rows,), what each row counts in the loss, or None.
+        own_weights: name of an array -> by what that is multiplied in the loss of this one.
         batch_transform: `batch_transform(batch, rng) -> batch` of a dict of arrays, in the thread
             that finishes the batch; tried once, when the loader is made, on blank images.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, and
@@ -102,6 +103,7 @@ class Loader:
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
         weights: Weights | None = None,
+        own_weights: Mapping[str, Weights] | None = None,
         batch_transform: BatchTransform | None = None,
         on_error: str = "raise",
         problems: Mapping[int, str] | None = None,
@@ -138,7 +140,10 @@ class Loader:
             raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
         self.max_queue_size = whole("max_queue_size", max_queue_size, least=1, advice=_QUEUE)
         self.use_multiprocessing = flag("use_multiprocessing", use_multiprocessing)
-        self._maker = self._batch_maker(order, seed, weights, batch_transform)
+        self.weights = weights
+        """The weight of each row in the loss; None: all the same."""
+        self.own_weights: Mapping[str, Weights] = own_weights or {}
+        self._maker = self._batch_maker(order, seed, batch_transform)
         self._parked = Parked()
         self._look: Callable[[], Callable[[], Any] | None] = _nothing
         self._process = os.getpid()
@@ -150,7 +155,7 @@ class Loader:
         self._told_of_cache = False
 
     def _batch_maker(
-        self, order: RowOrder, seed: int, weights: Weights | None, function: BatchTransform | None
+        self, order: RowOrder, seed: int, function: BatchTransform | None
     ) -> BatchMaker:
         """Settle what the batches hold and how many are made ahead, and by whom."""
         reader, size, transform = self.reader, self.plan.size, None
@@ -171,7 +176,11 @@ class Loader:
         bound, ahead = self.limits.read_ahead_bytes, None
         if bound and reader.store.far:
             ahead = ReadAhead(reader.store, bound)
-        return BatchMaker(pool, maker, order, self.plan, weights, transform, sizes, ahead)
+        own: dict[str, Any] = {**self.own_weights}
+        for name, there in reader.present.items():
+            own[name] = own[name] * there if name in own else there
+        weights = self.weights, own
+        return BatchMaker(pool, maker, order, self.plan, *weights, transform, sizes, ahead)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
@@ -206,10 +215,10 @@ class Loader:
             counted &= weights is None or weights > 0
         return counted
 
-    @property
-    def weights(self) -> Weights | None:
-        """The weight of each row in the loss; None: all the same."""
-        return self._maker.weights
+    def weights_of(self, name: str | None) -> Weights:
+        """Return what each row of the manifest counts by itself in the loss of one array."""
+        shared = np.ones(len(self.reader), np.float32) if self.weights is None else self.weights
+        return shared * self.own_weights.get(name or "", np.float32(1))
 
     def in_order(self, plan: Plan) -> "Loader":
         """Return a loader of each row once, in their own order, made by the same workers.

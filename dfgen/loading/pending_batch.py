@@ -17,6 +17,11 @@ from dfgen.spec import IntArray, Present
 Position = tuple[int, int]
 """(epoch, step)"""
 
+OwnWeights = Mapping[str, Weights | Present]
+"""Name of an array -> by what the weight of each row of the manifest is multiplied in its loss: 0
+of a row that lacks it.
+"""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -25,21 +30,21 @@ class Batch:
     arrays: BatchArrays
     rows: IntArray  # which row of the manifest each sample is
     weigh: Callable[[], Weights]  # makes the weights
-    present: Mapping[str, Present]  # name of an array that rows may lack -> which rows have it
+    own: OwnWeights
     skipped: tuple[int, ...] = ()  # places of samples that could not be made, and hold zeros
     block: Block | None = None  # that its arrays were made in, beside those of its neighbours
     ids: tuple[object, ...] = ()  # of the rows, where `Loader.batches` yields it; it costs time
 
     @cached_property
     def weights(self) -> Weights:
-        """The weight of each row in a loss of what no row lacks, made for whoever asks."""
+        """The weight of each row in the loss of what has none of its own, made for whoever asks."""
         return self.weigh()
 
     def weights_of(self, name: str) -> Weights:
         """The weight of each row in the loss of one array: 0 where it lacks that."""
-        if name not in self.present:
+        if name not in self.own:
             return self.weights
-        return self.weights * self.present[name][self.rows]
+        return self.weights * self.own[name][self.rows]
 
 
 @dataclass(eq=False)
@@ -52,7 +57,7 @@ class PendingBatch:
     plan: Plan  # of the epoch
     left: int  # chunks still to be run
     given: Weights | None = None  # what the rows weigh by themselves
-    present: Mapping[str, Present] = field(default_factory=dict)
+    own: OwnWeights = field(default_factory=dict)
     transform: Callable[[BatchArrays], BatchArrays] | None = None
     block: Block | None = None  # that its arrays are made in, beside those of its neighbours
     drawn_by: str = ""  # what tells the order of its epoch from that by other weights
@@ -129,5 +134,5 @@ class PendingBatch:
                 self._errors.clear()  # its traceback knows this object: a circle, otherwise
         weigh = partial(batch_weights, self.plan, self.position[1], self.given, self._blanks)
         blanks = tuple(self._blanks)
-        batch = Batch(self.arrays, self.rows, weigh, self.present, blanks, self.block)
+        batch = Batch(self.arrays, self.rows, weigh, self.own, blanks, self.block)
         return batch, self._problems

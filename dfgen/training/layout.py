@@ -29,7 +29,7 @@ class Layout:
     """How the arrays of a batch are nested for Keras.
 
     `weighing` has for each array of y the axes that its loss has beside that of the batch, and the
-    name of the target that rows may lack.
+    name of the target where its rows weigh otherwise than those of others, or may lack it.
     """
 
     x: Any  # names of arrays, nested as the inputs of a model
@@ -67,7 +67,7 @@ class Layout:
         """Return the weights for Keras, which multiplies losses by them as NumPy multiplies.
 
         A loss of pixels, (batch, height, width), needs them as (batch, 1, 1). Where losses differ
-        in that, or in which rows have a label, each target has its own, nested as y.
+        in that, in what rows weigh or which have a label, each target has its own, nested as y.
         """
         alike = len(set(self.weighing.values())) == 1
         tree = next(iter(self.weighing)) if alike else self.y
@@ -111,7 +111,10 @@ def layout_of(binding: Binding, weighted: bool) -> Layout:
     """Return the layout of bound inputs and targets; weights are for targets alone."""
     images = {name for bound in binding.reader.features for name in bound.channel_arrays}
     weighing = {
-        name: (loss_axes(bound.feature, spec), None if bound.present is None else bound.name)
+        name: (
+            loss_axes(bound.feature, spec),
+            bound.name if bound.present is not None or name in binding.own_weights else None,
+        )
         for bound in map(binding.__getitem__, leaves(binding.y))
         for name, spec in bound.specs.items()
     }

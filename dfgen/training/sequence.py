@@ -21,6 +21,7 @@ from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering, new_weights
 from dfgen.binding.row_ids import plain_ids
+from dfgen.binding.row_weights import ClassWeight, SampleWeight
 from dfgen.errors import ArgumentError, brief
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Amount, Limits, limits_given
@@ -59,9 +60,12 @@ class Sequence(Passes):
         id: the column that tells rows apart. None takes `id`, else the paths where unique.
         sample_weight: a column of what each row counts in the loss, 0 or more. Batches hold weights
             of shape (batch,), with axes of 1 for a loss that has more, as (batch, 1, 1) for masks,
-            nested as y where targets differ in that, or `missing="ignore"` weighs them.
-        class_weight: class number or name -> weight, for one target of classes; `"balanced"`:
-            rows / (classes that occur * rows of the class), as scikit-learn has it.
+            nested as y where targets differ in that, or `missing="ignore"` weighs them. For several
+            targets: one column for all, or one for each, nested as y, `{"kind": "w"}` or
+            `["w", None]`; targets without one weigh 1.
+        class_weight: class number or name -> weight; `"balanced"`: rows / (classes that occur *
+            rows of the class), as scikit-learn has it. For several targets that of each, nested as
+            y: `{"kind": "balanced"}`. It multiplies `sample_weight`.
         balance: what rows are drawn by; some then come several times in an epoch, each with another
             random crop, flip and transform, and others not at all: see `row_counts`. A column of
             classes (text, whole numbers, booleans): each class comes equally often. A column of
@@ -152,8 +156,8 @@ class Sequence(Passes):
         y: Tree = None,
         *,
         id: str | None = None,
-        sample_weight: str | None = None,
-        class_weight: Mapping[Any, float] | str | None = None,
+        sample_weight: SampleWeight = None,
+        class_weight: ClassWeight = None,
         balance: str | None = None,
         rows_per_epoch: int | None = None,
         bucket_by: str | None = None,
@@ -196,7 +200,8 @@ class Sequence(Passes):
         loader = Loader(
             bound.reader, batch_size=batch_size, shuffle=shuffle, seed=self.seed,
             drawing=bound.drawing, drop_remainder=drop_remainder, shard=resolve_shard(shard),
-            weights=bound.weights, batch_transform=batch_transform, on_error=on_error,
+            weights=bound.weights, own_weights=bound.own_weights,
+            batch_transform=batch_transform, on_error=on_error,
             problems=bound.problems, workers=workers, use_multiprocessing=use_multiprocessing,
             max_queue_size=max_queue_size, limits=limits,
         )  # fmt: skip

@@ -9,6 +9,7 @@ from dfgen.binding.default_features import Options, chosen_features
 from dfgen.binding.frame_columns import open_manifest
 from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.pixel_cache import Cache
+from dfgen.binding.row_weights import ClassWeight, SampleWeight
 from dfgen.binding.split_rows import (
     split_rows,
     warn_of_leaks,
@@ -30,8 +31,8 @@ from dfgen.training.sequence import Sequence
 class TrainArguments(TypedDict, total=False):
     """The arguments of `Sequence` that may differ from split to split."""
 
-    sample_weight: str | None
-    class_weight: Mapping[Any, float] | str | None
+    sample_weight: SampleWeight
+    class_weight: ClassWeight
     balance: str | None
     rows_per_epoch: int | None
     bucket_by: str | None
@@ -109,7 +110,7 @@ def sequences(
     asked = {f.name: given.pop(f.name) for f in fields(Options) if f.name in given}
     opened = StorageOptions(given.get("storage_options"))
     columns = replace(open_manifest(manifest, given.get("root"), options=opened), whole=True)
-    taken = {name for name in (given.get("id"), given.get("sample_weight")) if name is not None}
+    taken = {given.get("id"), *leaves(given.get("sample_weight"))} - {None}
     x, y = chosen_features(columns, x, y, Options(**asked), taken)
     given["label_mode"] = None if y is None else "int"  # so that no column is taken for the label
     parts = split_rows(columns, fold)

@@ -246,6 +246,7 @@ class Target:
         feature, spec = bound.feature, loader.specs[array]
         same = loader.specs is loader.reader.specs  # without a batch_transform
         self._bound, self._loader, self._ignored = bound, loader, ignored
+        self._array = array
         self._as_written = same and isinstance(loader.reader.transform, Pipeline | None)
         self.column, self.shape = ", ".join(feature.columns), spec.shape
         names = feature.class_names if same and len(bound.specs) == 1 else None
@@ -258,6 +259,7 @@ class Target:
     @property
     def _counted(self) -> Any:
         counted, present = self._loader.counted, self._bound.present
+        counted = counted & (self._loader.weights_of(self._array) > 0)
         return counted if present is None else counted & present
 
     @cached_property

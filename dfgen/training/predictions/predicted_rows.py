@@ -258,10 +258,7 @@ class Prediction:
         for row in loader.problems:
             if rows.start <= row < rows.stop:
                 reasons[row - rows.start] = loader.problems[row].reason
-        weights = None
-        if self.weighs:
-            alike = np.ones(len(reasons), np.float32)
-            weights = alike if loader.weights is None else loader.weights[rows]
+        weights = (lambda target: loader.weights_of(target)[rows]) if self.weighs else None
         arrays = None if self.arrays is None else partial(self._arrays, rows)
         return table_of(values, rows, reasons, weights, arrays)
 

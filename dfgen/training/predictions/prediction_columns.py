@@ -94,10 +94,10 @@ def table_of(
     outputs: list[HeadValues],
     rows: slice,
     reasons: npt.NDArray[Any],
-    weights: _Floats | None = None,
+    weights: Callable[[str | None], _Floats] | None = None,
     arrays: _OfArrays = None,
 ) -> pa.Table:
-    """Return the columns of some rows."""
+    """Return the columns of some rows; `weights` tells what these weigh in the loss of a target."""
     bad = reasons.astype(bool)
     columns: dict[str, Any] = {}
     losses = []
@@ -111,7 +111,8 @@ def table_of(
             losses.append(np.where(lost | lacking, np.nan, one.losses))
             columns[head.column("loss")] = _numbers(losses[-1])
         if weights is not None and head.bound is not None:
-            columns[head.column("row_weight")] = pa.array(np.where(lost | lacking, 0, weights))
+            weighs = np.where(lost | lacking, 0, weights(head.target))
+            columns[head.column("row_weight")] = pa.array(weighs)
     if len(outputs) > 1 and losses:
         factors = [one.head.loss_weight for one in outputs if one.losses is not None]
         each = np.array([one * factor for one, factor in zip(losses, factors, strict=True)])

@@ -19,6 +19,7 @@ from dfgen.manifest.fingerprint import columns_digest
 from dfgen.manifest.schema import label_columns
 from dfgen.table.arrow_types import is_text
 from dfgen.training.data_adapter import view_of
+from dfgen.training.layout import SequenceView
 from dfgen.training.sequence import Sequence
 
 _VERSION = 2
@@ -42,6 +43,7 @@ _WORDS = {
     "views": "another number of views",
     "from_logits": "another from_logits",
     "arrays": "arrays in another place",
+    "row_weights": "other weights of rows, by sample_weight or class_weight",
     "evaluates": "predict_frame, or evaluate_frame, the other of the two",
 }
 
@@ -84,6 +86,7 @@ def run_of(
         "shard": list(loader.given.shard),
         "weights": _model_digest(model),
         "loss": _written(getattr(model, "loss", None)),
+        "row_weights": _weights_digest(view) if arguments.get("evaluates") else None,
         **arguments,
     }
 
@@ -116,6 +119,17 @@ def _values_digest(columns: Columns, names: list[str]) -> str:
             digest.update(columns_digest(pa.table({name: values}), [name]).encode())
         except (ManifestError, pa.ArrowException):  # of types that no manifest has
             digest.update(f"{name}: {values.type}".encode())
+    return digest.hexdigest()
+
+
+def _weights_digest(view: SequenceView) -> str | None:
+    """Return a digest of what each row counts in the loss of each array of y; None: all 1."""
+    loader, names = view.loader, keras.tree.flatten(view.layout.y)
+    if loader.weights is None and not loader.own_weights:
+        return None
+    digest = blake2b(digest_size=16)
+    for name in names:
+        digest.update(loader.weights_of(name).tobytes())
     return digest.hexdigest()
 
 

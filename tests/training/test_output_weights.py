@@ -1,0 +1,258 @@
+"""Weights of each output of a model: losses and training as with arrays of weights by hand."""
+
+import pickle
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import dfgen
+from dfgen.errors import ArgumentError, ManifestError
+
+ROWS, SIZE = 10, 4  # so that the last batch is short
+W = np.array([0, 1, 2, 3, 0.5, 4, 1, 2, 1, 3], np.float32)
+V = np.array([1, 0, 0, 2, 3, 0.5, 1, 1, 5, 0.25], np.float32)
+KIND = [*"xyxxxyxxyx"]
+BALANCED = np.where(np.array(KIND) == "x", 10 / (2 * 7), 10 / (2 * 3)).astype("f4")
+OWN = np.where(np.array(KIND) == "x", 1, 5).astype("f4")
+ONES = np.ones(ROWS, np.float32)
+Y = {"kind": "kind", "age": "age"}
+
+
+@pytest.fixture
+def df():
+    numbers = np.random.default_rng(0).normal(size=(ROWS, 2)).astype("f4")
+    df = pd.DataFrame(numbers, columns=["a", "b"]).assign(id=range(ROWS), w=W, v=V)
+    return df.assign(kind=pd.Categorical(KIND), age=np.arange(ROWS, dtype="f4"))
+
+
+def sequence(df, y=Y, **options):
+    options = {"batch_size": SIZE, "shuffle": False, "workers": 1, **options}
+    return dfgen.Sequence(df, dfgen.Number(["a", "b"]), y, **options)
+
+
+def model(keyed=True):
+    """Return two heads that share nothing, the same each time."""
+    inputs = keras.Input((2,))
+    heads = {}
+    for name, size in {"kind": 2, "age": 1}.items():
+        start = keras.initializers.RandomNormal(seed=size)
+        heads[name] = keras.layers.Dense(size, kernel_initializer=start, name=name)(inputs)
+    made = keras.Model(inputs, heads if keyed else list(heads.values()))
+    losses = {"kind": keras.losses.SparseCategoricalCrossentropy(from_logits=True), "age": "mse"}
+    made.compile("sgd", losses if keyed else list(losses.values()))
+    return made
+
+
+def by_hand(df, keyed, kind, age):
+    x = df[["a", "b"]].to_numpy()
+    y = {"kind": df.kind.cat.codes.to_numpy("i4"), "age": df.age.to_numpy()[:, None]}
+    weights = {"kind": kind, "age": age}
+    if keyed:
+        return x, y, weights
+    return x, list(y.values()), list(weights.values())
+
+
+GIVEN = {
+    "a column of one": ({"sample_weight": {"kind": "w"}}, W, ONES),
+    "a column of each": ({"sample_weight": {"age": "v", "kind": "w"}}, W, V),
+    "classes of one": ({"class_weight": {"kind": {"x": 1, "y": 5}}}, OWN, ONES),
+    "balanced": ({"class_weight": {"kind": "balanced", "age": None}}, BALANCED, ONES),
+    "both": (
+        {"sample_weight": {"kind": "w", "age": "v"}, "class_weight": {"kind": {0: 1, 1: 5}}},
+        W * OWN,
+        V,
+    ),
+    "a column of all": (
+        {"sample_weight": "w", "class_weight": {"kind": "balanced"}},
+        W * BALANCED,
+        W,
+    ),
+}  # fmt: skip
+
+
+def nested(options, keyed):
+    if keyed:
+        return options
+    lists = {}
+    for name, given in options.items():
+        lists[name] = given if isinstance(given, str) else [given.get(key) for key in Y]
+    return lists
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("keyed", [True, False], ids=["dicts", "lists"])
+@pytest.mark.parametrize("given", GIVEN)
+def test_losses_and_training_are_those_of_weights_by_hand(df, given, keyed):
+    options, kind, age = GIVEN[given]
+    x, y, weights = by_hand(df, keyed, kind, age)
+    with sequence(df, Y if keyed else [*Y.values()], **nested(options, keyed)) as seq:
+        ours, theirs = model(keyed), model(keyed)
+        logits, ages = (np.asarray(ours.predict(x, verbose=0)[k]) for k in (Y if keyed else (0, 1)))
+        shares = np.log(np.exp(logits).sum(axis=1)) - logits[range(ROWS), df.kind.cat.codes]
+        squares = (ages[:, 0] - df.age) ** 2
+        exact = (shares * kind).mean() + (squares * age).mean()
+        np.testing.assert_allclose(ours.evaluate(seq, verbose=0)[0], exact, rtol=1e-5)
+        ours.fit(seq, epochs=2, verbose=0)
+        theirs.fit(x, y, sample_weight=weights, batch_size=SIZE, epochs=2, shuffle=False, verbose=0)
+    for found, expected in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_of_a_shared_and_padded_batch_weigh_alike_in_each_output(df):
+    """Two processes with rows left out, and what a short batch is filled up with."""
+    options = {"sample_weight": {"kind": "w"}, "class_weight": {"kind": "balanced"}}
+    with sequence(df, shard=(1, 2), **options) as seq:
+        assert len(seq) == 2
+        for step in range(2):
+            rows = [4 * step + 2, 4 * step + 3]
+            found = seq[step][2]
+            np.testing.assert_allclose(found["kind"], (W * BALANCED)[rows], rtol=1e-6)
+            np.testing.assert_array_equal(found["age"], [1, 1])
+
+
+def test_bad_rows_weigh_nothing_in_any_output_and_the_others_of_their_batch_more(df, tmp_path):
+    for row in range(ROWS):
+        Image.new("RGB", (4, 4), (row, 0, 0)).save(tmp_path / f"{row}.png")
+    (tmp_path / "2.png").write_bytes(b"no image")
+    df["path"] = [str(tmp_path / f"{row}.png") for row in range(ROWS)]
+    with dfgen.Sequence(
+        df, y=Y, image_size=(4, 4), batch_size=5, shuffle=False, on_error="skip",
+        sample_weight={"age": "v"},
+    ) as seq:  # fmt: skip
+        kind, age = seq[0][2]["kind"], seq[0][2]["age"]
+        np.testing.assert_allclose(kind, np.array([1, 1, 0, 1, 1]) * 5 / 4)
+        np.testing.assert_allclose(age, np.array([1, 1, 0, 1, 1]) * V[:5] * 5 / 4)
+        copy = pickle.loads(pickle.dumps(seq))
+        np.testing.assert_array_equal(copy[0][2]["age"], age)
+
+
+def test_rows_without_a_label_weigh_nothing_beside_weights_of_their_own(df):
+    df["kind"] = df.kind.where(df.index != 1)
+    y = {"kind": dfgen.Category("kind", missing="ignore"), "age": "age"}
+    with sequence(df, y, sample_weight={"kind": "w", "age": "v"}) as seq:
+        np.testing.assert_array_equal(seq[0][2]["kind"], W[:4] * [1, 0, 1, 1])
+        np.testing.assert_array_equal(seq[0][2]["age"], V[:4])
+
+
+@pytest.mark.backend
+def test_evaluate_frame_tells_what_each_row_weighs_in_each_output(df, tmp_path):
+    made, options = model(), {"class_weight": {"kind": "balanced"}, "sample_weight": {"age": "v"}}
+    with sequence(df, **options) as seq:
+        frame = dfgen.evaluate_frame(made, seq)
+        np.testing.assert_allclose(frame.row_weight_kind, BALANCED, rtol=1e-6)
+        np.testing.assert_allclose(frame.row_weight_age, V)
+        total = sum((frame[f"loss_{k}"] * frame[f"row_weight_{k}"]).mean() for k in Y)
+        np.testing.assert_allclose(total, made.evaluate(seq, verbose=0)[0], rtol=1e-5)
+        out = dfgen.evaluate_frame(made, seq, out=tmp_path / "p.parquet")
+    with (
+        sequence(df, sample_weight={"age": "v"}) as seq,
+        pytest.raises(ArgumentError, match="other weights of rows, by sample_weight"),
+    ):
+        dfgen.evaluate_frame(made, seq, out=out)
+
+
+def test_a_frame_of_splits_weighs_each_output_and_validates_without_class_weights(df):
+    df["split"] = ["train"] * 7 + ["val"] * 3
+    options = {"class_weight": {"kind": "balanced"}, "sample_weight": {"age": "v"}}
+    parts = dfgen.sequences(df, dfgen.Number(["a", "b"]), Y, batch_size=3, **options)
+    _, _, weights = parts["val"][0]
+    np.testing.assert_array_equal(weights["kind"], [1, 1, 1])
+    np.testing.assert_array_equal(weights["age"], V[7:])
+    assert set(parts["train"][0][2]["kind"].round(2)) <= {*np.float32([0.7, 1.75])}
+
+
+WRONG = {
+    "a dict for one target": (
+        "kind", {"sample_weight": {"kind": "w"}}, ArgumentError,
+        "sample_weight={'kind': 'w'} gives outputs their own, but y is one target, 'label' (column "
+        "'kind'): write sample_weight='w', or y as a dict",
+    ),
+    "classes by output for one target": (
+        "kind", {"class_weight": {"kind": "balanced"}}, ArgumentError,
+        "class_weight={'kind': 'balanced'} gives outputs their own, but y is one target, 'label' "
+        "(column 'kind'): write class_weight='balanced', or y as a dict",
+    ),
+    "an output that is not there": (
+        Y, {"sample_weight": {"kin": "w"}}, ArgumentError,
+        "sample_weight has 'kin', but y has 2 targets, 'kind' (column 'kind'), 'age' (column "
+        "'age'): give each that is to be weighed its own, sample_weight={'kind': \"column\"}. Did "
+        'you mean "kind"?',
+    ),
+    "classes without an output": (
+        Y, {"class_weight": {"x": 1, "y": 2}}, ArgumentError,
+        "class_weight has 'x', 'y', but y has 2 targets, 'kind' (column 'kind'), 'age' (column "
+        "'age'): give each that is to be weighed its own, class_weight={'kind': \"balanced\"}.",
+    ),
+    "balanced without an output": (
+        Y, {"class_weight": "balanced"}, ArgumentError,
+        "class_weight is 'balanced', but y has 2 targets",
+    ),
+    "a dict for a list": (
+        ["kind", "age"], {"sample_weight": {"kind": "w"}}, ArgumentError,
+        "sample_weight is {'kind': 'w'}, but y has 2 targets, 'label' (column 'kind'), "
+        "'number_1' (column 'age'): give each that is to be weighed its own, "
+        "sample_weight=[\"column\", None]",
+    ),
+    "a list that is too short": (
+        ["kind", "age"], {"sample_weight": ["w"]}, ArgumentError,
+        "sample_weight is ['w'], but y has 2 targets",
+    ),
+    "a list for a dict": (Y, {"sample_weight": ["w", None]}, ArgumentError,
+                          "sample_weight is ['w', None], but y has 2 targets"),
+    "balanced numbers": (
+        Y, {"class_weight": {"age": "balanced"}}, ArgumentError,
+        "class_weight['age']='balanced' weighs classes, but the target 'age' (column 'age') is "
+        "Number, not one class a row: give sample_weight, a column of weights, or make it "
+        "dfgen.Category(...)",
+    ),
+    "a class that is not there": (
+        Y, {"class_weight": {"kind": {"z": 2}}}, ArgumentError,
+        "class_weight['kind'] names the class 'z'. Classes: 'x', 'y', or 0 to 1",
+    ),
+    "a number for an output": (
+        Y, {"class_weight": {"kind": 2.0}}, ArgumentError,
+        "class_weight['kind'] must be class -> weight or \"balanced\", got 2.0",
+    ),
+    "a column that is not there": (Y, {"sample_weight": {"kind": "ww"}}, ManifestError,
+                                   "sample_weight['kind']=\"ww\" is not a column"),
+    "a number for a column": (Y, {"sample_weight": {"kind": 2.0}}, ManifestError,
+                              "sample_weight"),
+    "an output of which nothing counts": (
+        Y, {"sample_weight": {"age": "zero"}}, ManifestError,
+        "all 10 rows weigh 0 for 'age' by sample_weight={'age': 'zero'}",
+    ),
+    "weights below 0": (Y, {"sample_weight": {"age": "a"}}, ManifestError, 'sample_weight="a" is'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_weights_say_how_to_write_them(df, wrong):
+    y, options, error, message = WRONG[wrong]
+    with pytest.raises(error) as raised:
+        sequence(df.assign(zero=0.0), y, **options)
+    assert message in str(raised.value)
+
+
+def test_weights_of_no_output_are_none(df):
+    with sequence(df, sample_weight={"kind": None}, class_weight={}) as seq:
+        assert len(seq[0]) == 2
+
+
+def test_a_class_without_a_weight_is_told_by_its_output(df):
+    with pytest.warns(UserWarning, match=r"class_weight\['kind'\] has no weight for 'y'"):
+        sequence(df, class_weight={"kind": {"x": 2.0}}).close()
+
+
+@pytest.mark.backend
+def test_weights_of_two_outputs_survive_a_backup(df):
+    """A state of a run with such weights goes on from its batch, with the same weights."""
+    options = {"class_weight": {"kind": "balanced"}, "shuffle": True, "seed": 3}
+    with sequence(df, **options) as whole, sequence(df, **options) as resumed:
+        batches = iter(whole)
+        next(batches)
+        resumed.load_state_dict(whole.state_dict())
+        for left, right in zip(batches, resumed, strict=False):
+            np.testing.assert_array_equal(left[2]["kind"], right[2]["kind"])
