@@ -176,7 +176,8 @@ def bind(
     store = opens(files for bound in features for files in columns.loose_files(bound))
     packs = columns.in_packs(features, store)
     sizes, unread = image_sizes(columns, features, packs, limits, opened)
-    files = next((one for one in features if one.files is not None and _names_rows(one)), None)
+    own = (one for one in features if one.present is None and not one.feature.follows)
+    files = next((one for one in own if one.files is not None and not one.has_lists), None)
     rows = BoundRows(ids_of(columns, id, files), features)
     check_lists(rows)
     bad = unread | (known_problems(columns) if files else {})
@@ -255,8 +256,3 @@ def _bound_one(
     values = feature.bind(source)
     followed = None if like is None else named[like]
     return BoundFeature(name, in_lists(feature, values, followed), values, like, present)
-
-
-def _names_rows(bound: BoundFeature) -> bool:
-    """Whether the paths of a feature are of all rows, one of each, and of their own."""
-    return bound.present is None and not bound.feature.follows and not bound.has_lists

@@ -6,7 +6,6 @@ Neither pandas nor Keras is imported: it is what goes with a model.
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from itertools import chain
 from typing import Any, Self
 
@@ -253,15 +252,10 @@ class Preprocessing:
         return {n: channels_first(a) if n in turned else a for n, a in arrays.items()}
 
     def _bound(self, name: str, columns: GivenRows) -> BoundFeature:
-        feature, like = self.inputs[name], self._followed.get(name)
-        values = feature.bind(columns)
+        feature = self.inputs[name]
+        like, values = feature.like if feature.follows else None, feature.bind(columns)
         followed = None if like is None else self.inputs[like]
         return BoundFeature(name, in_lists(feature, values, followed), values, like)
-
-    @cached_property
-    def _followed(self) -> dict[str, str]:
-        """Name of a feature -> that of the image that it follows."""
-        return {name: each.like for name, each in self.inputs.items() if each.follows}
 
 
 def load_preprocessing(

@@ -1,7 +1,6 @@
 """Rows that cannot be read, by what the manifest knows of their files."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +18,16 @@ _DEPTHS = np.array([8, 16, 32])
 
 def known_problems(columns: Columns) -> dict[int, str]:
     """Return row -> what the manifest's facts say is wrong with its file."""
-    if "problem" not in columns.names or _are_null(columns.source["problem"]):
+    if "problem" not in columns.names:
+        return {}
+    held = columns.source["problem"]  # of Arrow it knows whether it has anything in any row
+    if isinstance(held, pa.ChunkedArray) and held.null_count == len(held):
         return {}
     problems = columns["problem"]
     if not is_text(problems.type):
         return {}  # empty, or a column of the user's own
     rows = pc.indices_nonzero(pc.not_equal(problems, "")).to_pylist()
     return {row: problems[row].as_py() for row in rows}
-
-
-def _are_null(column: Any) -> bool:
-    """Whether a column of an Arrow table has nothing in any row, by what it knows itself."""
-    return isinstance(column, pa.ChunkedArray) and column.null_count == len(column)
 
 
 def checked_problems(

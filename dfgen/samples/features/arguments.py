@@ -29,14 +29,19 @@ def column_names(given: object) -> tuple[str, ...]:
 
 
 def check_column(feature: Any) -> None:
-    """Refuse a feature of one column without its name, or with another `missing` than there is."""
-    checked_missing(feature.missing)
+    """Refuse a feature of one column without its name, or a `missing` or `dataset` for nothing."""
     if not isinstance(feature.column, str):
         kind, given = type(feature).__name__, feature.column
         advice = series_name(given) or "column"
         raise ArgumentError(
             f"{kind} needs the name of a column, got {brief(given)}: write "
             f'dfgen.{kind}("{advice}", ...)'
+        )
+    checked_missing(feature.missing)
+    dataset = getattr(feature, "dataset", None)
+    if dataset is not None and feature.index is None:
+        raise ArgumentError(
+            f'dataset={dataset!r} is for rows of HDF5 files: name their column, as in index="index"'
         )
 
 

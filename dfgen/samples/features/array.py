@@ -15,7 +15,6 @@ from dfgen.samples.features.arguments import (
 )
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill, fill_by, number_spec
-from dfgen.samples.features.one_row import check_dataset
 from dfgen.samples.stores.npy import decode_array
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
@@ -68,7 +67,6 @@ class Array(Feature):
 
     def __post_init__(self) -> None:
         check_column(self)
-        check_dataset(self)
         if self.decode is not None and not callable(self.decode):
             raise ArgumentError(f"decode must be a function of a file's bytes, got {self.decode!r}")
         if self.decode is not None and self.index is not None:

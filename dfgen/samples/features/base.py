@@ -25,7 +25,7 @@ from dfgen.samples.features.one_row import (
     files_among,
 )
 from dfgen.samples.stores.store import Store
-from dfgen.spec import IntArray, Present, Spec, Values, Watch, alone, each
+from dfgen.spec import IntArray, Present, Spec, Values, Watch, each
 from dfgen.table.arrow_types import in_one, is_text
 
 
@@ -95,7 +95,7 @@ class Feature:
             return bind_rows(self, columns)
         found = [columns[name] for name in self.columns]
         if len(found) == 1:
-            return alone(found)
+            return found[0]
         return pa.StructArray.from_arrays([in_one(array) for array in found], self.columns)
 
     def at(self, values: Any, row: int) -> Any:

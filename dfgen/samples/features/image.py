@@ -12,7 +12,6 @@ from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.one_row import (
     OneRow,
-    check_dataset,
     image_of,
     pixels_of_row,
     store_of_row,
@@ -164,7 +163,6 @@ class Image(Feature):
             object.__setattr__(self, "max_items", whole("max_items", self.max_items, least=1))
         checks.check_use(self)
         checks.check_crop(self)
-        check_dataset(self)
         if self.index is not None and self.size is None:
             raise ArgumentError(
                 f"size=None is for files of different sizes, index={self.index!r} for rows of "

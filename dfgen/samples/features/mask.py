@@ -13,7 +13,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.one_row import check_dataset, pixels_of_row
+from dfgen.samples.features.one_row import pixels_of_row
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.resizing import resize
@@ -77,7 +77,6 @@ class Mask(Feature):
     def __post_init__(self) -> None:
         check_column(self)
         one_of("dtype", self.dtype, ("uint8", "int32", "float32"), "dtype of a mask")
-        check_dataset(self)
         if self.dtype == "float32":
             _check_numbers(self)
             return

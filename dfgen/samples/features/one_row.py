@@ -149,15 +149,6 @@ def check_present(feature: Any, row: Mapping[str, Any]) -> None:
         )
 
 
-def check_dataset(feature: Any) -> None:
-    """Refuse the name of an array without the column of its rows."""
-    if feature.dataset is not None and feature.index is None:
-        raise ArgumentError(
-            f"dataset={feature.dataset!r} is for rows of HDF5 files: name their column, as in "
-            'index="index"'
-        )
-
-
 def bind_rows(feature: Any, columns: ColumnSource) -> pa.Array:
     """Return the files of a column, or structs of the `path` of an array file and the `index`."""
     paths = columns.files(feature.column)
