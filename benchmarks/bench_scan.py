@@ -4,10 +4,12 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pandas as pd
 import PIL.Image
-from corpus import large_photographs, photographs, small_images, tree
+from corpus import large_photographs, linked, photographs, small_images, tree
 from measure import THREADS, Findings, Verdict, alternate, finish
 
+import dfgen
 from dfgen.manifest.building.scan import Access, read_facts
 from dfgen.manifest.sources.file_tree import read_files
 
@@ -37,7 +39,25 @@ def main() -> Findings:
         "PNG 32x32": small_images()[:6000],
     }.items():
         verdicts.append(headers(kind, files))
+    verdicts.append(faults(str(linked())))
     return finish(verdicts)
+
+
+def faults(folder: str) -> Verdict:
+    files = [path for chunk in read_files(folder) for path in chunk.rows["path"].to_pylist()]
+    labels = pd.DataFrame({"file": files, "kind": ["cat", "dog"] * (len(files) // 2)})
+    rates = alternate(
+        {
+            "dfgen.build_manifest": lambda: len(
+                dfgen.build_manifest(folder, labels=labels, on="relpath=file")
+            ),
+            "dfgen.check": lambda: dfgen.check(labels, folder).rows,
+        }
+    )
+    print(f"\nfaults of {len(files):,} files and their labels", end="")
+    rates.show("files", "dfgen.build_manifest")
+    ratio = rates.ratio("dfgen.build_manifest", "dfgen.check")
+    return Verdict("time of a check", ratio, 1.2, "x build_manifest", at_most=True)
 
 
 def headers(kind: str, files: list[Path]) -> Verdict:

@@ -5,13 +5,14 @@ import shlex
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from annotated import image
 from command import run
 from PIL import Image
 
 import dfgen
-from dfgen.errors import ArgumentError, DfgenError, ManifestError, MissingFileError
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError
 
 ROWS = 24
 BREEDS = ["corgi", "husky", "poodle"]
@@ -275,8 +276,8 @@ def test_the_command_ends_with_0_1_or_2_and_prints_json(table):
         (("labels.csv", "labels.csv"), ManifestError, '"labels.csv" is a file'),
         (("m.parquet", "imgs"), ArgumentError, "dfgen verify m.parquet"),
         (("other.csv", "imgs"), ArgumentError, "no column of other.csv names a file of imgs"),
-        (("empty.csv", "imgs"), DfgenError, "empty.csv cannot be read as .csv"),
-        (("header.csv", "imgs"), ArgumentError, "no column of header.csv names a file of imgs"),
+        (("empty.csv", "imgs"), ManifestError, "empty.csv is empty (0 bytes), expected a first"),
+        (("header.csv", "imgs"), ArgumentError, "header.csv has no rows, expected one for"),
         ((None, "imgs"), ArgumentError, "expected a table of labels"),
         ((7, "imgs"), ManifestError, "the label table must be a pandas"),
     ],
@@ -297,3 +298,20 @@ def test_what_cannot_be_checked_is_an_error(table, arguments, error, said):
 def test_short_tables_are_checked(table, rows):
     kinds = [*found(table[:rows], on="stem=key")]
     assert kinds == ["files without a row"]
+
+
+@pytest.mark.parametrize(
+    ("change", "kinds"),
+    [
+        (lambda table: table.assign(note=None), ["missing labels"]),
+        (lambda table: table.assign(key=table["key"].astype(float)), ["ids written as floats"]),
+        (lambda table: table.set_index("key"), []),
+        (lambda table: table.astype({"breed": "category"}), []),
+        (lambda table: table.assign(tags=[["a", "b"]] * ROWS), []),
+        (lambda table: table.assign(cost=np.inf), ["constant columns"]),
+        (lambda table: table.assign(split=["train", "val"] * (ROWS // 2)), []),
+        (pa.Table.from_pandas, []),
+    ],
+)
+def test_columns_of_any_type_are_looked_at(table, change, kinds):
+    assert [*found(change(table))] == kinds

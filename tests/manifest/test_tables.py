@@ -269,8 +269,8 @@ def test_labels_within_a_text_are_split_and_stripped():
     assert bound.class_names == ["cat", "dog", "owl"]
     assert str(caught[0].message) == (
         "column 'tags' is not categorical, so its 3 classes are numbered by the sorted values of "
-        "this frame: 'cat', 'dog', 'owl'. Another frame may number them otherwise. "
-        "Give class_names="
+        "this frame: 'cat', 'dog', 'owl'. Another frame may number them otherwise: "
+        "give class_names="
     )
     feature, values = bound["label"].feature, bound["label"].values
     np.testing.assert_array_equal(

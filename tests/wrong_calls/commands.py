@@ -85,7 +85,7 @@ OF_TABLE = {
 }  # fmt: skip
 FOR_A_TABLE = {
     "a missing file": ("gone.csv", "there is no", "gone.csv", "Looked in"),
-    "an empty file": ("empty.csv", "empty.csv", "cannot be read as .csv", "Check the file"),
+    "an empty file": ("empty.csv", "empty.csv is empty", "expected a first line", "fetch it again"),
     "a model": ("model.keras", 'extension ".keras"', "Label tables are", "pandas.read_csv"),
 }
 

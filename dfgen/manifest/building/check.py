@@ -68,7 +68,11 @@ class Faults:
     findings: tuple[Finding, ...]
 
     def __repr__(self) -> str:
-        heading = f"{self.rows:,} rows of {self.table}, {self.files:,} files, {self.on}"
+        rows, files = (
+            f"{number:,} {noun}{'s' * (number != 1)}"
+            for number, noun in ((self.rows, "row"), (self.files, "file"))
+        )
+        heading = f"{rows} of {self.table}, {files}, {self.on}"
         if not self.findings:
             return f"{heading}: no fault found"
         wide = max(len(f"{finding.rows:,}") for finding in self.findings)
@@ -182,6 +186,8 @@ def _gathering(given: Mapping[str, Any], access: Access) -> Gathering:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # told when the table is read with its key as text
         labels, files = gathering.labels, gathering.source
+    if not len(labels):
+        raise ArgumentError(f"{recipe.table} has no rows, expected one for each file: fill it in")
     if column is not None and column not in labels.column_names:
         raise ArgumentError(
             f"path_column={quote(column)} is not a column."

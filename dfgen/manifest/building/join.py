@@ -1,5 +1,6 @@
 """Join files with a table of labels: by a key that both have once, as text, never by position."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -344,8 +345,9 @@ def _as_keys(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if is_text(kind) or pa.types.is_integer(kind):
         return column.cast(kind).cast(pa.string())
-    if pa.types.is_floating(kind) and not pc.any(pc.not_equal(column, pc.floor(column))).as_py():
-        return column.cast(pa.int64()).cast(pa.string())
+    if pa.types.is_floating(kind):
+        with contextlib.suppress(pa.ArrowInvalid):  # fractions, or more than an integer holds
+            return column.cast(pa.int64()).cast(pa.string())
     return column
 
 
