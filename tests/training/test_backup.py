@@ -349,9 +349,11 @@ def test_later_fits_of_the_same_model_begin_where_they_are_told(stopped):
     assert sequence.epoch == EPOCHS + 2
 
 
-def test_other_files_in_the_folder_stay(tmp_path):
+def test_other_files_in_the_folder_stay_and_the_handler_of_sigterm_comes_back(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    fit(tmp_path, epochs=1, model=light_model())
+    with handler_of_sigterm(signal.SIG_IGN):
+        fit(tmp_path, epochs=1, model=light_model())
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
     assert os.listdir(tmp_path) == ["mine.txt"]
 
 

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from watching import EAGER
 
 import dfgen
 
@@ -114,7 +115,8 @@ def test_callbacks_copied_for_another_run_watch_the_same_sequence(frame, tmp_pat
         callbacks = [dfgen.InputMonitor(), dfgen.BackupAndRestore(tmp_path / "backup", seq)]
         for trial in (1, 2):
             copied = copy.deepcopy(callbacks)
-            history = model().fit(seq, epochs=2, verbose=0, callbacks=copied).history
+            made = model(run_eagerly=EAGER)
+            history = made.fit(seq, epochs=2, verbose=0, callbacks=copied).history
             assert len(history["input_wait"]) == 2 and seq.epoch == 2 * trial
         assert seq.receipt.rows == ROWS
 
