@@ -374,7 +374,7 @@ def test_fault_36_a_line_without_an_end_is_not_read(tmp_path):
         f"{path}, line 2 is longer than 67,108,864 characters, more than the 67,108,864 {FIXED}"
     )
     path = sparse(tmp_path / "t.csv", b"path\n", 1 << 27)
-    with pytest.raises(ManifestError, match=r"cannot be read as .csv"):
+    with pytest.raises(ManifestError, match="holds zero bytes"):  # before any line of it
         dfgen.build_manifest(labels=path, path_column="path")
 
 
