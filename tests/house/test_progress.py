@@ -71,6 +71,21 @@ def test_a_command_shows_bars_in_a_terminal_alone(name):
     assert "%|" not in run(*command).stderr
 
 
+@pytest.mark.slow
+def test_copies_among_many_pictures_are_looked_for_with_a_bar():
+    code = """
+import numpy as np, pandas as pd
+from dfgen.manifest.duplicates import duplicates
+hashes = np.random.default_rng(0).integers(0, 2**63, 1100, np.uint64)
+rows = pd.DataFrame({"id": range(1100), "phash": hashes})
+rows["path"] = rows["digest"] = rows["id"].astype(str)
+duplicates(rows)
+"""
+    written, status = shown(sys.executable, "-c", code)
+    assert "Comparing pictures: 100%" in written
+    assert status == 0
+
+
 def test_nothing_to_do_has_no_bar():
     code = "from dfgen.progress_bars import progress\nwith progress(0, 'Doing', ' things'): pass"
     assert shown(sys.executable, "-c", code) == ("", 0)
