@@ -32,6 +32,9 @@ def kind_of(column: "pd.Series[Any]") -> str | None:
     """
     values = column.iloc[: 5 * _LOOKED_AT].dropna().astype(object).tolist()[:_LOOKED_AT]
     kinds = {_kind(value) for value in values}
+    if len(kinds) > 1 and kinds <= {*FILE_KINDS}:  # some of them damaged, or of several kinds
+        kinds.discard("file")
+        return kinds.pop() if len(kinds) == 1 else "file"
     return kinds.pop() if len(kinds) == 1 else None
 
 

@@ -75,7 +75,8 @@ def caption_columns(frame: pd.DataFrame, caption: str | Iterable[str] | None = N
     three labels, without those that predictions repeat as `y_true`.
     """
     if caption is not None:
-        names = [caption] if isinstance(caption, str) else [*caption]
+        is_one = isinstance(caption, str) or not isinstance(caption, Iterable)
+        names: list[Any] = [caption] if is_one else [*caption]
         for name in names:
             check_known("caption", name, frame)
         return names

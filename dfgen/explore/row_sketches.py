@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dfgen.binding.frame_columns import Columns
-from dfgen.errors import DecodeError, reason
+from dfgen.errors import DecodeError, ManifestError, column_list, reason
 from dfgen.explore.column_kinds import kind_of
 from dfgen.explore.plain_words import number
 from dfgen.explore.sketches import array_sketch, sound_sketch, text_sketch
@@ -31,16 +31,21 @@ _KINDS = {Audio: "sound", Array: "array", Text: "text"}
 
 
 def shown_column(rows: pd.DataFrame) -> str:
-    """Return the column that rows are shown by: of files, else of arrays, else of text, else path.
+    """Return the column that rows are shown by: of files, else of numbers, else of text.
 
     Files are in `path`, else in the first column that holds some.
     """
-    if found := Columns(rows).of_facts:
-        return found
+    if "path" in rows:
+        return "path"
     kinds = {str(name): kind_of(rows[name]) for name in rows if name != "mask"}
-    wanted = ("image", "sound", "array", "numbers", "text")
+    wanted = ("image", "sound", "array", "numbers", "text", "file")
     names = (name for kind in wanted for name, held in kinds.items() if held == kind)
-    return next(names, "path")
+    if (name := next(names, None)) is None:
+        raise ManifestError(
+            "no column holds images, sounds, arrays or text (columns: "
+            f'{column_list(map(str, rows.columns))}): name one that does, as in image="scan"'
+        )
+    return name
 
 
 def sketched_kind(rows: pd.DataFrame, shown: str | Feature) -> str | None:
@@ -113,7 +118,8 @@ def _array_of(feature: Array, store: Store, value: tuple[Any, Any], side: int) -
 
 
 def _plain_numbers(value: Any, side: int) -> Thumbnail:
-    return array_sketch(np.array(value.tolist() if isinstance(value, np.ndarray) else value), side)
+    array = np.array(value.tolist() if isinstance(value, np.ndarray) else value)
+    return array_sketch(array.astype(float) if array.dtype == object else array, side)
 
 
 _DRAWN: dict[str, Callable[..., Thumbnail]] = {

@@ -91,7 +91,9 @@ def array_sketch(array: _Numbers, side: int) -> Thumbnail:
     if array.ndim < 2:
         flat = array.reshape(-1)
         pixels = curve(flat, max(2, round(side * _FLAT)), side)
-        spread = f"{number(float(flat.real.min()))} to {number(float(flat.real.max()))}"
+        known = flat[np.isfinite(flat)].real
+        ends = [number(float(end)) for end in (known.min(), known.max())] if known.size else []
+        spread = " to ".join(ends) or "none of them finite"
         return Thumbnail(pixels, note=f"{count(flat.size, 'number')}, {spread}")
     array = np.abs(array) if array.dtype.kind == "c" else array
     array = array.astype(np.uint8) * 255 if array.dtype == bool else array

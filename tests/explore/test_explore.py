@@ -208,6 +208,8 @@ ODD = {"lists": [[[1]]] * 10, "nothing": None, "mixed": [1, "a"] * 5}
          'split, lists, nothing, mixed. Did you mean "label"?'),
         ({"sort": "-lable"}, 'sort="lable" is not a column of the manifest. Columns: id, path, '),
         ({"boxes": True}, 'boxes="boxes" is not a column of the manifest. Columns: id, path, '),
+        ({"caption": "lable"}, 'caption="lable" is not a column of the manifest. Columns: id, '),
+        ({"caption": 3}, "caption=3 is not a column of the manifest, expected the name of one"),
         ({"n": 0}, "n=0 is not a whole number of 1 or more"),
         ({"by": ["label"]}, "by=['label'] is not a column of the manifest, expected the name of"),
         ({"sort": 3}, "sort=3 is not a column of the manifest, expected the name of one"),

@@ -12,7 +12,7 @@ import soundfile
 
 import dfgen
 import dfgen.explore
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explore.column_kinds import kind_of
 from dfgen.explore.sketches import array_sketch, curve, sound_sketch, spectrogram, text_sketch
 from dfgen.explore.thumbnails import thumbnails
@@ -119,7 +119,8 @@ def test_the_tile_of_a_text_grows_with_it():
     [
         (["a.png", None, "b.JPG"], "image"), (["a.wav"], "sound"), (["a.npy"], "array"),
         ([["a.png", "b.png"]], "image"), (["notes.txt"], "file"), ([b"RIFF1234WAVE"], "sound"),
-        ([b"odd"], "file"), ([{"bytes": None, "path": "a.flac"}], "sound"),
+        ([b"odd"], "file"), ([b"odd", b"RIFF1234WAVE"], "sound"), (["a.png", "b.wav"], "file"),
+        ([{"bytes": None, "path": "a.flac"}], "sound"),
         (["http://h/a.png?key=1"], "image"), (["cat", "dog"], None), (["a.png", "cat"], None),
         (["five little words of text"], "text"), ([[1.0, 2.0]], "numbers"), ([[]], "numbers"),
         ([np.zeros((2, 2))], "numbers"), ([["cat"]], None), ([[True]], None), ([1, 2], None),
@@ -180,6 +181,20 @@ def test_a_sound_or_array_that_cannot_be_read_is_a_tile_that_tells_why(sounds, t
     broken, missing, null = (one.problem for one in thumbnails(rows, "spectrum"))
     assert broken.startswith("broken .npy header")
     assert (missing, null) == ("the file does not exist", "the row has no spectrum")
+
+
+def test_numbers_may_lack_some_and_a_row_that_holds_no_array_says_why(tmp_path):
+    rows = pd.DataFrame({"id": [1, 2, 3], "vector": [[1.0, None, 3.0], [[1.0], [2.0, 3.0]], None]})
+    some, ragged, none = thumbnails(rows)
+    assert some.note == "3 numbers, 1 to 3"
+    assert ragged.problem.startswith("setting an array element with a sequence")
+    assert none.problem == "the row has no vector"
+    with pytest.raises(ManifestError) as caught:
+        thumbnails(rows[["id"]])
+    assert str(caught.value) == (
+        "no column holds images, sounds, arrays or text (columns: id): name one that does, as in "
+        'image="scan"'
+    )
 
 
 def test_of_a_long_sound_the_first_minute_is_shown(tmp_path):
