@@ -90,7 +90,7 @@ def caption_columns(frame: pd.DataFrame, caption: str | Iterable[str] | None = N
 
 
 def _is_short(column: "pd.Series[Any]") -> bool:
-    return bool(column.map(lambda one: isinstance(one, str) or not _is_long(one)).all())
+    return not any(_is_long(one) for one in column if not isinstance(one, str))
 
 
 def _is_long(value: Any) -> bool:

@@ -111,6 +111,7 @@ LONG = "a_recording_of_the_same_long_day_in_the_field_"
         ({"id": [f"{LONG}{row}" for row in "xy"]}, {"caption": "id"},
          [f"a_recording_of_the_same_l\nong_day_in_the_field_{row}" for row in "xy"]),
         ({"id": None}, {}, ["0.png\neven", "1.png\nodd"]),
+        ({"one": pd.Categorical(["x", "x"])}, {}, ["0\nlabel even\none x", "1\nlabel odd\none x"]),
         ({"mask": ["a.png", "b.png"], "depth": ["a.npy", "b.npy"]}, {}, ["0\neven", "1\nodd"]),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ from command import run
 from PIL import Image
 
 import dfgen
+import dfgen.explore
 from dfgen.cli import app
 from dfgen.errors import WriteError
 

@@ -1,10 +1,12 @@
 """The README and each page of docs run as written, from top to bottom, on real files."""
 
 import inspect
+import io
 import os
 import re
 import shlex
 import shutil
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from dfgen.cli import app
 
 README = Path(dfgen.__file__).parents[1] / "README.md"
 DOCS = README.parent / "docs"
+TUTORIALS = DOCS / "tutorials"  # which test_tutorials.py runs on each backend
 NEEDED = {
     "other-libraries.md": ("keras_hub", "keras_tuner", "sklearn", "tensorboard"),
     "migrate-torch.md": ("torch",),
@@ -34,7 +37,7 @@ def blocks_of(page):
     return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-PAGES = sorted(page for page in DOCS.rglob("*.md") if blocks_of(page))
+PAGES = sorted(page for page in DOCS.rglob("*.md") if blocks_of(page) and page.parent != TUTORIALS)
 
 
 def write_pets(folder):
@@ -83,10 +86,17 @@ def any_compiled_model():
 
 
 def run_commands(text):
+    """Run the commands of a block; return what they print."""
+    with redirect_stdout(io.StringIO()) as said:
+        _run(text)
+    return said.getvalue().replace(os.getcwd(), "/data")
+
+
+def _run(text):
     for line in text.replace("\\\n", "").splitlines():
         program, *arguments = shlex.split(line, comments=True)
         if program == "dfgen":
-            found = 1 if arguments[0] == "diff" else 0
+            found = 1 if arguments[0] in ("check", "diff") else 0
             assert app(arguments, standalone_mode=False) in (None, found)
         else:
             assert program == "make" or [program, arguments[0]] == ["pip", "install"]
@@ -95,9 +105,10 @@ def run_commands(text):
 def run(page):
     """Run a page in the folder it is written for; return the names that it leaves behind."""
     names, blocks = {"model": any_compiled_model()}, blocks_of(page)
-    for (language, text), (_, answer) in zip(blocks, [*blocks[1:], ("", "")], strict=False):
+    for (language, text), (after, answer) in zip(blocks, [*blocks[1:], ("", "")], strict=False):
         if language == "sh":
-            run_commands(text)
+            said = run_commands(text)
+            assert after != "text" or {*answer.splitlines()} <= {*said.splitlines()}
         elif language == "python" and re.match(r"\w+Error: ", answer):
             with pytest.raises(dfgen.DfgenError) as caught:
                 exec(text, names)
