@@ -52,6 +52,7 @@ from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.manifest.splitting.split_rules import Splitting
 from dfgen.packs.pack_check import PackFinding, check_pack
 from dfgen.packs.pack_index import is_pack
+from dfgen.samples.stores.archives.archive_paths import archive_at
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, without_store
 from dfgen.table.any_table import Table, arrow_table, data_frame
@@ -169,8 +170,9 @@ class Verification:
 
     def _compared(self, path: str, writes: bool) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Compare the manifest at a path, "" for a frame in hand, and write what is found."""
-        if self.root is not None and not has_store(scheme_of(os.fspath(self.root))):
-            check_folder(os.fspath(self.root), "Give as root= (--root) the folder of the files")
+        root = None if self.root is None else os.fspath(self.root)
+        if not (root is None or has_store(scheme_of(root)) or archive_at(root)):
+            check_folder(root, "Give as root= (--root) the folder of the files")
         options = self.access.options.values() if self.access.options else None
         if path:
             frame = read_manifest(path, self.root, self.access.limits, options)

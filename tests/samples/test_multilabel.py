@@ -137,7 +137,7 @@ def test_a_bare_column_of_lists_of_text_becomes_a_multi_label():
         (LISTS, dfgen.MultiLabel("tags", ["big", "red"]), {"class_names": ["a"]},
          "label_mode and class_names are for a column given by its name"),
         (LISTS, dfgen.MultiLabel("tags", ["big", "red"]), {"class_weight": {"big": 2}},
-         "class_weight needs y to be one column of classes. For other targets give sample_weight, "
+         "the target 'label' (column 'tags') is MultiLabel, not one class a row: give sample_weight, "
          "a column of weights"),
     ],
 )  # fmt: skip

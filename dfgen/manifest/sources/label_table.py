@@ -82,16 +82,16 @@ def _read(path: str, text: Sequence[str], limits: Limits, written: TableFormat) 
     if os.path.isdir(path) or not path:
         what = f"{path} is a folder" if path else "the path is empty"
         raise ManifestError(f"{what}, expected a table of labels: {', '.join(_READERS)}")
-    if os.path.isfile(path) and not os.path.getsize(path):
-        raise ManifestError(
-            f"{path} is empty (0 bytes), expected a first line of the names of columns, and rows "
-            "below. Save the table again, or fetch it again"
-        )
     if suffix not in _READERS:
         reader = "read_excel" if suffix.startswith(".xls") else "read_csv"
         raise ManifestError(
             f"{path} has the extension {quote(suffix)}. Label tables are {', '.join(_READERS)}; "
             f"in Python, any DataFrame: labels=pandas.{reader}({quote(path)})"
+        )
+    if os.path.isfile(path) and not os.path.getsize(path):
+        raise ManifestError(
+            f"{path} is empty (0 bytes), expected a first line of the names of columns, and rows "
+            "below. Save the table again, or fetch it again"
         )
     try:
         # Parquet is read in part, and tells what it unfolds to
