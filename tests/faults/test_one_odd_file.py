@@ -247,9 +247,7 @@ def test_a_source_that_is_no_file_is_refused_and_not_waited_for(data, source, pa
     more = {"path_column": "path"} if source == "labels" else {}
     if (source, kind) == ("yolo", "folder"):
         return
-    said = refused(DfgenError, **{source: path}, **more).replace(
-        "a table of labels: .csv", "a file"
-    )
+    said = refused(DfgenError, **{source: path}, **more).replace("a table of labels:", "a file")
     assert said.startswith(f"{path} is a {kind}, expected a file")
 
 

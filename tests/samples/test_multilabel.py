@@ -137,8 +137,8 @@ def test_a_bare_column_of_lists_of_text_becomes_a_multi_label():
         (LISTS, dfgen.MultiLabel("tags", ["big", "red"]), {"class_names": ["a"]},
          "label_mode and class_names are for a column given by its name"),
         (LISTS, dfgen.MultiLabel("tags", ["big", "red"]), {"class_weight": {"big": 2}},
-         "the target 'label' (column 'tags') is MultiLabel, not one class a row: give sample_weight, "
-         "a column of weights"),
+         "(column 'tags') is MultiLabel, not one class a row: give sample_weight, a column of "
+         "weights"),
     ],
 )  # fmt: skip
 def test_what_a_sequence_refuses(lists, y, options, message):
