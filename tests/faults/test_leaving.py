@@ -147,11 +147,10 @@ def test_fault_06_a_process_that_ends_in_an_import_says_how(tmp_path, monkeypatc
     made = loader("processes", transform=transform)
     with pytest.raises(WorkerError) as caught:
         made.batch(0, 0)
-    assert str(caught.value) in [
-        "a worker process cannot start (exit code 7): see what it printed. It was to make row "
-        f"id={row}"
-        for row in range(4)
-    ]
+    assert str(caught.value) == (
+        "a worker process cannot start (exit code 7): see what it printed. It was to make row id=0 "
+        "and 1 more"
+    )
     made.close()
 
 
