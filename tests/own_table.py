@@ -8,7 +8,10 @@ import PIL.Image
 
 KINDS = ("coffee", "tea", "cocoa")
 COLOURS = ((90, 60, 40), (180, 150, 60), (120, 40, 90))
-SUFFIXES = (*["jpg"] * 12, "JPG", "jpeg", "png", "webp", "tif", "bmp", "gif", "avif")
+MODERN = (
+    "avif" if ".avif" in PIL.Image.registered_extensions() else "webp"
+)  # the lowest Pillow writes none
+SUFFIXES = (*["jpg"] * 12, "JPG", "jpeg", "png", "webp", "tif", "bmp", "gif", MODERN)
 
 MISSPELT = {100: "Tea", 101: "cocoa ", 102: "coffe", 103: "Tea"}
 UNLABELLED, NO_ROW, EMPTY, CUT, DEEP, NO_PICTURE, CMYK = 104, 130, 5, 17, 34, 63, 61

@@ -60,19 +60,16 @@ folder = sys.argv[1]
 """
 
 
-ENVIRONMENT = {**os.environ, "KERAS_BACKEND": "numpy"}  # backups are arrays; it loads soonest
-
-
 def python(code, *arguments, of=WRITERS, under=()):
     command = [*under, sys.executable, "-c", of + code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=50, env=ENVIRONMENT)
+    return subprocess.run(command, capture_output=True, text=True, timeout=50)
 
 
 def started(code, *arguments, of=WRITERS):
     """A process that has said a line, and waits for one."""
     command = [sys.executable, "-c", of + code, *map(str, arguments)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, text=True, env=ENVIRONMENT, **pipes)
+    process = subprocess.Popen(command, text=True, **pipes)
     assert process.stdout.readline() == "ready\n"
     return process
 
