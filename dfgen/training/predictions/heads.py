@@ -25,6 +25,11 @@ from dfgen.training.keras_private import loss_weights
 
 CLASSES, LABELS, NUMBERS, ARRAY = "classes", "labels", "numbers", "array"
 """The kinds of a head: one class, any number of classes, a few numbers, or more axes."""
+DETECTIONS = "detections"
+"""And what a detector tells of each box that it finds: where it is, its class, how sure it is."""
+
+_OF_DETECTIONS = ("boxes", "confidence", "labels")
+"""The outputs of KerasHub's detectors, filled up with -1 as `Boxes` are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +45,7 @@ class ModelHead:
     activation: str | None
     logits: bool | None = None  # as `from_logits` of `predict_frame`
     loss_weight: float = 1.0
+    detects: bool = False  # an entry for each box that is found
 
     def column(self, name: str) -> str:
         """Return the name of a column of this head."""
@@ -62,6 +68,8 @@ class ModelHead:
 
     def kind(self, outputs: npt.NDArray[Any]) -> str:
         """Return what it tells of a row, by the outputs of the model."""
+        if self.detects:
+            return DETECTIONS
         if outputs.ndim > 2:
             return ARRAY
         if isinstance(self.feature, MultiLabel):
@@ -169,13 +177,15 @@ def model_heads(
     named = dict(_named(outputs, list(getattr(model, "output_names", ()))))
     keyed = isinstance(outputs, Mapping)
     in_lists = sorted(named) if keyed and keras_order(outputs) != [*outputs] else list(named)
-    told = has_keras_loss(model) and not makes_own_outputs(model)
+    own = makes_own_outputs(model)
+    told = has_keras_loss(model) and not own
     losses = by_output(getattr(model, "loss", None), in_lists) if told else {}
     weights = by_output(loss_weights(model), in_lists)
-    needed = [name for name in named if losses.get(name) is not None] or [*named]
+    detects = own and named.keys() >= {*_OF_DETECTIONS}
+    needed = [name for name in named if losses.get(name) is not None] or [*named] * (not detects)
     ends = Ends("output", "y", [*named], needed, keyed)
     pairs = _pairs(named, _nested(ends, y, targets), needed)
-    known = {} if makes_own_outputs(model) else outputs_of(model)
+    known = {} if own else outputs_of(model)
     last = known.get if len(known) != 1 else lambda name: next(iter(known.values()))
     found = []
     for name, target in pairs.items():
@@ -192,6 +202,7 @@ def model_heads(
             None if output is None else output.activation,
             logits,
             1.0 if weight is None else float(weight),
+            detects and name in _OF_DETECTIONS,
         )
         found.append((head, named[name]))
     return found

@@ -26,7 +26,7 @@ from dfgen.training.fit_pass import Run
 from dfgen.training.keras_calls import Call
 from dfgen.training.keras_private import as_loss, predicting_alone
 from dfgen.training.layout import SequenceView
-from dfgen.training.predictions.heads import ModelHead, model_heads
+from dfgen.training.predictions.heads import ModelHead, makes_own_outputs, model_heads
 from dfgen.training.predictions.prediction_columns import (
     LISTS,
     HeadValues,
@@ -65,7 +65,8 @@ class OrderedPasses(Passes):
         self._part, self._targets = (part, until), {}
         self.progress.place = Place(view)
         with predicting_alone(model):
-            outputs = model.predict(self, verbose=0)
+            own = is_task(model)
+            outputs = self._by_task(model) if own else model.predict(self, verbose=0)
         rows = sum(map(self._loader.plan.real, part))
         targets = [self._targets[step] for step in part]
         joined = None
@@ -73,6 +74,24 @@ class OrderedPasses(Passes):
             joined = keras.tree.map_structure(lambda *each: np.concatenate(each)[:rows], *targets)
         self._targets = {}
         return keras.tree.map_structure(lambda array: np.asarray(array)[:rows], outputs), joined
+
+    def _by_task(self, model: Any) -> Any:
+        """Return the outputs of a task of KerasHub, whose `predict` takes no Sequence.
+
+        Its preprocessor comes between, which may change targets too, as it scales a mask. What the
+        `predict_step` of a detector is given by `predict_on_batch` it cannot take.
+        """
+        steps = range(0) if self._part is None else self._part[0]
+        run, made = Run(self._loader.plan, self._layout, part=self._part, driver="predict"), []
+        for step, batch in zip(steps, self.new_pass(run), strict=True):
+            made_of = keras.utils.unpack_x_y_sample_weight(model.preprocess_samples(*batch[:2]))
+            x, self._targets[step] = keras.tree.map_structure(_numpy, made_of[:2])
+            if makes_own_outputs(model):
+                found = keras.Model.predict(model, x, batch_size=self._loader.plan.size, verbose=0)
+            else:
+                found = keras.Model.predict_on_batch(model, x)
+            made.append(found)
+        return keras.tree.map_structure(lambda *each: np.concatenate(each), *made)
 
     def _run(self, call: Call | None) -> Run:
         run = super()._run(call)
@@ -107,6 +126,18 @@ class OrderedPasses(Passes):
 
     def _note(self, position: tuple[int, int], batch: Any) -> None:
         self._targets[position[1]] = batch[1] if len(batch) > 1 else None
+
+
+def is_task(model: Any) -> bool:
+    """Whether a model is a task of KerasHub, which preprocesses what it is given.
+
+    On TensorFlow its detectors need batches of one size.
+    """
+    return hasattr(model, "preprocess_samples")
+
+
+def _numpy(array: Any) -> Any:
+    return keras.ops.convert_to_numpy(array) if keras.ops.is_tensor(array) else np.asarray(array)
 
 
 FIRST_STEPS = 16
@@ -162,7 +193,7 @@ class Prediction:
         loader = self.view.loader
         size = loader.given.size
         rows = min(len(loader.reader), self.steps.stop * size)
-        one = keras_division(self.model).devices == 1
+        one = keras_division(self.model).devices == 1 and not is_task(self.model)
         return Plan(rows, size, tail="short" if one else "pad")
 
     def rows(self, steps: range) -> slice:
@@ -206,6 +237,11 @@ class Prediction:
             arrays = [] if targets is None else keras.tree.flatten(targets)
             true = dict(zip(keras.tree.flatten(y), arrays, strict=bool(arrays)))
             heads = model_heads(self.model, outputs, y, features, self.logits)
+            if self.views > 1 and any(head.detects for head, _ in heads):
+                raise ArgumentError(
+                    f"views={self.views} with a detector, expected one: the boxes of each view lie "
+                    "otherwise on the image, so that their mean means nothing. Leave views out"
+                )
             values = [_of_head(head, array, true.get(head.target)) for head, array in heads]
             held = [*true.values(), *(array for _, array in heads)]
             nbytes = sum(one.nbytes for one in held if one is not None)

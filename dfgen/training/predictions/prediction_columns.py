@@ -14,11 +14,18 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, listed
 from dfgen.manifest.verify import NO_PREDICTION
+from dfgen.samples.features.boxes import PADDING
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.spec import Present
 from dfgen.table.arrow_types import lists_of, with_ends
 from dfgen.training.checks.model_outputs import LossKind
-from dfgen.training.predictions.heads import ARRAY, CLASSES, LABELS, ModelHead
+from dfgen.training.predictions.heads import (
+    ARRAY,
+    CLASSES,
+    DETECTIONS,
+    LABELS,
+    ModelHead,
+)
 
 _BYTES = 1 << 24  # of targets and outputs that a loss takes at once
 _MOST = 1 << 15  # rows of them
@@ -155,6 +162,8 @@ def _predicted(
     kind = head.kind(outputs)
     if kind == ARRAY:
         return {} if arrays is None else {head.column("y_pred"): arrays(head, outputs, lost)}
+    if kind == DETECTIONS:
+        return {head.column("y_pred"): _detections(head, outputs, lost)}
     outputs = outputs.reshape(len(outputs), -1)
     if kind in (CLASSES, LABELS):
         made = (_of_class if kind == CLASSES else _of_labels)(head, outputs, lost)
@@ -188,6 +197,22 @@ def _of_labels(head: ModelHead, outputs: _Floats, lost: Present) -> dict[str, pa
     labels = pa.array(names).take(pa.array(np.nonzero(chosen)[1]))
     ends = np.append(0, np.cumsum(chosen.sum(axis=1)))
     return {"y_pred": with_ends(labels, ends, lost), "prob": lists_of(outputs, lost)}
+
+
+def _detections(head: ModelHead, outputs: _Floats, lost: Present) -> pa.Array:
+    """Return lists of boxes, of their classes or confidence, without the -1 that fill them up."""
+    found = (outputs.reshape(*outputs.shape[:2], -1) != PADDING).any(axis=2) & ~lost[:, None]
+    each = outputs[found]
+    values = lists_of(each, np.zeros(len(each), bool)) if each.ndim == 2 else pa.array(each)
+    if head.name == "labels":
+        numbers, names = each.astype(np.int64), head.class_names
+        if names is not None and len(numbers) and numbers.max() >= len(names):
+            raise ArgumentError(
+                f"the model has found the class {numbers.max()}, but y has {len(names)} classes, "
+                f"{listed(names)}: expected classes 0 to {len(names) - 1}"
+            )
+        values = pa.array(numbers) if names is None else pa.array(names).take(pa.array(numbers))
+    return with_ends(values, np.append(0, np.cumsum(found.sum(axis=1))), lost)
 
 
 def _check_units(head: ModelHead, units: int, classes: int, alone: bool = True) -> None:
