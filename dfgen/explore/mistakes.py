@@ -299,6 +299,8 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
 
 def _head(frame: pd.DataFrame, head: str | None) -> str:
     heads = heads_of(frame)
+    if not heads and "y_true" in frame and "loss" in frame:
+        raise _no_classes("the frame", frame)  # of masks, say
     if not heads:
         raise ManifestError(
             "expected the frame of dfgen.predict_frame, got one without y_pred. Columns: "
@@ -306,7 +308,10 @@ def _head(frame: pd.DataFrame, head: str | None) -> str:
         )
     wanted = heads[0] if head is None and len(heads) == 1 else f"_{head}" if head else ""
     if wanted not in heads:
-        known = ", ".join(repr(one[1:]) for one in heads)
+        of_classes = [one for one in heads if _tells_classes(frame, one)]
+        if head is None and not of_classes:
+            raise _no_classes(f"y_pred{heads[0]}", frame)
+        known = ", ".join(repr(one[1:]) for one in of_classes or heads)
         raise ArgumentError(f"head={head!r}: expected one of the outputs of the model, {known}")
     if f"y_true{wanted}" not in frame:
         raise ManifestError("the frame has no labels, y_true: predict rows of a Sequence with y")
@@ -318,12 +323,22 @@ def _class_names(frame: pd.DataFrame, end: str) -> list[Any]:
     if isinstance(said.dtype, pd.CategoricalDtype):
         return said.cat.categories.tolist()
     known = frame[f"prob{end}"].dropna().head(1).tolist() if f"prob{end}" in frame else []
-    if not known or said.map(pd.api.types.is_list_like).any():
-        raise ManifestError(
-            f'y_pred{end} holds no classes, one in each row: df.dfgen.show(sort="-loss") shows '
-            "the worst rows of any model"
-        )
+    if not known or not _tells_classes(frame, end):
+        raise _no_classes(f"y_pred{end}", frame)
     return list(range(len(known[0])))
+
+
+def _tells_classes(frame: pd.DataFrame, end: str) -> bool:
+    said = frame[f"y_pred{end}"]
+    is_named = isinstance(said.dtype, pd.CategoricalDtype)
+    return is_named or (f"prob{end}" in frame and not said.map(pd.api.types.is_list_like).any())
+
+
+def _no_classes(what: str, frame: pd.DataFrame) -> ManifestError:
+    advice = "df.dfgen.show() shows what a model says of each row"
+    if "loss" in frame:
+        advice = 'df.dfgen.show(sort="-loss") shows the worst rows of any model'
+    return ManifestError(f"{what} holds no classes, one in each row: {advice}")
 
 
 def _mislabels(

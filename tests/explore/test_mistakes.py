@@ -176,7 +176,7 @@ def test_of_several_outputs_one_is_named(predicted):
     assert own_labels(several) == ["kind"]
     assert mistakes(several, head="kind").mislabels["id"].tolist() == [107, 108]
     for how, error, message in (
-        ({}, ArgumentError, "head=None: expected one of the outputs of the model, 'kind', 'age'"),
+        ({}, ArgumentError, "head=None: expected one of the outputs of the model, 'kind'"),
         ({"head": "age"}, ManifestError, "y_pred_age holds no classes, one in each row: "
          'df.dfgen.show(sort="-loss") shows the worst rows of any model'),
     ):  # fmt: skip
@@ -189,6 +189,10 @@ def test_frames_of_something_else_are_refused(predicted):
     for frame, how, message in (
         (predicted[["id", "path"]], {}, "expected the frame of dfgen.predict_frame, got one "
          "without y_pred. Columns: id, path"),
+        (predicted.drop(columns=["y_pred", "prob"]), {}, "the frame holds no classes, one in each "
+         'row: df.dfgen.show(sort="-loss") shows the worst rows of any model'),
+        (predicted[["id"]].assign(y_pred_boxes=[[]] * len(predicted), y_pred_age=1.5), {},
+         "y_pred_boxes holds no classes, one in each row: df.dfgen.show() shows what a model says"),
         (predicted.drop(columns="y_true"), {}, "the frame has no labels, y_true: predict rows of "
          "a Sequence with y"),
         (predicted, {"label": "knd"}, 'label="knd" is not a column of the manifest. Columns: id'),

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import dfgen
+from dfgen.explore import mistakes
 
 ROWS, SIDE, BATCH = 24, 32, 8
 
@@ -122,7 +123,18 @@ def test_keras_hub_classifier(frame, hub):
     model.compile("adam", loss, metrics=["accuracy"])
     trained(model, sequence(frame), sequence(frame, shuffle=False))
     inputs = sequence(frame, None, label_mode=None, shuffle=False)
-    assert model.predict(inputs.get_tf_dataset(), verbose=0).shape == (ROWS, 3)
+    said = model.predict(inputs.get_tf_dataset(), verbose=0)
+    found = evaluated(model, sequence(frame))
+    assert found.y_pred.tolist() == [("cat", "dog", "eel")[one] for one in said.argmax(1)]
+    assert f"{(found.y_pred == found.y_true).mean():.1%} right" in mistakes(found).said
+
+
+def evaluated(model, seq, **options):
+    """The frame of a task, whose losses are those that `evaluate` has of its data set."""
+    found = dfgen.evaluate_frame(model, seq, **options)
+    loss = model.evaluate(seq.get_tf_dataset(), verbose=0, return_dict=True)["loss"]
+    np.testing.assert_allclose((found.loss * found.row_weight).mean(), loss, rtol=1e-3)
+    return found
 
 
 @pytest.mark.slow
@@ -136,6 +148,8 @@ def test_keras_hub_segmenter(frame, hub):
     model = hub.models.SegFormerImageSegmenter(backbone=backbone, num_classes=2)
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     trained(model, sequence(frame, dfgen.Mask("mask")), sequence(frame, dfgen.Mask("mask")))
+    found = evaluated(model, sequence(frame, dfgen.Mask("mask")), arrays="lists")
+    assert {len(rows) for rows in found.y_pred} == {SIDE} and set(found.y_pred[0][0]) <= {0, 1}
 
 
 @pytest.mark.slow
@@ -149,6 +163,35 @@ def test_keras_hub_detector(frame, hub):
     model.compile()
     boxes = dfgen.Boxes(max_boxes=2)
     trained(model, sequence(frame, boxes), sequence(frame, boxes))
+    model.prediction_decoder.confidence_threshold = 0.0
+    names = frame.assign(labels=frame.labels.map(lambda labels: ["ab"[one] for one in labels]))
+    named = sequence(names.iloc[:11], dfgen.Boxes(max_boxes=2, class_names=["a", "b"]))
+    found = dfgen.predict_frame(model, named)
+    assert found.y_true_labels[1].tolist() == ["a", "b"] and "loss" not in found
+    boxes, labels, sure = (found[f"y_pred_{name}"] for name in ("boxes", "labels", "confidence"))
+    assert boxes.map(len).tolist() == labels.map(len).tolist() == sure.map(len).tolist()
+    assert boxes.map(len).tolist() == found.y_pred_num_detections.tolist() and boxes.map(len).any()
+    assert (
+        set(labels.explode().dropna()) <= {"a", "b"} and sure.explode().dropna().between(0, 1).all()
+    )
+
+
+@pytest.mark.slow
+def test_keras_hub_text_classifier(frame, hub):
+    words = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "cat", "dog", "eel"]
+    tokens = hub.models.BertTokenizer(vocabulary=words)
+    backbone = hub.models.BertBackbone(
+        vocabulary_size=8, num_layers=1, num_heads=1, hidden_dim=4, intermediate_dim=4,
+        max_sequence_length=4,
+    )  # fmt: skip
+    model = hub.models.BertTextClassifier(
+        backbone=backbone,
+        preprocessor=hub.models.BertTextClassifierPreprocessor(tokens, sequence_length=4),
+        num_classes=3,
+    )
+    text = frame.assign(words=frame.kind.astype(str))
+    found = evaluated(model, dfgen.Sequence(text, dfgen.Text("words"), "kind", batch_size=BATCH))
+    assert mistakes(found).confusion.to_numpy().sum() == ROWS
 
 
 # scikit-learn

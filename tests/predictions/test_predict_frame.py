@@ -262,6 +262,14 @@ def test_draws_that_nobody_asked_for_are_told(frame):
             "one row: make one for predictions without it",
         ),
         (
+            lambda df, model: dfgen.predict_frame(
+                reading_with_loss(model), sequence(df.assign(word="a"), y=dfgen.Text("word"))
+            ),
+            "y has text or bytes, 'text', which no output is compared with: for classes write "
+            "y=dfgen.Category(...); else leave y out, label_mode=None, as the columns of the "
+            "manifest are beside the predictions anyhow",
+        ),
+        (
             lambda df, model: dfgen.predict_frame(model, sequence(df), out=3),
             "out must be a path, got 3",
         ),
@@ -375,6 +383,47 @@ class FiniteLoss(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         return keras.ops.nan_to_num(y_pred[:, 0])
+
+
+class Detector(keras.Model):
+    """Finds as many boxes as the number of the row says, filled up with -1 as KerasHub's do."""
+
+    def preprocess_samples(self, x, y=None):
+        return keras.utils.pack_x_y_sample_weight(x, y)
+
+    def call(self, image):
+        return image
+
+    def predict_step(self, *state_and_data):
+        *state, data = state_and_data  # on JAX there is a state
+        row = keras.ops.cast((data[0] if isinstance(data, tuple) else data)[:, 0, 0, :1], "float32")
+        place = keras.ops.reshape(keras.ops.arange(3, dtype="float32"), (1, 3))
+        label = keras.ops.where(place < row, place, -1.0)
+        boxes = keras.ops.repeat(label[..., None], 4, axis=2)
+        made = {"boxes": boxes, "labels": label, "confidence": keras.ops.minimum(label, 0.5)}
+        return (made, (state[0][1], [])) if state else made
+
+
+def test_what_a_detector_finds_is_listed_without_what_fills_it_up(frame):
+    df = frame(3).assign(boxes=[[[0.0, 0.0, 4.0, 4.0]]] * 3, labels=[["b"]] * 3)
+    y = dfgen.Boxes(max_boxes=2, class_names=["a", "b", "c"])
+    found = dfgen.predict_frame(Detector(), sequence(df, y=y, batch_size=2))
+    assert found.y_pred_labels.map(list).tolist() == [[], ["a"], ["a", "b"]]
+    assert found.y_true_labels.map(list).tolist() == [["b"]] * 3
+    assert [[[*box] for box in row] for row in found.y_pred_boxes] == [
+        [],
+        [[0] * 4],
+        [[0] * 4, [1] * 4],
+    ]
+    assert found.y_pred_confidence.map(list).tolist() == [[], [0], [0, 0.5]]
+    bare = dfgen.predict_frame(Detector(), sequence(df, y=None, label_mode=None, batch_size=2))
+    assert bare.y_pred_labels.map(list).tolist() == [[], [0], [0, 1]]
+    few = dfgen.Boxes(max_boxes=2, class_names=["b"])
+    with pytest.raises(ArgumentError, match="has found the class 1, but y has 1 classes, 'b'"):
+        dfgen.predict_frame(Detector(), sequence(df, y=few))
+    drawn = dfgen.Image(size=(4, 4), load_size=(6, 6), crop="random")
+    with pytest.raises(ArgumentError, match="views=2 with a detector, expected one"):
+        dfgen.predict_frame(Detector(), dfgen.Sequence(df, drawn, y), views=2)
 
 
 def test_rows_of_nan_weigh_nothing_and_of_several_outputs_say_so_of_one(frame):

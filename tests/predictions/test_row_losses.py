@@ -26,10 +26,18 @@ class Whole(losses.Loss):
         return keras.ops.mean(keras.ops.square(y_true - y_pred))
 
 
+class Spread(losses.Loss):
+    """A number for each row, which NumPy's rules make of all rows: (rows,) beside (rows, 1)."""
+
+    def call(self, y_true, y_pred):
+        return keras.ops.square(y_true[:, 0] - y_pred[:, :1])
+
+
 SPARSE = losses.SparseCategoricalCrossentropy
 MADE = {
     "mse": (losses.MeanSquaredError(), (), False),
     "sum": (losses.MeanSquaredError(reduction="sum"), (3,), False),
+    "weighted mean": (losses.MeanSquaredError(reduction="mean_with_sample_weight"), (3,), False),
     "none": (losses.MeanAbsoluteError(reduction="none"), (), False),
     "binary": (losses.BinaryCrossentropy(from_logits=True), (2,), False),
     "sparse": (SPARSE(from_logits=True), (), True),
@@ -38,6 +46,7 @@ MADE = {
     "ignored": (SPARSE(from_logits=True, ignore_class=1), (3, 2), True),
     "largest": (Largest(), (2,), False),
     "whole": (Whole(), (), False),
+    "spread": (Spread(), (), False),
 }
 
 

@@ -36,7 +36,7 @@ from dfgen.training.data_adapter import view_of
 from dfgen.training.device_division import keras_division
 from dfgen.training.layout import SequenceView
 from dfgen.training.predictions.heads import makes_own_outputs
-from dfgen.training.predictions.predicted_rows import Prediction
+from dfgen.training.predictions.predicted_rows import Prediction, is_task
 from dfgen.training.predictions.prediction_columns import LISTS
 from dfgen.training.predictions.predictions_file import (
     PREDICTIONS,
@@ -76,6 +76,7 @@ def _checked(
             "the Sequence has a batch_transform, which may mix rows, so that no prediction is of "
             "one row: make one for predictions without it"
         )
+    _refuse_text(model, view)
     _check_processes(model, view)
     views = _checked_views(view, views)
     if logits is not None:
@@ -92,6 +93,18 @@ def _checked(
         )
     place = arrays if arrays in (None, LISTS) else _path_of("arrays", arrays)
     return Prediction(model, sequence, views, logits, known, place, weighs)
+
+
+def _refuse_text(model: Any, view: SequenceView) -> None:
+    """Refuse targets that are text, which no backend compares with an output."""
+    specs = view.element_spec[1:2]
+    texts = [one.name for one in keras.tree.flatten(specs) if one.dtype == "string"]
+    if texts and not is_task(model):
+        raise ArgumentError(
+            f"y has text or bytes, {listed(texts)}, which no output is compared with: for classes "
+            "write y=dfgen.Category(...); else leave y out, label_mode=None, as the columns of "
+            "the manifest are beside the predictions anyhow"
+        )
 
 
 def _checked_views(view: SequenceView, views: int | None) -> int:
@@ -162,7 +175,9 @@ def predict_frame(
       label.
     - `y_pred`: the same, as the model says: the most likely class, or classes above 0.5. Classes
       are a categorical with all class names, in the order of their numbers, in both columns; those
-      without names are numbers. Absent for outputs of more axes, as masks are.
+      without names are numbers. Absent for outputs of more axes, as masks are. Of a detector of
+      KerasHub `y_pred_boxes`, `y_pred_labels` and `y_pred_confidence` are lists of what is found,
+      in the pixels that the model has seen; `y_true_boxes` are as the manifest has them.
     - `prob`: the probability of each class, a float32 array of shape (classes,) in each row; of two
       classes told by one unit p it is (1 - p, p). Absent where there are no classes.
     - `loss`: by the loss of the model, float32: what it would be of a batch of this row alone,
@@ -236,8 +251,10 @@ def evaluate_frame(
     `sample_weight` times that of its class, 1 without, 0 where it has no label or no prediction.
     The sum of `loss * row_weight` by the number of rows is what `model.evaluate` calls the loss,
     where no row is bad, the loss is a mean over rows that ignores no class, a single output has no
-    `loss_weights`, and no layer adds to it, as regularizers do. Of a softmax that is all but sure
-    TensorFlow's `evaluate` knows the logits: its losses may go above 16, those here end there.
+    `loss_weights`, and no layer adds to it, as regularizers do. With `reduction="sum"`, or
+    `"mean_with_sample_weight"` and weights, what `evaluate` says depends on the batches, and no
+    sum of rows is it. Of a softmax that is all but sure TensorFlow's `evaluate` knows the logits:
+    its losses may go above 16, those here end there.
 
     Args:
         model: of Keras, compiled with a loss.

@@ -58,10 +58,12 @@ def row_losses(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) ->
 def _of_rows(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) -> Losses | None:
     if type(loss).__call__ is not keras.losses.Loss.__call__:
         return None
-    tensors = (keras.ops.convert_to_tensor(one, loss.dtype) for one in (y_true, y_pred))
+    tensors = [keras.ops.convert_to_tensor(one, loss.dtype) for one in (y_true, y_pred)]
     made = loss.call(*tensors)
     if not len(made.shape) or made.shape[0] != len(y_pred):
         return None
+    if tuple(loss.call(*(one[:1] for one in tensors)).shape) != (1, *made.shape[1:]):
+        return None  # a row is compared with the others, as (rows,) with (rows, 1) is
     counts = getattr(made, "_keras_mask", None)
     values = keras.ops.convert_to_numpy(made).reshape(len(y_pred), -1)
     counted = np.ones(values.shape, values.dtype)
