@@ -8,7 +8,8 @@ manifests/README.md specifies the bytes for other programs.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,33 +28,56 @@ def fingerprint(table: pa.Table) -> str:
         >>> fingerprint(pa.table({"id": [1], "path": ["a.png"]}))
         '587670c93357d8f3043a84ed5ea916c1'
     """
-    names = label_columns(table.column_names)
+    return columns_digest(table, hashed(table.column_names))
+
+
+def hashed(columns: list[str]) -> list[str]:
+    """Return which columns of a table have a part in its fingerprint, in order."""
     # which row of the file, and what is in it
-    names += [name for name in table.column_names if name in ("index", "digest")]
-    names = ["id", *(name for name in table.column_names if name == "path"), *sorted(names)]
-    return columns_digest(table, names)
+    names = label_columns(columns) + [name for name in columns if name in ("index", "digest")]
+    return ["id", *(name for name in columns if name == "path"), *sorted(names)]
 
 
 def columns_digest(table: pa.Table, names: list[str]) -> str:
     """Return the BLAKE2b-128 of some columns, in this order: 32 hexadecimal digits."""
+    return pieces_digest(table.schema, names, len(table), lambda name: [table[name]])
+
+
+def pieces_digest(
+    schema: pa.Schema, names: list[str], rows: int, pieces: Callable[[str], Iterable[Any]]
+) -> str:
+    """Return the digest of columns of which `pieces(name)` gives one piece after the other.
+
+    A piece is a `pa.ChunkedArray` of the type in the schema. Text is asked for twice, so that no
+    column must be in memory as a whole.
+    """
     digest = hashlib.blake2b(digest_size=16)
-    for name, values in _plain_columns(table, names):
-        kind, column = _normalise(name, values)
-        header = json.dumps([name, kind, len(column)], ensure_ascii=False, separators=(",", ":"))
+    for name, part, kind in _plain_columns(schema, names):
+
+        def plain(name: str = name, part: str | None = part) -> Iterator[pa.ChunkedArray]:
+            for piece in pieces(name):
+                yield _normalise(name, pc.struct_field(piece, part) if part else piece)[1]
+
+        title = f"{name}.{part}" if part else name
+        called, empty = _normalise(title, pa.chunked_array([], type=kind))
+        header = json.dumps([title, called, rows], ensure_ascii=False, separators=(",", ":"))
         digest.update(header.encode() + b"\n")
-        for part in _parts(column):
-            digest.update(part)
+        for data in _parts(plain, empty.type):
+            digest.update(data)
     return digest.hexdigest()
 
 
-def _plain_columns(table: pa.Table, names: list[str]) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Yield columns by name: structs of `bytes` and `path` as two."""
+def _plain_columns(
+    schema: pa.Schema, names: list[str]
+) -> Iterator[tuple[str, str | None, pa.DataType]]:
+    """Yield name, field and type of columns: structs of `bytes` and `path` as two."""
     for name in names:
-        if is_file_struct(table[name].type):
-            yield f"{name}.bytes", pc.struct_field(table[name], "bytes")
-            yield f"{name}.path", pc.struct_field(table[name], "path")
+        kind = schema.field(name).type
+        if is_file_struct(kind):
+            for part in ("bytes", "path"):
+                yield name, part, kind.field(kind.get_field_index(part)).type
         else:
-            yield name, table[name]
+            yield name, None, kind
 
 
 def _normalise(name: str, column: pa.ChunkedArray) -> tuple[str, pa.ChunkedArray]:
@@ -90,32 +114,39 @@ def _float64(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(parts, pa.float64())  # pyarrow 15 cannot cast them
 
 
-def _parts(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
+def _parts(
+    pieces: Callable[[], Iterable[pa.ChunkedArray]], kind: pa.DataType
+) -> Iterator[bytes | memoryview]:
     """Yield the bytes to hash: a validity byte a row, then lengths or values, then contents."""
-    chunks = column.chunks
-    for chunk in chunks:
+    is_text, are_lists = pa.types.is_large_string(kind), pa.types.is_large_list(kind)
+    has_lengths = is_text or are_lists or pa.types.is_large_binary(kind)
+    length = pc.list_value_length if are_lists else pc.binary_length
+    later = []
+    for chunk in _chunks(pieces):
         yield _bytes(chunk.is_valid().cast(pa.uint8()))
-    is_text = pa.types.is_large_string(column.type)
-    if not (
-        is_text or pa.types.is_large_binary(column.type) or pa.types.is_large_list(column.type)
-    ):
-        for chunk in chunks:
-            yield _bytes(chunk.fill_null(0))
-        return
-    is_list_column = pa.types.is_large_list(column.type)
-    length = pc.list_value_length if is_list_column else pc.binary_length
-    for chunk in chunks:
-        yield _bytes(length(chunk).cast(pa.int64()).fill_null(0))
-    if is_list_column:
-        flat = [chunk.flatten() for chunk in chunks]
-        yield from _parts(pa.chunked_array(flat, type=column.type.value_type))
-        return
-    for chunk in chunks:
-        filled = chunk.fill_null("" if is_text else b"")
-        _, offsets, data = filled.buffers()
-        ends = np.frombuffer(offsets, "<i8", len(filled) + 1, filled.offset * 8)
-        if data is not None:
-            yield memoryview(data)[int(ends[0]) : int(ends[-1])]
+        fixed = length(chunk).cast(pa.int64()) if has_lengths else chunk
+        later.append(_bytes(fixed.fill_null(0)))
+    yield from later
+    if are_lists:
+        yield from _parts(lambda: map(_flat, pieces()), kind.value_type)
+    elif has_lengths:
+        for chunk in _chunks(pieces):
+            yield from _contents(chunk.fill_null("" if is_text else b""))
+
+
+def _chunks(pieces: Callable[[], Iterable[pa.ChunkedArray]]) -> Iterator[pa.Array]:
+    return (chunk for piece in pieces() for chunk in piece.chunks)
+
+
+def _flat(lists: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([one.flatten() for one in lists.chunks], type=lists.type.value_type)
+
+
+def _contents(filled: pa.Array) -> Iterator[memoryview]:
+    _, offsets, data = filled.buffers()
+    ends = np.frombuffer(offsets, "<i8", len(filled) + 1, filled.offset * 8)
+    if data is not None:
+        yield memoryview(data)[int(ends[0]) : int(ends[-1])]
 
 
 def _bytes(values: pa.Array) -> bytes:

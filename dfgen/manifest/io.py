@@ -3,7 +3,7 @@
 import io
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Never
 
@@ -35,6 +35,8 @@ from dfgen.manifest.metadata_check import (
     rows_of_group,
 )
 from dfgen.manifest.not_a_manifest import check_out, frame_of_file, no_manifest, path_of_manifest
+from dfgen.manifest.parts import read_parts_index, rows_of_parts
+from dfgen.manifest.parts_writer import write_stream, write_table_in_parts
 from dfgen.manifest.path_roots import absolute_place, file_of
 from dfgen.manifest.paths import (
     absolute_paths,
@@ -45,7 +47,14 @@ from dfgen.manifest.paths import (
     tidy,
 )
 from dfgen.manifest.schema import Label, Metadata, as_category, rows_where, validate, with_column
-from dfgen.packs.pack_index import INDEX, folder_of, in_pack, looks_like_pack, read_pack
+from dfgen.packs.pack_index import (
+    INDEX,
+    folder_of,
+    in_pack,
+    is_in_parts,
+    looks_like_pack,
+    read_pack,
+)
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
 from dfgen.system import only_writer, write_whole
@@ -69,9 +78,10 @@ def read_manifest(
     is touched.
 
     Args:
-        path: the Parquet file; it may be a URL, as `"s3://bucket/pets.parquet"`. Or the folder of a
-            pack, whose rows also have `shard`, the path of the file that holds them, and `row`,
-            their place in it: a Sequence reads them from there.
+        path: the Parquet file, or the folder of a manifest in parts, `"pets.manifest"`; either may
+            be a URL, as `"s3://bucket/pets.parquet"`. Or the folder of a pack, whose rows also have
+            `shard`, the path of the file that holds them, and `row`, their place in it: a Sequence
+            reads them from there.
         root: folder where the stored relative paths start, if not the one that the manifest names,
             or the URL of one; absolute ones must lie in it. None: a root far from the manifest is
             told in a warning.
@@ -135,6 +145,8 @@ def read_table(
             in_pack(path.rstrip("/"), INDEX),
         )
         return _as_used(table, metadata, path, root, reads_files)
+    if is_in_parts(path):
+        return _table_of_parts(given, path, root, reads_files, limits, options)
     try:
         with _opened(path, limits, options) as handle:
             is_whole = has_checksum(handle, path)
@@ -158,6 +170,29 @@ def read_table(
             "again, or build it anew"
         ) from error
     return _as_used(table, metadata, path, root, reads_files, is_whole)
+
+
+def _table_of_parts(
+    given: str,
+    path: str,
+    root: Path | None,
+    reads_files: bool,
+    limits: Limits,
+    options: StorageOptions | None,
+) -> tuple[pa.Table, Metadata]:
+    """Return the table of a manifest in parts, as `read_table` does."""
+    path = folder_of(path)
+    if not has_store(scheme_of(path)) and not os.path.isdir(path):
+        raise MissingFileError(no_manifest(given, path))
+    index = read_parts_index(path, options)
+    try:
+        table = rows_of_parts(index, limits, options)
+    except MissingFileError:  # written anew just now, maybe
+        now = read_parts_index(path, options)
+        if now.checksum == index.checksum:
+            raise
+        index, table = now, rows_of_parts(now, limits, options)
+    return _as_used(table, index.dfgen, path, root, reads_files)
 
 
 def _as_used(
@@ -218,9 +253,12 @@ def write_manifest(
         df: one row a file, with the columns `id` and `path`: a DataFrame, or whatever has
             `__arrow_c_stream__`. Without `path` a column holds the files: bytes, or structs of
             `bytes` and `path`. Relative paths start at the root, else at the current folder. The
-            index is not kept.
+            index is not kept. Or an iterator of such, as a `pyarrow.RecordBatchReader`, of which
+            parts have one in memory at a time; its paths need `root`.
         path: the Parquet file, or its URL; an older manifest is replaced. Rows that it has and `df`
-            lacks are left out on purpose: `verify` does not call their files new.
+            lacks are left out on purpose: `verify` does not call their files new. A name that ends
+            in `.manifest` is that of a folder, which holds the rows in parts of a million each, for
+            10^7 rows and more; parts whose rows are those of before keep their files.
         root: folder that holds all the files, or the URL of one. None: the root of the manifest
             that `df` came from if it still holds all, else the deepest common folder, which URLs
             have not. Paths are stored relative to it.
@@ -260,7 +298,12 @@ def write_frame(
     """Write a frame as `write_manifest` does; `known` is what it says of itself."""
     path = path_of_manifest(path)
     check_out(path, options)
-    table = arrow_table(df)
+    is_stream = isinstance(df, pa.RecordBatchReader | Iterator)
+    if is_in_parts(path):
+        write = write_stream if is_stream else write_table_in_parts
+        write(df if is_stream else arrow_table(df), folder_of(path), known, root, options)
+        return
+    table = _in_one_table(df) if is_stream else arrow_table(df)
     table, _ = as_written(table, known, os.path.dirname(path), root)
     rows = rows_of_group(table)
     if not has_store(scheme_of(path)):
@@ -271,10 +314,21 @@ def write_frame(
     store_at(path, options=options).write(path, whole.getvalue())
 
 
+def _in_one_table(batches: Iterator[Any]) -> pa.Table:
+    tables = [arrow_table(batch, "a batch") for batch in batches]
+    try:
+        return pa.concat_tables(tables).unify_dictionaries()
+    except (pa.ArrowException, ValueError) as error:
+        raise ManifestError(
+            f"the batches are not those of one table: {reason(error)}. Give all the same columns "
+            "and types"
+        ) from None
+
+
 def _with_rows_removed(df: Table, path: str) -> Mapping[str, Any]:
     """Return what a frame says of itself, and what it lacks of the manifest that it replaces."""
     known: Mapping[str, Any] = getattr(df, "attrs", {}).get("dfgen", {})
-    if not known.get("recipe") or "path" not in df or not os.path.isfile(path):
+    if not known.get("recipe") or "path" not in df or not os.path.exists(path):
         return known
     try:
         with warnings.catch_warnings(action="ignore"):  # of what is replaced, whatever it is

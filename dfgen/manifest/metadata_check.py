@@ -18,7 +18,14 @@ from dfgen.manifest.building.recipe_file import check_recipe
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.left_out import with_other_root
 from dfgen.manifest.paths import check_stored_paths, portable_root, refuse_signatures, stored_paths
-from dfgen.manifest.schema import KEY, MANIFEST_FORMAT, Metadata, describe_labels, validate
+from dfgen.manifest.schema import (
+    KEY,
+    MANIFEST_FORMAT,
+    Label,
+    Metadata,
+    describe_labels,
+    validate,
+)
 from dfgen.packs.pack_index import INDEX, in_pack
 from dfgen.table.file_columns import are_files
 
@@ -111,12 +118,14 @@ def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Me
     return metadata
 
 
-def metadata_of_pack(content: Mapping[str, Any], folder: str) -> Metadata:
-    """Return the metadata that a pack keeps of its manifest, checked."""
+def metadata_of_pack(
+    content: Mapping[str, Any], folder: str, advice: str = "Pack again"
+) -> Metadata:
+    """Return the metadata that a pack keeps of its manifest, or one in parts, checked."""
     path = in_pack(folder, INDEX)
     missing = sorted(Metadata.__required_keys__ - content.keys())
     if missing:
-        raise ManifestError(f"{path} is damaged: its dfgen lacks {', '.join(missing)}. Pack again")
+        raise ManifestError(f"{path} is damaged: its dfgen lacks {', '.join(missing)}. {advice}")
     metadata: Metadata = {**content}  # type: ignore[typeddict-item]
     check_metadata(metadata, f"{path}, its dfgen")
     return metadata
@@ -162,29 +171,49 @@ def as_written(
     `known` is its `df.attrs["dfgen"]`, or what a manifest file says of itself; `root` is as of
     `write_manifest`.
     """
+    table, absolute_root = with_stored_paths(table, known, root)
+    labels, digest = describe_labels(table, known.get("labels")), fingerprint(table)
+    metadata = metadata_of(labels, digest, known, absolute_root, folder)
+    text = json.dumps(metadata, ensure_ascii=False).encode()
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text})
+    return table, metadata
+
+
+def with_stored_paths(
+    table: pa.Table, known: Mapping[str, Any], root: os.PathLike[str] | str | None = None
+) -> tuple[pa.Table, str | None]:
+    """Return a table, checked, with paths as they are stored, and the absolute root of these."""
     validate(table, "the frame")
     _refuse_odd_categories(table)
     refuse_signatures(table)
     given = None if root is None else str(root)
     table, absolute_root = stored_paths(table, given, known.get("root"))
     check_stored_paths(table, absolute_root, "the frame")
+    return table, absolute_root
+
+
+def metadata_of(
+    labels: dict[str, Label],
+    digest: str,
+    known: Mapping[str, Any],
+    root: str | None,
+    folder: str,
+) -> Metadata:
+    """Return the metadata of a manifest of a folder, checked; `digest` is its fingerprint."""
     metadata: Metadata = {
         "format": MANIFEST_FORMAT,
-        "root": portable_root(absolute_root, folder),
-        "labels": describe_labels(table, known.get("labels")),
+        "root": portable_root(root, folder),
+        "labels": labels,
         "recipe": portable_recipe(known.get("recipe"), folder),
         "created_by": f"dfgen {__version__}",
-        "fingerprint": fingerprint(table),
+        "fingerprint": digest,
     }
     if known.get("leaks"):
         metadata["leaks"] = known["leaks"]
     if known.get("left_out"):
-        left_out = with_other_root(known["left_out"], known.get("root"), absolute_root)
-        metadata["left_out"] = left_out
+        metadata["left_out"] = with_other_root(known["left_out"], known.get("root"), root)
     check_metadata(metadata, 'df.attrs["dfgen"] of the frame')
-    text = json.dumps(metadata, ensure_ascii=False).encode()
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: text})
-    return table, metadata
+    return metadata
 
 
 def _refuse_odd_categories(table: pa.Table) -> None:

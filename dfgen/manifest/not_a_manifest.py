@@ -1,21 +1,24 @@
 """Inputs that are no manifest, nor the path of one, and how a frame is made of each."""
 
 import os
+import re
 from functools import partial
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dfgen.errors import ArgumentError, DfgenError, WriteError, did_you_mean
+from dfgen.errors import ArgumentError, DfgenError, WriteError, did_you_mean, listed
 from dfgen.manifest.paths import is_utf8
 from dfgen.manifest.schema import KEY
+from dfgen.packs.pack_index import INDEX, is_in_parts
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
 from dfgen.system import check_writable, refuse_others
 from dfgen.table.any_table import frame_of
 
+_OF_PARTS = re.compile(r"part-[\w-]+\.parquet|\..*")
 _MAKERS = {
     **dict.fromkeys((".npy", ".h5", ".hdf5"), "dfgen.build_manifest(arrays={})"),
     **dict.fromkeys((".yaml", ".yml"), "dfgen.build_manifest(yolo={})"),
@@ -99,10 +102,29 @@ def check_out(
     kind: str = "manifest of dfgen",
 ) -> None:
     """Do what `check_place` says, and refuse to replace a file without the `key` of its `kind`."""
+    if key == KEY and is_in_parts(path):
+        _check_folder(path)
+        return
     check_place(path)
     far = has_store(scheme_of(path))
     opened = {"opened": partial(_opened, options)} if far else {}
     refuse_others(path, kind, partial(_has_key, key), **opened)
+
+
+def _check_folder(path: str) -> None:
+    """Refuse a folder that holds something else than a manifest in parts, or what is left of it."""
+    if has_store(scheme_of(path)):
+        return
+    path = path.rstrip("/")
+    if not os.path.isdir(path):
+        check_writable(path)
+    elif not os.path.isfile(os.path.join(path, INDEX)):
+        strange = [name for name in sorted(os.listdir(path)) if not _OF_PARTS.fullmatch(name)]
+        if strange:
+            raise WriteError(
+                f"{path} is there already, and is no manifest: it holds {listed(strange)}. A "
+                "manifest in parts has a folder of its own: name one that is not there yet"
+            )
 
 
 def _opened(options: StorageOptions | None, path: str) -> IO[bytes]:

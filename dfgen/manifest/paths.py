@@ -31,6 +31,7 @@ from dfgen.manifest.path_roots import (
     with_absolute_archives,
 )
 from dfgen.manifest.schema import rows_where, with_column
+from dfgen.packs.pack_index import is_in_parts
 from dfgen.samples.stores.archives.archive_paths import member_of
 from dfgen.samples.stores.schemes import refuse_passwords
 
@@ -261,7 +262,7 @@ def reach_of(place: str) -> str:
         ('/data/pets', '/tmp')
     """
     place = os.path.abspath(file_of(place))
-    if os.path.isdir(place):
+    if os.path.isdir(place) and not is_in_parts(place):
         return place
     own = os.path.dirname(place)
     above = os.path.dirname(own)
