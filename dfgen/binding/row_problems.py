@@ -47,9 +47,15 @@ def checked_problems(
             + f'\nLeave them out, {without}or train on the others with on_error="skip"'
         )
     deep = _deep_rows(columns, rows.features, packs)
+    asked = "images of more bits than are asked for, by the facts of the manifest"
     if deep and refuse:
-        asked = "images of more bits than are asked for, by the facts of the manifest"
         raise ManifestError(_refusal(deep, rows, asked))
+    if told := deep.keys() - problems.keys():
+        row = min(told)
+        warn(
+            f"{len(told):,} of {len(rows):,} rows have {asked}, so that on_error='skip' makes them "
+            f"zeros of weight 0, such as {rows.where(row)}: {deep[row]}"
+        )
     return deep | problems
 
 

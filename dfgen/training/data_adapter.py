@@ -40,7 +40,7 @@ from dfgen.training.checks.validation_check import (
 )
 from dfgen.training.device_division import check_not_empty, divide, warn_of_ranks
 from dfgen.training.fit_pass import Interruption, Pass, PlainPasses, Run
-from dfgen.training.keras_calls import Call, call_by_keras
+from dfgen.training.keras_calls import Call, call_by_keras, refuse_adapt
 from dfgen.training.keras_private import DataAdapter, shorten
 from dfgen.training.keras_probe import falls_back, lacks, refuse_if_unseen
 from dfgen.training.layout import Layout, SequenceView
@@ -242,6 +242,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of the current epoch; any index, any order, any thread."""
         self._check_index(index)
+        refuse_adapt(self._layout.x)
         return self._layout.batch(self._plain.batch(index))
 
     def rows(self, index: int) -> IntArray:
@@ -281,6 +282,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
 
     def __iter__(self) -> Iterator[Any]:
+        refuse_adapt(self._layout.x)
         return self.new_pass(self._run(None))
 
     def new_pass(self, run: Run, at_once: int | None = None) -> Iterator[Any]:

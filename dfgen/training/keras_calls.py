@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 
+from dfgen.errors import ArgumentError, listed
 from dfgen.training.keras_private import EpochIterator
 
 DROPPED = ("y", "sample_weight", "class_weight", "batch_size")
@@ -121,6 +122,25 @@ def _of_keras(frame: FrameType | None) -> Iterator[FrameType]:
         elif not name.startswith("dfgen."):
             return
         frame = frame.f_back
+
+
+def refuse_adapt(x: Any) -> None:
+    """Refuse the `adapt` of a layer that asks for batches, where it takes no tuple for an array.
+
+    `x` is nested as that of a batch.
+    """
+    asking = [one for one in _of_keras(sys._getframe(2)) if one.f_code.co_name == "adapt"]
+    layer = asking[0].f_locals.get("self") if asking else None
+    is_nested = not isinstance(x, str)
+    if layer is None or (isinstance(layer, keras.layers.Normalization) and not is_nested):
+        return
+    names = [*x] if isinstance(x, Mapping) else [*range(len(x))] if is_nested else []
+    got = f"x has {len(names)} of them, {listed(names)}" if names else "a batch is a tuple, (x, y)"
+    one = f"x[{names[0]!r}]" if names else "x"
+    raise ArgumentError(
+        f"{type(layer).__name__}.adapt takes one array after the other, but {got}: write "
+        f"layer.adapt({one} for x, *_ in sequence)" + ", each array for its layer" * bool(names)
+    )
 
 
 def _running(frame: FrameType | None, *names: str) -> FrameType | None:

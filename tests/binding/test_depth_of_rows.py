@@ -80,9 +80,15 @@ def test_of_many_rows_the_first_ten_are_named(tmp_path):
         bound(frame, image())
 
 
-def test_rows_of_too_many_bits_are_skipped(tmp_path):
+def test_rows_of_too_many_bits_are_skipped_and_told_when_a_sequence_is_made(tmp_path):
     frame = manifest(tmp_path, row1="uint16", others="uint8")
-    batch, problems = batch_of(frame, image(), on_error="skip")
+    with pytest.warns(UserWarning) as told:
+        batch, problems = batch_of(frame, image(), on_error="skip")
+    assert [str(one.message) for one in told] == [
+        "1 of 6 rows have images of more bits than are asked for, by the facts of the manifest, so "
+        f"that on_error='skip' makes them zeros of weight 0, such as row id='1.png', path="
+        f"{frame['path'][1]!r}: the image has 16 bits a channel, not 8: {WAYS}"
+    ]
     assert {row: one.reason for row, one in problems.items()} == {
         1: f"the image has 16 bits a channel, not 8: {WAYS}"
     }
