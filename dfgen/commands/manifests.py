@@ -83,7 +83,7 @@ def update_labels_command(
     corrections: Annotated[
         str,
         typer.Argument(
-            help="Column id and corrected labels: .csv, .tsv, .jsonl or .parquet.",
+            help="Column id and corrected labels: .csv, .tsv, .jsonl, .xlsx or .parquet.",
             metavar="FIX.csv",
         ),
     ],
@@ -97,14 +97,34 @@ def update_labels_command(
     out: Annotated[
         str | None, typer.Option(help="The file to write. Default: the manifest itself.")
     ] = None,
+    sep: Annotated[
+        str | None, typer.Option(help="What separates its values. Default: seen from its rows.")
+    ] = None,
+    decimal: Annotated[
+        str | None, typer.Option(help="Decimal mark of its numbers. Default: seen from them.")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Its encoding, as cp1252. Default: UTF-8 or UTF-16.")
+    ] = None,
+    sheet: Annotated[
+        str | None, typer.Option(help="Sheet of a workbook. Default: the first.")
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Put corrected labels into a manifest by id, and list what changed."""
     from dfgen.manifest.corrections import correct
     from dfgen.manifest.diff import diff
+    from dfgen.manifest.sources.table_format import TableFormat
 
-    before, after, notes = correct(manifest, corrections, label or (), new_classes, out or manifest)
+    before, after, notes = correct(
+        manifest,
+        corrections,
+        label or (),
+        new_classes,
+        out or manifest,
+        TableFormat(sep, decimal, encoding, sheet),
+    )
     _show(diff(before, after), as_json, notes)
     if not as_json:
         print(f"Wrote {out or manifest}")

@@ -36,6 +36,7 @@ from dfgen.manifest.schema import (
     numbered_after,
     validate,
 )
+from dfgen.manifest.sources.table_format import TableFormat
 from dfgen.system import flag
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import is_list, is_text
@@ -153,6 +154,10 @@ def update_labels(
     label: str | Sequence[str] = (),
     new_classes: bool = False,
     out: Path | None = None,
+    sep: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     **unknown: Never,
 ) -> pd.DataFrame:
     """Put corrected labels into a manifest, each into the row of its id.
@@ -165,11 +170,15 @@ def update_labels(
         manifest: a file, which is rewritten, whole or not at all; or a frame or another table,
             which stays as it is.
         corrections: the column `id` and label columns of the manifest, a row for each id to
-            correct: a frame or another table, or a .csv, .tsv, .jsonl or .parquet file.
+            correct: a frame or another table, or a .csv, .tsv, .jsonl, .xlsx or .parquet file.
         label: the columns to take, or one. Default: all, and each of them must be a label.
         new_classes: take values that are not among the classes, numbered after those; else such a
             value is an error.
         out: write the manifest to this file instead; one in hand, too.
+        sep: what separates the values of the corrections, as in `build_manifest`; default: seen.
+        decimal: the decimal mark of their numbers.
+        encoding: their encoding.
+        sheet: the sheet of a workbook.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -194,7 +203,8 @@ def update_labels(
         raise ArgumentError(
             f"label={brief(label)}: expected the name of a column, or a list of them"
         )
-    _, frame, notes = correct(manifest, corrections, label, new_classes, out)
+    written = TableFormat(sep, decimal, encoding, sheet)
+    _, frame, notes = correct(manifest, corrections, label, new_classes, out, written)
     for note in notes:
         warnings.warn(legible(note, 1_000), stacklevel=2)
     return frame
@@ -206,28 +216,36 @@ def correct(
     label: str | Sequence[str] = (),
     new_classes: bool = False,
     out: Path | None = None,
+    written: TableFormat = TableFormat(),  # noqa: B008 - frozen
 ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, ...]]:
     """Do what `update_labels` says; return the manifest before, after, and what is to be said."""
     of_file = isinstance(manifest, str | os.PathLike)
+    path = os.fspath(corrections) if isinstance(corrections, str | os.PathLike) else None
+    suffix = None if path is None else os.path.splitext(path)[1].lower()
+    written.check(suffix, f"a {suffix} file" if suffix else "a table in memory")
     target = os.fspath(manifest if out is None and of_file else out or "")
     with only_writer_of(target) if target else nullcontext():
         before = frame_of_manifest(manifest)
         wanted = (label,) if isinstance(label, str) else tuple(label)
-        frame, notes = _corrected(before, corrections, wanted, new_classes)
+        frame, notes = _corrected(before, corrections, wanted, new_classes, written)
         if target:
             write_manifest(frame, target)
     return before, frame, notes
 
 
 def _corrected(
-    before: pd.DataFrame, given: Path | Table, wanted: tuple[str, ...], new_classes: bool
+    before: pd.DataFrame,
+    given: Path | Table,
+    wanted: tuple[str, ...],
+    new_classes: bool,
+    written: TableFormat,
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     table = arrow_table(before)
     validate(table, "the manifest")
     where = os.fspath(given) if isinstance(given, str | os.PathLike) else "the table of corrections"
     labels = label_columns(table.column_names)
     as_text = [name for name in labels if is_read_as_text(table[name])]
-    rows, places = rows_by_id(given, where, table["id"], as_text)
+    rows, places = rows_by_id(given, where, table["id"], as_text, written=written)
     frame, known, notes = before.copy(), deepcopy(before.attrs.get("dfgen")), tuple[str, ...]()
     for name in _columns(rows.column_names, labels, wanted, where):
         about = (known or {}).get("labels", {}).get(name, {})

@@ -225,7 +225,7 @@ def test_arguments_that_cannot_be_are_told(frame):
     )
     assert said(dfgen.update_labels, frame, fixes, new=1, error=UnknownArgumentError) == (
         "update_labels has no argument new. Arguments: manifest, corrections, label, "
-        "new_classes, out."
+        "new_classes, out, sep, decimal, encoding, sheet."
     )
 
 

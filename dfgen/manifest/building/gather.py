@@ -33,6 +33,7 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.source import ANNOTATED, RowGroup
+from dfgen.manifest.sources.table_format import TableFormat
 from dfgen.progress_bars import progress
 from dfgen.table.file_columns import are_files, paths_of
 
@@ -190,7 +191,8 @@ class Gathering:
         recipe, source = self.recipe, SOURCES[self.recipe.kind]
         parts, notes, dropped = list[pa.Table](), tuple[str, ...](), tuple[str, ...]()
         skipped, known, folder = defaultdict[str, list[str]](list), dict[str, Label](), ""
-        given = {**vars(recipe), **vars(self.access), "pattern": self.pattern}
+        written = recipe.written if recipe.labels is None else TableFormat()
+        given = {**vars(recipe), **vars(self.access), "pattern": self.pattern, "written": written}
         more = {name: given[name] for name in source.shared}
         more |= {name: recipe.own[name] for name in source.arguments}
         with progress(None, "Reading rows", " rows") as bar:

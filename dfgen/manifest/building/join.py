@@ -35,6 +35,7 @@ from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_pattern
 from dfgen.manifest.sources.source import RowGroup
+from dfgen.manifest.sources.table_format import TableFormat
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import is_text
 
@@ -49,6 +50,7 @@ def rows_by_id(
     ids: pa.ChunkedArray,
     text: Sequence[str] = (),
     limits: Limits = DEFAULT,
+    written: TableFormat = TableFormat(),  # noqa: B008 - frozen
 ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
     """Return the rows of a table, or of a file of one, and the row of the manifest of each `id`.
 
@@ -59,7 +61,7 @@ def rows_by_id(
         given = os.fspath(given)
     elif not isinstance(given, str | pd.DataFrame):
         given = arrow_table(given, name)
-    [group] = read_rows(given, ["id", *text], limits)
+    [group] = read_rows(given, ["id", *text], limits, written)
     whole = pa.types.is_integer(ids.type)
     known = key_text(ids, "id", "the manifest")
     one_row = "One row tells of one id: keep one of them"

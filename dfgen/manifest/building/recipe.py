@@ -50,7 +50,7 @@ class Recipe:
         TEXT, "Column of the label table that names the files."
     )
     sep: str | None = argument_field(
-        TEXT, "What separates the values of the label table. Default: seen from its rows."
+        TEXT, "What separates the values of the table. Default: seen from its rows."
     )
     decimal: str | None = argument_field(
         TEXT, "Decimal mark of its numbers. Default: seen from them.", ".|,"
@@ -250,6 +250,9 @@ def _check_shared(recipe: Recipe) -> None:
         if wrong:
             raise ArgumentError(advice)
     path = recipe.labels if isinstance(recipe.labels, str) else None
+    if not table and "written" in takes:
+        path = str(recipe.own[recipe.kind])
+        path = f"{path}/metadata.csv" if os.path.isdir(path) else path
     suffix = path and os.path.splitext(path)[1].lower()
     in_memory = "a table in memory" if table else "no label table"
     recipe.written.check(suffix, f"a {suffix} file" if suffix else in_memory)

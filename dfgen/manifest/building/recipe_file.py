@@ -74,7 +74,7 @@ def resolve(
             f"give it again: dfgen.build_manifest(update={quote(where)}, labels=df, "
             f"out={quote(where)}); or write it to a .csv or .parquet file and give that (--labels)"
         )
-    if "labels" in given:  # another table is written otherwise
+    if given.keys() & {"labels", "listing", "metadata"}:  # another table is written otherwise
         base = {name: value for name, value in base.items() if name not in FORMAT_ARGUMENTS}
     if where:
         left = {name: value for name, value in base.items() if name not in given}

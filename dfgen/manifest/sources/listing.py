@@ -33,6 +33,7 @@ from dfgen.manifest.sources.file_tree import fit, opened_files
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
+from dfgen.manifest.sources.table_format import TableFormat
 from dfgen.table.parquet import read_foreign_parquet
 
 _KEPT = ("key", "size", "lastmodifieddate", "last_modified_date")
@@ -133,6 +134,7 @@ def read_listing(
     root: str | None = None,
     pattern: Pattern | None = None,
     limits: Limits = DEFAULT,
+    written: TableFormat = TableFormat(),  # noqa: B008 - frozen
 ) -> Iterator[RowGroup]:
     """Yield the files of a listing, one group a table; no folder is read.
 
@@ -144,7 +146,8 @@ def read_listing(
         folder = absolute_place(root) if root else f"s3://{bucket}"
     else:
         folder = absolute_place(root or os.path.dirname(os.path.abspath(table)))
-        tables = (group.rows for group in read_rows(table, [path_column or "path"], limits))
+        text = [path_column or "path"]
+        tables = (group.rows for group in read_rows(table, text, limits, written))
     for rows in tables:
         files, skipped = opened_files(_files(rows, table, path_column))
         yield replace(fit(files, skipped, pattern), folder=folder)
@@ -195,6 +198,6 @@ def _nanoseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
 LISTING = Source(
     read_listing,
     Argument(TEXT, "Table of paths and sizes, or an S3 Inventory's manifest.json.", is_path=True),
-    shared=("path_column", "root", "pattern", "limits"),
+    shared=("path_column", "root", "pattern", "limits", "written"),
     gives_facts=True,
 )

@@ -21,12 +21,17 @@ from dfgen.manifest.paths import check_stored_paths
 from dfgen.manifest.schema import Label, with_column
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.source import LABELS, TEXT, Argument, RowGroup, Source, nest_boxes
+from dfgen.manifest.sources.table_format import TableFormat
 
 _BOXES = pa.list_(pa.list_(pa.float64()))
 TABLE_NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 
-def read_metadata(place: str, limits: Limits = DEFAULT) -> Iterator[RowGroup]:
+def read_metadata(
+    place: str,
+    limits: Limits = DEFAULT,
+    written: TableFormat = TableFormat(),  # noqa: B008 - frozen
+) -> Iterator[RowGroup]:
     """Yield the rows of metadata tables: the files that they name, with the other columns.
 
     Files that no table names are not looked for. Folders with a table each are splits. `objects`
@@ -36,7 +41,7 @@ def read_metadata(place: str, limits: Limits = DEFAULT) -> Iterator[RowGroup]:
     root = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else place
     parts, boxed = [], False
     for split, path in tables.items():
-        rows = _read(path, limits)
+        rows = _read(path, limits, written)
         if "objects" in rows.column_names and pa.types.is_struct(rows["objects"].type):
             rows, boxed = _with_boxes(rows, path), True
         if split:
@@ -75,8 +80,8 @@ def _tables(place: str) -> dict[str, str]:
     return {folder: paths[0] for folder, paths in found.items()}
 
 
-def _read(path: str, limits: Limits) -> pa.Table:
-    [group] = read_rows(path, ["file_name", "id"], limits)
+def _read(path: str, limits: Limits, written: TableFormat) -> pa.Table:
+    [group] = read_rows(path, ["file_name", "id"], limits, written)
     table = group.rows
     if "file_name" not in table.column_names:
         raise ManifestError(
@@ -140,5 +145,5 @@ def _objects(objects: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
 METADATA = Source(
     read_metadata,
     Argument(TEXT, "Hugging Face's metadata file, or its folder.", is_path=True),
-    shared=("limits",),
+    shared=("limits", "written"),
 )

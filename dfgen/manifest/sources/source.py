@@ -103,7 +103,8 @@ class Source:
 
     `read` yields the row groups. It is called with `place`, then by name with the others: its own
     arguments, and those shared ones that it names: `pattern` (parsed), `path_column`, `root`,
-    `unmatched`; `limits`; `options`, which open what is far away.
+    `unmatched`; `written`, how a table is written; `limits`; `options`, which open what is far
+    away.
     """
 
     read: Callable[..., Iterator[RowGroup]]

@@ -35,7 +35,7 @@ class TableFormat:
         for name, kinds in _GO_WITH.items():
             if getattr(self, name) is not None and suffix not in kinds:
                 raise ArgumentError(
-                    f"{name}= (--{name}) goes with labels= of {' or '.join(kinds)}, got {given}: "
+                    f"{name}= (--{name}) goes with a table of {' or '.join(kinds)}, got {given}: "
                     f"leave {name}= out"
                 )
         if self.sep is not None and len(self.sep.encode()) != 1 and self.sep not in _TABS:
