@@ -41,7 +41,10 @@ def checked_problems(
     if problems and refuse:
         known = "problem" in columns.names
         source = "the facts of the manifest" if known else "the headers of their files"
-        without = 'df = df[df["problem"].isna()], ' if known else ""
+        is_good = 'df["problem"].isna()'
+        if known and pc.any(pc.equal(columns["problem"], "")).as_py():
+            is_good = 'df["problem"].fillna("") == ""'
+        without = f"df = df[{is_good}], " if known else ""
         raise ManifestError(
             _refusal(problems, rows, f"a problem, by {source}")
             + f'\nLeave them out, {without}or train on the others with on_error="skip"'

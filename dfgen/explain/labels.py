@@ -14,9 +14,11 @@ from dfgen.explain.findings import Finding
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.table.arrow_types import flattened, is_list, is_text, lengths_of, value_type
 
+SENTENCES = "sentences as classes"
 MANY_CLASSES = "nearly as many classes as rows"
 """The kind of a finding that texts to read and ids give too: no fault where nobody asks for y."""
 
+_SENTENCES = 20  # names that may be long, as of places
 _OF_MISSING = ("nan", "<NA>", "NaT")  # what astype(str) makes of missing values; "None" is a name
 _SHOWN = 1_000  # names that are looked at one by one
 _VECTOR = re.compile(r"\[\s*[\d.][\d.eE+-]*(\s+[\d.eE+-]+)+\s*\]")  # as NumPy writes it
@@ -72,6 +74,15 @@ def class_findings(
             mark="; ",
         )
         return
+    if guessed and _are_sentences(shown):
+        yield Finding(
+            SENTENCES,
+            len(rows),
+            f"column {column!r} has {len(names):,} classes which look like sentences, as "
+            f"{shown[0]!r}: expected names of classes",
+            f"for texts to read write dfgen.Text({column!r}) in x, for such classes class_names=",
+            mark="; ",
+        )
     bare = pc.utf8_trim_whitespace(names)
     yield from _blank(rows, column, names, names.filter(pc.equal(bare, "")))
     yield from _missing(
@@ -140,6 +151,12 @@ def _is_list(text: str) -> bool:
         return text[:1] == "[" and isinstance(literal_eval(text), list)
     except (ValueError, SyntaxError):
         return False
+
+
+def _are_sentences(names: list[str]) -> bool:
+    """Whether more than 20 names have mostly five words or more."""
+    long = sum(len(name.split()) > 4 for name in names)
+    return len(names) > _SENTENCES and 2 * long > len(names)
 
 
 def _are_numbers(names: list[str]) -> bool:
@@ -249,8 +266,9 @@ def _alike(rows: Any, column: str, names: pa.Array, bare: pa.Array) -> Iterator[
     if not len(twice):
         return
     alike = names.filter(pc.equal(folded, twice[0])).to_pylist()
+    rarer = _rarer(rows[column], names, folded, twice)
     more = f", and {len(twice) - 1:,} more such" if len(twice) > 1 else ""
-    where = _where(rows, column, names.filter(pc.is_in(folded, value_set=twice)))
+    where = _where(rows, column, rarer)
     yield Finding(
         "labels that differ by case or blanks",
         where.rows if where else 0,
@@ -261,6 +279,19 @@ def _alike(rows: Any, column: str, names: pa.Array, bare: pa.Array) -> Iterator[
         tuple(alike[:EXAMPLES]),
         mark="; ",
     )
+
+
+def _rarer(values: Any, names: pa.Array, folded: pa.Array, twice: pa.Array) -> pa.Array:
+    """Return the names that differ by case or blanks, without the most frequent of each."""
+    labels = flattened(values) if is_list(values.type) else values
+    counts = pc.value_counts(labels.cast(value_type(labels.type)))
+    found = {one["values"]: one["counts"] for one in counts.to_pylist()}
+    alike = pa.table({"name": names, "form": folded}).filter(pc.is_in(folded, value_set=twice))
+    of_form: dict[str, list[str]] = {}
+    for one in alike.to_pylist():
+        of_form.setdefault(one["form"], []).append(one["name"])
+    rare = [sorted(group, key=lambda one: -found.get(one, 0))[1:] for group in of_form.values()]
+    return pa.array([name for group in rare for name in group], names.type)
 
 
 def _several(rows: Any, column: str, names: list[str], sep: str | None) -> Iterator[Finding]:

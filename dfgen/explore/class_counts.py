@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError
 from dfgen.explore.chosen_rows import check_known
+from dfgen.explore.column_kinds import kind_of
 from dfgen.explore.figures import new_figure
 from dfgen.explore.plain_words import one_line
 from dfgen.explore.predicted import own_labels
@@ -32,8 +33,8 @@ def classes(manifest: Path | Table, label: str | None = None) -> pd.DataFrame:
     Args:
         manifest: a frame or another table, or the path of a manifest.
         label: the column of classes, or of lists of them; None: all that hold classes: categories,
-            text of up to 1,000 different values, booleans, whole numbers of up to 50, and lists of
-            those, each entry of which counts.
+            text of up to 1,000 different values that are no sentences, booleans, whole numbers of
+            up to 50, and lists of those, each entry of which counts.
 
     Returns:
         One row a class, those that do not occur too where categories name them, and `(missing)`
@@ -70,6 +71,7 @@ def classes(manifest: Path | Table, label: str | None = None) -> pd.DataFrame:
 def counts_by_label(frame: pd.DataFrame, label: str | None = None) -> dict[str, pd.DataFrame]:
     """Return what `classes` does, a table a column; none where no column holds classes."""
     labels = [name for name in own_labels(frame) if isinstance(name, str)]
+    labels = [name for name in labels if kind_of(frame[name]) != "text"]
     names = labels if label is None else [label]
     counted = {name: _counted(frame, name, label is not None) for name in names}
     return {name: table for name, table in counted.items() if table is not None}

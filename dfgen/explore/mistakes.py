@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dfgen.errors import ArgumentError, ManifestError, column_list
+from dfgen.errors import ArgumentError, ManifestError, brief, column_list
 from dfgen.explore.chosen_rows import check_known
 from dfgen.explore.figures import new_figure
 from dfgen.explore.picture_grid import show
 from dfgen.explore.plain_words import one_line
-from dfgen.explore.predicted import heads_of, own_labels
+from dfgen.explore.predicted import SUGGESTED, heads_of, own_labels
 from dfgen.manifest.schema import PARTS
 from dfgen.system import refuse_others, write_whole
 from dfgen.table.any_table import Table, data_frame
@@ -180,7 +180,7 @@ class Mistakes:
             caption: as of `show`.
             root: folder where relative paths begin.
         """
-        found = {name: self.mislabels[name] for name in ("suggested", "prob_own")}
+        found = {name: self.mislabels[name] for name in (SUGGESTED, "prob_own")}
         rows = self.frame.loc[self.mislabels.index].assign(**found)
         return show(rows, n, sort="prob_own", caption=caption, root=root)
 
@@ -201,9 +201,15 @@ class Mistakes:
             The corrections, as a frame of `id` and the label column.
 
         Raises:
+            ArgumentError: the path is of no .csv file.
             ManifestError: no column of the frame has the labels, or it has no ids.
             WriteError: the file cannot be written, or is there and no table of a few corrections.
         """
+        if os.path.splitext(path)[1].lower() != ".csv":
+            raise ArgumentError(
+                f"path={brief(path)}: corrections are written as .csv alone. For another format "
+                'take the frame that write returns: corrections = wrong.write("to_fix.csv")'
+            )
         lacks = None if "id" in self.mislabels else "no column id"
         if self.label is None:
             advice = "name it, as in dfgen.explore.mistakes(frame, label=...)"

@@ -63,6 +63,8 @@ def with_predictions(frame: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataF
     return pd.concat([frame.drop(columns=wanted, errors="ignore"), found], axis=1)
 
 
+SUGGESTED = "suggested"
+"""The column of the class that a row likely is of, which no caption leaves unnamed."""
 _NAMES = ("id", "path")  # of rows, the better one first
 _NO_CAPTIONS = ("loss", "prob_own")
 _LABELS = 3
@@ -111,7 +113,8 @@ def caption_lines(row: "pd.Series[Any]", names: list[str]) -> list[str]:
     told = [(name, value_of(name, row[name])) for name in names]
     first = [value for name, value in told[:1] if name in _NAMES]
     rest = told[len(first) :]
-    return first + [value if len(rest) == 1 else f"{name} {value}" for name, value in rest]
+    alone = len(rest) == 1 and rest[0][0] != SUGGESTED
+    return first + [value if alone else f"{name} {value}" for name, value in rest]
 
 
 def prediction_lines(row: "pd.Series[Any]", heads: list[str]) -> tuple[list[str], bool]:

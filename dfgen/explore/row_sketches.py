@@ -26,7 +26,7 @@ from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
 
-_SECONDS = 60  # of a sound, from its start
+_SECONDS = 20  # of a sound, from its start
 _KINDS = {Audio: "sound", Array: "array", Text: "text"}
 
 

@@ -92,6 +92,10 @@ def test_problems_of_the_manifest_are_refused_or_kept(frame):
         'Leave them out, df = df[df["problem"].isna()], or train on the others with '
         'on_error="skip"'
     )
+    with pytest.raises(
+        ManifestError, match=r'df = df\[df\["problem"\].fillna\(""\) == ""\], or train'
+    ):
+        bind(df.assign(problem=["", "broken png file", ""]))
     assert bind(df, on_error="skip").problems == {1: "broken png file"}
 
 

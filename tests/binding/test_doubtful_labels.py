@@ -146,6 +146,16 @@ def test_a_class_for_nearly_every_row_is_told():
     )
 
 
+def test_sentences_are_told_however_often_they_recur():
+    texts = [f"a cat sits on chair {chair}" for chair in range(21)]
+    assert told(frame(texts * 5)) == (
+        "column 'y' has 21 classes which look like sentences, as 'a cat sits on chair 0': expected "
+        "names of classes; for texts to read write dfgen.Text('y') in x, for such classes "
+        "class_names="
+    )
+    assert told(frame(texts[:20] * 5)) == told(categories(texts * 5)) == ""
+
+
 @pytest.mark.parametrize("texts", [["950", "1,000", "12,500"], ["-1,234,567.5", "0.5"]])
 def test_thousands_apart_are_told_as_numbers_however_often_they_recur(texts):
     shown = next(text for text in texts if "," in text)

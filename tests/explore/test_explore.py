@@ -291,6 +291,7 @@ def test_lists_of_classes_text_and_small_numbers_are_counted(rows):
         note=[f"written by {row}" for row in range(10)],
         numbers=range(10, 20),
     )
+    rows["caption"] = rows["note"] + " and more"
     found = rows.drop(columns="note").dfgen.classes()
     assert found.loc["tags", "rows"].to_dict() == {"a": 7, "b": 2}
     assert found.loc["tags", "share"].to_dict() == {"a": 7 / 9, "b": 2 / 9}  # of labels

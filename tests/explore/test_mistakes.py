@@ -9,7 +9,7 @@ import dfgen.explore
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explore import mistakes
 from dfgen.explore.mistakes import suspected
-from dfgen.explore.predicted import own_labels
+from dfgen.explore.predicted import caption_columns, caption_lines, own_labels
 
 NAMES = ["cat", "dog", "emu"]
 
@@ -56,6 +56,10 @@ def test_labels_that_are_likely_wrong_are_found_and_update_labels_takes_them(pre
     surer = predicted["prob"].to_list()
     surer[8] = np.array([0.03, 0.05, 0.92], np.float32)  # as unlikely, and surer of another
     assert mistakes(predicted.assign(prob=surer)).mislabels["id"].tolist() == [108, 107]
+    with pytest.raises(ArgumentError, match=r"fix.xlsx'\): corrections are written as .csv alone"):
+        wrong.write(tmp_path / "to_fix.xlsx")
+    rows = predicted.loc[found.index].assign(suggested=found["suggested"])
+    assert caption_lines(rows.iloc[0], caption_columns(rows)) == ["107", "suggested dog"]
     wrong.write(tmp_path / "to_fix.csv")
     assert (tmp_path / "to_fix.csv").read_text() == "id,kind\n107,dog\n108,emu\n"
     manifest = predicted[["id", "path", "kind", "split"]]

@@ -13,6 +13,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
+from dfgen.explain.odd_columns import NamedRows, column_findings
 
 ROWS = 24
 BREEDS = ["corgi", "husky", "poodle"]
@@ -68,8 +69,17 @@ def frequent(table):
     table["breed"] = ["corgi"] * (ROWS - 1) + ["corgy"]
 
 
+@pytest.mark.parametrize(("rows", "beside", "odd"), [
+    (1, 20, True), (2, 40, True), (3, 60, False), (5, 500, True), (11, 5_000, False),
+])  # fmt: skip
+def test_a_name_is_misspelt_only_if_it_is_rare_beside_the_other(rows, beside, odd):
+    table = pa.table({"what": ["boat"] * rows + ["goat"] * beside})
+    found = [*column_findings(NamedRows(table), ["what"], asked=True)]
+    assert [one.kind for one in found] == ["labels that look misspelt"] * odd
+
+
 FAULTS = [
-    (with_value("breed", 2, "Corgi "), "labels that differ by case or blanks", 9,
+    (with_value("breed", 2, "Corgi "), "labels that differ by case or blanks", 1,
      "the classes 'corgi', 'Corgi ', which differ", ".str.strip().str.lower()"),
     (frequent, "labels that look misspelt", 1,
      "'corgy' (1 row) beside 'corgi' (23)", "df['breed'].replace({'corgy': 'corgi'})"),
