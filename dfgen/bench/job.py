@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import DfgenError, ManifestError
-from dfgen.manifest.io import read_table
+from dfgen.manifest.table_reading import read_table
 from dfgen.samples.features.image import Image
 from dfgen.samples.stores.local_files import Files
 

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, column_list, listed
 from dfgen.explain.unknown_column import not_a_column
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.io import read_table
 from dfgen.manifest.path_roots import absolute_place, file_of, is_address
 from dfgen.manifest.paths import reach_of, say_outside, whole_paths
 from dfgen.manifest.schema import Label
+from dfgen.manifest.table_reading import read_table
 from dfgen.packs.packed_pixels import PackedPixels, PackRows, SmallerFiles
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature

@@ -140,7 +140,7 @@ def recipe_command(
 ) -> None:
     """Write the recipe that built a manifest as a TOML file that builds it again."""
     from dfgen.manifest.building.recipe_file import to_toml, write_recipe
-    from dfgen.manifest.io import read_table
+    from dfgen.manifest.table_reading import read_table
 
     metadata = read_table(manifest, reads_files=False)[1]
     arguments = metadata["recipe"]

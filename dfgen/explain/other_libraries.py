@@ -114,6 +114,7 @@ _ARGUMENTS = {
     ": every file that dfgen opens becomes a row: filter the frame": "extensions",
     ': name the column of a Sequence: dfgen.Sequence(df, y="kind")': "label",
     "label": "columns",
+    "where: where=\"split == 'train' and width > 200\"": "filters query",
     ": the index is never written: make a column of it with df.reset_index()": "index",
 }  # fmt: skip
 """Arguments here -> what other libraries call them.

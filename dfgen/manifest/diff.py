@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import without_secrets
-from dfgen.manifest.io import Path, read_table
+from dfgen.manifest.io import Path
 from dfgen.manifest.paths import stored_paths
 from dfgen.manifest.schema import (
     FACTS,
@@ -25,6 +25,7 @@ from dfgen.manifest.schema import (
     validate,
     with_column,
 )
+from dfgen.manifest.table_reading import read_table
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import are_numbers, is_list, value_type
 from dfgen.table.file_columns import are_files, content_parts, content_shown

@@ -3,64 +3,44 @@
 import io
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Never
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dfgen.errors import (
     ArgumentError,
     DfgenError,
     ManifestError,
-    MissingFileError,
-    ReadError,
-    brief,
     reason,
-    warn,
 )
 from dfgen.explain.other_libraries import refuse_unknown
-from dfgen.limits import DEFAULT, Limits, limits_given
+from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.recipe import absolute_recipe
-from dfgen.manifest.file_errors import check_file
-from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.left_out import REMOVED, paths_left_out, with_removed
 from dfgen.manifest.metadata_check import (
     as_written,
-    decode_metadata,
-    metadata_of_pack,
     rows_of_group,
 )
-from dfgen.manifest.not_a_manifest import check_out, frame_of_file, no_manifest, path_of_manifest
-from dfgen.manifest.parts import read_parts_index, rows_of_parts
+from dfgen.manifest.not_a_manifest import check_out, path_of_manifest
 from dfgen.manifest.parts_writer import write_stream, write_table_in_parts
-from dfgen.manifest.path_roots import absolute_place, file_of
 from dfgen.manifest.paths import (
-    absolute_paths,
-    all_absolute,
-    reach_of,
-    refuse_outside,
-    say_outside,
     tidy,
 )
-from dfgen.manifest.schema import Label, Metadata, as_category, rows_where, validate, with_column
+from dfgen.manifest.schema import Label
+from dfgen.manifest.table_reading import read_table
 from dfgen.packs.pack_index import (
-    INDEX,
     folder_of,
-    in_pack,
     is_in_parts,
-    looks_like_pack,
-    read_pack,
 )
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
 from dfgen.system import only_writer, write_whole
 from dfgen.table.any_table import Table, arrow_table, data_frame
 from dfgen.table.from_pandas import to_frame
-from dfgen.table.parquet import has_checksum, read_parquet, write_parquet
+from dfgen.table.parquet import write_parquet
 
 Path = str | os.PathLike[str]
 
@@ -70,6 +50,8 @@ def read_manifest(
     root: Path | None = None,
     limits: Limits | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    columns: Sequence[str] | None = None,
+    where: Any = None,
     **unknown: Never,
 ) -> pd.DataFrame:
     """Read a manifest as an ordinary DataFrame with absolute paths.
@@ -87,6 +69,12 @@ def read_manifest(
             told in a warning.
         limits: `dfgen.Limits`: what the file may ask for.
         storage_options: what opens `path` where that is a URL; see `Sequence`.
+        columns: names of those to read, in this order; None: all. A Sequence needs `id` and `path`.
+        where: which rows to read, before there is a frame: a text such as
+            `"split == 'train' and width > 200"`, or a `pyarrow.compute` expression. A text knows
+            columns (`with blanks` in backticks), numbers and texts, `==`, `!=`, `<`, `<=`, `>`,
+            `>=`, `in [...]`, `is None`, `and`, `or`, `not`; a row without a value is equal to
+            nothing. Paths are absolute in it. None: all rows.
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
@@ -95,7 +83,7 @@ def read_manifest(
         `write_manifest` uses it.
 
     Raises:
-        ArgumentError: it is no path.
+        ArgumentError: it is no path, or `where` no condition on its columns.
         MissingFileError: there is no such file.
         ManifestError: it is not a manifest, of an unknown version, or its rows are at fault.
         UnknownArgumentError: an argument that is not there.
@@ -103,10 +91,13 @@ def read_manifest(
     Example:
         >>> df = read_manifest("manifests/pets.parquet")  # doctest: +SKIP
         >>> train = df[df.split == "train"]  # doctest: +SKIP
+        >>> large = read_manifest("manifests/pets.parquet", where="width > 200")  # doctest: +SKIP
     """
     refuse_unknown(read_manifest, unknown)
-    options = StorageOptions(storage_options)
-    table, metadata = read_table(path, root, limits=limits_given(limits), options=options)
+    options, limits = StorageOptions(storage_options), limits_given(limits)
+    table, metadata = read_table(
+        path, root, limits=limits, options=options, columns=columns, where=where
+    )
     try:
         frame = to_frame(table)
     except Exception as error:  # of pandas' own key, which may be anything
@@ -122,120 +113,6 @@ def frame_of_manifest(manifest: Path | Table) -> pd.DataFrame:
     if isinstance(manifest, str | os.PathLike):
         return read_manifest(manifest)
     return data_frame(manifest)
-
-
-def read_table(
-    path: Path,
-    root: Path | None = None,
-    reads_files: bool = True,
-    limits: Limits = DEFAULT,
-    options: StorageOptions | None = None,
-) -> tuple[pa.Table, Metadata]:
-    """Read a manifest as an Arrow table with absolute paths, and its metadata.
-
-    `root` and recipe of the metadata are absolute; the root is None where the paths were stored
-    absolute. `reads_files=False`: the rows alone are of interest, wherever files lie.
-    """
-    given = str(path)
-    path = path_of_manifest(path)
-    if looks_like_pack(path, options):
-        table, content = read_pack(path, options)
-        metadata, path = (
-            metadata_of_pack(content, folder_of(path)),
-            in_pack(path.rstrip("/"), INDEX),
-        )
-        return _as_used(table, metadata, path, root, reads_files)
-    if is_in_parts(path):
-        return _table_of_parts(given, path, root, reads_files, limits, options)
-    try:
-        with _opened(path, limits, options) as handle:
-            is_whole = has_checksum(handle, path)
-            with pq.ParquetFile(handle, page_checksum_verification=not is_whole) as file:
-                metadata = decode_metadata(file.schema_arrow.metadata, path)
-                table = read_parquet(file, path, limits, handle.size())
-        if not is_whole:
-            table.validate(full=True)
-    except FileNotFoundError:
-        raise MissingFileError(no_manifest(given, path)) from None
-    except (ArgumentError, ManifestError, ReadError):
-        raise
-    except Exception as error:  # of a file that may be anything
-        advice = frame_of_file(given)
-        if advice is not None:
-            raise ManifestError(
-                f"{path} is no manifest, which is a Parquet file of dfgen: {advice}"
-            ) from None
-        raise ManifestError(
-            f"{path} cannot be read as a Parquet file: {reason(error).rstrip('.')}. Fetch it "
-            "again, or build it anew"
-        ) from error
-    return _as_used(table, metadata, path, root, reads_files, is_whole)
-
-
-def _table_of_parts(
-    given: str,
-    path: str,
-    root: Path | None,
-    reads_files: bool,
-    limits: Limits,
-    options: StorageOptions | None,
-) -> tuple[pa.Table, Metadata]:
-    """Return the table of a manifest in parts, as `read_table` does."""
-    path = folder_of(path)
-    if not has_store(scheme_of(path)) and not os.path.isdir(path):
-        raise MissingFileError(no_manifest(given, path))
-    index = read_parts_index(path, options)
-    try:
-        table = rows_of_parts(index, limits, options)
-    except MissingFileError:  # written anew just now, maybe
-        now = read_parts_index(path, options)
-        if now.checksum == index.checksum:
-            raise
-        index, table = now, rows_of_parts(now, limits, options)
-    return _as_used(table, index.dfgen, path, root, reads_files)
-
-
-def _as_used(
-    table: pa.Table, metadata: Metadata, path: str, root: Path | None, reads_files: bool,
-    is_whole: bool = True,
-) -> tuple[pa.Table, Metadata]:  # fmt: skip
-    """Return the table of a file, and its metadata, with absolute paths."""
-    validate(table, path)
-    metadata["root"] = _root(table, metadata["root"], path, root)
-    metadata["recipe"] = absolute_recipe(metadata["recipe"], os.path.dirname(path))
-    for name, label in metadata["labels"].items():
-        if label["kind"] == "category" and name in table.column_names:
-            table = _restore_categories(table, name, label, path)
-    used = absolute_paths(table, metadata["root"], path)
-    if not is_whole:
-        _compare_fingerprint(table, metadata["fingerprint"], path)
-    if reads_files and root is None and "path" in table.column_names:
-        # all paths lie below the root, as was checked
-        root_alone = pa.chunked_array([[f"{file_of(metadata['root'] or '')}/"]])
-        paths = used["path"] if metadata["root"] is None else root_alone
-        say_outside(path, paths, [reach_of(path)], "root={}")
-    return used, metadata
-
-
-def _opened(path: str, limits: Limits, options: StorageOptions | None) -> pa.NativeFile:
-    """Return a manifest opened; one far away is fetched as a whole."""
-    if has_store(scheme_of(path)):
-        return pa.BufferReader(store_at(path, limits, options).read(path))
-    if not os.path.isdir(path):
-        check_file(path)
-    return pa.OSFile(path)
-
-
-def _root(table: pa.Table, stored: str | None, path: str, given: Path | None) -> str | None:
-    """Return the absolute root of a manifest; None if its paths are absolute as they stand."""
-    if given is not None:
-        root = absolute_place(os.fspath(given))
-        if stored is not None or not all_absolute(table):
-            return root
-        refuse_outside(table, root, path)
-    elif stored is not None:
-        return absolute_place(stored, os.path.dirname(path))
-    return None
 
 
 def write_manifest(
@@ -349,22 +226,6 @@ def only_writer_of(path: Path) -> AbstractContextManager[object]:
     return nullcontext() if far else only_writer(os.path.abspath(path))
 
 
-def _compare_fingerprint(table: pa.Table, expected: str, path: str) -> None:
-    """Warn of rows that are not those written; a file with a checksum needs no look at them."""
-    if any("[ms" in str(kind) for kind in table.schema.types):
-        return  # Parquet has no seconds: they were hashed as such, and are milliseconds now
-    try:
-        same = fingerprint(table) == expected
-    except ManifestError:  # of a type that no manifest is written with
-        same = False
-    if not same:
-        warn(
-            f"{path}: its ids, paths or labels are not those that dfgen wrote, by their "
-            "fingerprint: another program changed it, or it is damaged. Where the change is "
-            "meant, write it again: dfgen.write_manifest(dfgen.read_manifest(path), path)"
-        )
-
-
 def attributes(
     root: str | None,
     labels: dict[str, Label],
@@ -376,30 +237,3 @@ def attributes(
     known = {"root": root, "labels": labels, "recipe": absolute_recipe(recipe, os.getcwd())}
     more = {"leaks": leaks, "left_out": left_out}
     return known | {name: value for name, value in more.items() if value is not None}
-
-
-def _restore_categories(table: pa.Table, name: str, label: Label, path: str) -> pa.Table:
-    """Give a column exactly the class names of the metadata: Parquet keeps them only for text."""
-    column = table[name]
-    kind = getattr(column.type, "value_type", column.type)
-    try:
-        names = pa.array(label["class_names"], kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise ManifestError(
-            f"{path}: column {name!r} has type {kind}, which cannot hold its class names "
-            f'{brief(label["class_names"])} of the "dfgen" key: {reason(error)}. Build it again'
-        ) from None
-    if pa.types.is_dictionary(column.type):
-        if all(chunk.dictionary.equals(names) for chunk in column.chunks):
-            return table
-        column = column.cast(names.type)
-    indices = pc.index_in(column, names)
-    strangers = pc.and_(pc.is_valid(column), pc.is_null(indices))
-    if pc.any(strangers).as_py():
-        row = rows_where(strangers)[0].as_py()
-        raise ManifestError(
-            f"{path}: row {row} (id {table['id'][row]}) has {name}={column[row].as_py()!r}, which "
-            f"is not among its class names {label['class_names']}. Build the manifest again"
-        )
-    restored = as_category(indices, names, label.get("ordered", False))
-    return with_column(table, name, restored)

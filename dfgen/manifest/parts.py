@@ -23,6 +23,8 @@ from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs
 import pyarrow.parquet as pq
 
 from dfgen import __version__
@@ -37,6 +39,7 @@ from dfgen.errors import (
 )
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.metadata_check import metadata_of_pack
+from dfgen.manifest.row_filter import EVERYTHING, Selection
 from dfgen.manifest.schema import Metadata, as_category, part_column
 from dfgen.packs.pack_index import INDEX, PackFile, folder_of, in_pack, is_remote
 from dfgen.samples.stores.remote.ranges import checksum_of
@@ -57,6 +60,7 @@ _NEEDED = {
     "next": int,
     "parts": list,
 }
+_ROOTLESS = pa.fs.LocalFileSystem()  # of fragments of which nothing is read
 _AT_ONCE = 4  # parts that are read, each by Arrow's threads
 _CHECKSUM = re.compile(rb',\n "checksum": "([0-9a-f]{8})"\n}\s*\Z')
 
@@ -160,7 +164,7 @@ def read_parts_index(folder: str, options: StorageOptions | None = None) -> Part
         raise type(error)(f"{path}: {error}") from None
     except FileNotFoundError:
         raise MissingFileError(
-            f"{folder} is not finished: {INDEX}, which is written last, is missing. Where a build "
+            f"{folder} is not finished: {INDEX}, which is written last, is missing. If a build "
             "was broken off, run the same command again"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
@@ -201,28 +205,73 @@ def _index(folder: str, path: str, content: dict[str, Any], checksum: str) -> Pa
 
 
 def rows_of_parts(
-    index: PartsIndex, limits: Limits = DEFAULT, options: StorageOptions | None = None
+    index: PartsIndex,
+    limits: Limits = DEFAULT,
+    options: StorageOptions | None = None,
+    chosen: Selection = EVERYTHING,
+    root: str | None = None,
 ) -> pa.Table:
-    """Return all rows of a manifest in parts, as stored, each part compared with its checksum.
+    """Return the rows of a manifest in parts, as stored, each part compared with its checksum.
+
+    Args:
+        index: what is read.
+        limits: what a part may ask for.
+        options: open a remote one.
+        chosen: which rows and columns; parts that have none of them are not opened.
+        root: where stored paths begin, for a condition on paths.
 
     Raises:
         MissingFileError: a part is missing.
         ManifestError: one is not the one that was written.
         ReadError: one is remote, and cannot be read.
     """
+    parts = index.parts if chosen.where is None else _parts_asked(index, chosen)
     with threads(min(_AT_ONCE, usable_cpus())) as pool:
-        tables = list(pool.map(lambda part: read_part(index, part, limits, options), index.parts))
+        tables = list(
+            pool.map(lambda part: read_part(index, part, limits, options, chosen, root), parts)
+        )
+    if not tables:
+        tables = [as_indexed(_of_columns(index.file_schema, chosen).empty_table(), index)]
     return pa.concat_tables(tables).replace_schema_metadata(index.schema.metadata)
 
 
+def _of_columns(schema: pa.Schema, chosen: Selection) -> pa.Schema:
+    names = schema.names if chosen.columns is None else chosen.columns
+    return pa.schema([schema.field(name) for name in names])
+
+
+def _parts_asked(index: PartsIndex, chosen: Selection) -> list[Part]:
+    """Return the parts that may have chosen rows, by their ids and splits."""
+    split = part_column(index.schema.names)
+    files = ds.ParquetFileFormat()
+    fragments = []
+    for part in index.parts:
+        known = pc.field("id") >= pc.scalar(part.least)
+        known &= pc.field("id") <= pc.scalar(part.greatest)
+        if split == "split" and sum(part.splits.values()) == part.rows and len(part.splits) == 1:
+            known &= pc.field("split") == next(iter(part.splits))
+        fragments.append(files.make_fragment(part.file, _ROOTLESS, known))
+    asked = ds.FileSystemDataset(fragments, index.file_schema, files)
+    names = {fragment.path for fragment in asked.get_fragments(chosen.where)}
+    return [part for part in index.parts if part.file in names]
+
+
 def read_part(
-    index: PartsIndex, part: Part, limits: Limits = DEFAULT, options: StorageOptions | None = None
+    index: PartsIndex,
+    part: Part,
+    limits: Limits = DEFAULT,
+    options: StorageOptions | None = None,
+    chosen: Selection = EVERYTHING,
+    root: str | None = None,
 ) -> pa.Table:
-    """Return the rows of one part, with the categories of the manifest; see `rows_of_parts`."""
+    """Return rows of one part, with the categories of the manifest; see `rows_of_parts`."""
     with opened_part(index, part, options) as handle:
+        if chosen.where is not None:
+            fragment = ds.ParquetFileFormat().make_fragment(handle)
+            return as_indexed(chosen.of_fragment(fragment, index.file_schema, root), index)
         text = [field.name for field in index.schema if _is_text_category(field.type)]
         with pq.ParquetFile(handle, read_dictionary=text) as file:
-            table = read_parquet(file, index.path(part), limits, part.bytes)
+            table = read_parquet(file, index.path(part), limits, part.bytes, chosen.columns)
     return as_indexed(table, index)
 
 

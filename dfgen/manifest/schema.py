@@ -382,6 +382,7 @@ def numbered_after(name: str, old: int, new: Sequence[object]) -> tuple[str, ...
 
 
 def as_category(codes: pa.ChunkedArray, names: pa.Array, ordered: bool = False) -> pa.ChunkedArray:
-    """Return the category of class numbers."""
-    parts = [pa.DictionaryArray.from_arrays(part, names, ordered=ordered) for part in codes.chunks]
+    """Return the category of class numbers; one without rows has its names too."""
+    chunks = codes.chunks or [pa.array([], codes.type)]
+    parts = [pa.DictionaryArray.from_arrays(part, names, ordered=ordered) for part in chunks]
     return pa.chunked_array(parts, type=pa.dictionary(codes.type, names.type, ordered))

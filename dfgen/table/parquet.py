@@ -8,7 +8,7 @@ A program that rewrites the file leaves them out. manifests/README.md specifies 
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import mul
 from typing import Any
 from zlib import crc32
@@ -35,11 +35,15 @@ def read_foreign_parquet(path: str, limits: Limits = DEFAULT) -> pa.Table:
 
 
 def read_parquet(
-    file: pq.ParquetFile, path: str, limits: Limits = DEFAULT, there: int | None = None
+    file: pq.ParquetFile,
+    path: str,
+    limits: Limits = DEFAULT,
+    there: int | None = None,
+    columns: Sequence[str] | None = None,
 ) -> pa.Table:
     """Read a Parquet file; one that holds files by its row groups, as Arrow wants of structs.
 
-    `there` are its bytes; None: those of the file at `path`.
+    `there` are its bytes; None: those of the file at `path`. `columns` are read alone, in order.
 
     Raises:
         ManifestError: a small one says that it unfolds to more than `limits.decoded_bytes`.
@@ -47,9 +51,9 @@ def read_parquet(
     there = os.path.getsize(path) if there is None else there
     _refuse_unfolding(file, path, limits, there)
     if not any(map(are_files, file.schema_arrow.types)):
-        return file.read()
-    table = pa.concat_tables(map(file.read_row_group, range(file.num_row_groups)))
-    return with_large_bytes(table)
+        return file.read(columns)
+    groups = (file.read_row_group(group, columns) for group in range(file.num_row_groups))
+    return with_large_bytes(pa.concat_tables(groups))
 
 
 _WIDTHS = {"BOOLEAN": 1 / 8, "INT32": 4, "FLOAT": 4, "INT96": 12, "BYTE_ARRAY": 4}

@@ -13,7 +13,7 @@ import pytest
 import dfgen
 from dfgen.binding.frame_columns import open_manifest
 from dfgen.errors import ManifestError
-from dfgen.manifest.io import read_table
+from dfgen.manifest.table_reading import read_table
 
 ROWS = 40
 RANDOM = np.random.default_rng(0)

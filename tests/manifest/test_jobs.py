@@ -15,7 +15,7 @@ import pytest
 from killing import Killer
 
 import dfgen
-from dfgen.manifest.io import read_table
+from dfgen.manifest.table_reading import read_table
 
 IMAGES_OF_COCO = 82_783
 PICTURES = 100

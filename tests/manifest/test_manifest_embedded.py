@@ -15,7 +15,8 @@ from dfgen.manifest.building.build import build_manifest, split
 from dfgen.manifest.building.scan import UNDECODABLE
 from dfgen.manifest.diff import diff
 from dfgen.manifest.fingerprint import fingerprint
-from dfgen.manifest.io import read_manifest, read_table, write_manifest
+from dfgen.manifest.io import read_manifest, write_manifest
+from dfgen.manifest.table_reading import read_table
 from dfgen.manifest.verify import verify
 from dfgen.samples.features.image import Image
 from dfgen.table.any_table import arrow_table

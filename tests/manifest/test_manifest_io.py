@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dfgen
 from dfgen.errors import ManifestError, MissingFileError, WriteError
-from dfgen.manifest.io import read_table
+from dfgen.manifest.table_reading import read_table
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -14,8 +14,8 @@ import pytest
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError
 from dfgen.manifest import parts_writer
-from dfgen.manifest.io import read_table
 from dfgen.manifest.parts import read_parts_index
+from dfgen.manifest.table_reading import read_table
 
 ROWS = 25
 
@@ -208,7 +208,7 @@ SECOND = "{folder}/part-00001.parquet"
         ),
         (
             lambda folder: (folder / "_manifest.json").unlink(),
-            "{folder} is not finished: _manifest.json, which is written last, is missing. Where a "
+            "{folder} is not finished: _manifest.json, which is written last, is missing. If a "
             "build was broken off, run the same command again",
         ),
         (

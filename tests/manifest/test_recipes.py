@@ -14,7 +14,7 @@ import dfgen
 from dfgen.demo import write_digits
 from dfgen.errors import ArgumentError, MissingFileError
 from dfgen.manifest.building.recipe_file import read_recipe, resolve, to_toml, write_recipe
-from dfgen.manifest.io import read_table
+from dfgen.manifest.table_reading import read_table
 
 SHIPPED = Path(__file__).parents[2] / "manifests"
 FINGERPRINT = "39245b576a8f76bcd763b7fda75d43a0"

@@ -20,7 +20,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import Recipe, absolute_recipe
 from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now
 from dfgen.manifest.diff import differ
-from dfgen.manifest.io import Path, read_table
+from dfgen.manifest.io import Path
 from dfgen.manifest.path_roots import below_place, joined
 from dfgen.manifest.schema import (
     Label,
@@ -32,6 +32,7 @@ from dfgen.manifest.schema import (
     with_classes,
     with_column,
 )
+from dfgen.manifest.table_reading import read_table
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.spec import IntArray
 from dfgen.table.arrow_types import is_text

@@ -20,10 +20,10 @@ from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.order.windows import Windows, fitting
 from dfgen.manifest.building.scan import Access, stat_files
 from dfgen.manifest.fingerprint import columns_digest
-from dfgen.manifest.io import read_table
 from dfgen.manifest.metadata_check import as_written
 from dfgen.manifest.path_roots import absolute_place, joined
 from dfgen.manifest.schema import Metadata, label_columns, with_column
+from dfgen.manifest.table_reading import read_table
 from dfgen.packs.pack_index import in_pack, is_pack
 from dfgen.packs.writing.pack_arguments import PackArguments
 from dfgen.packs.writing.packers import Packer
