@@ -142,7 +142,7 @@ def recipe_command(
     from dfgen.manifest.building.recipe_file import to_toml, write_recipe
     from dfgen.manifest.table_reading import read_table
 
-    metadata = read_table(manifest, reads_files=False)[1]
+    metadata = read_table(manifest, reads_files=False, columns=["id"])[1]
     arguments = metadata["recipe"]
     corrected = [name for name, label in metadata["labels"].items() if label.get("corrected")]
     if arguments is not None and corrected:

@@ -26,7 +26,7 @@ from dfgen.manifest.schema import (
     describe_labels,
     validate,
 )
-from dfgen.packs.pack_index import INDEX, in_pack
+from dfgen.packs.pack_index import INDEX, in_pack, is_in_parts
 from dfgen.table.file_columns import are_files
 
 KINDS = ("category", "text", "boolean", "number", "list", "other")
@@ -87,6 +87,8 @@ _OF_LABEL: _Rules = {
 def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Metadata:
     """Return the parsed `dfgen` key of the Parquet file `path`, checked."""
     text = (schema_metadata or {}).get(KEY)
+    if text is None and is_in_parts(os.path.dirname(path)):
+        raise ManifestError(f"{path} is a part of the manifest {os.path.dirname(path)}: give that")
     if text is None:
         raise ManifestError(
             f'{path} is a Parquet file but not a manifest: its schema metadata has no "dfgen" key. '

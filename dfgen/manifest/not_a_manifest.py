@@ -146,7 +146,9 @@ def _has_key(key: bytes, file: IO[bytes]) -> bool:
 
 
 def is_manifest(path: str) -> bool:
-    """Whether a file on a disk is a Parquet file with the `dfgen` key."""
+    """Whether there is a manifest on a disk: a Parquet file with the `dfgen` key, or parts."""
+    if is_in_parts(path):
+        return os.path.isdir(path)
     try:
         return KEY in (pq.read_schema(path).metadata or {})
     except (pa.ArrowException, OSError):

@@ -163,9 +163,10 @@ def read_parts_index(folder: str, options: StorageOptions | None = None) -> Part
     except ReadError as error:
         raise type(error)(f"{path}: {error}") from None
     except FileNotFoundError:
+        said = f"there is no manifest {folder}, or it is" if is_remote(path) else f"{folder} is"
         raise MissingFileError(
-            f"{folder} is not finished: {INDEX}, which is written last, is missing. If a build "
-            "was broken off, run the same command again"
+            f"{said} not finished: {INDEX}, which is written last, is missing. If a build was "
+            "broken off, run the same command again"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise ManifestError(

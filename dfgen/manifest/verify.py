@@ -154,7 +154,7 @@ class Verification:
         if writes and not of_file:
             what = "write=True" if self.add is None else "add="
             raise ArgumentError(f"{what} needs the path of a manifest; a frame was given")
-        with only_writer_of(path) if writes and os.path.isfile(path) else nullcontext():
+        with only_writer_of(path) if writes and os.path.exists(path) else nullcontext():
             return self._compared(os.fspath(path) if of_file else "", writes)
 
     def _of_pack(self) -> pd.DataFrame:

@@ -192,6 +192,8 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
         frame = table.to_pandas(types_mapper=kept)
     except TypeError:  # pandas cannot read the names of its own dtypes of lists in Arrow
         frame = table.to_pandas(types_mapper=kept, ignore_metadata=True)
+    for name in frame.columns[[isinstance(kind, pd.CategoricalDtype) for kind in frame.dtypes]]:
+        frame[name] = frame[name].copy()  # as Arrow gives them they cannot be written to
     unsigned = [field.name for field in table.schema if field.type == pa.uint64()]
     for name in unsigned:  # of which floats would lose the last digits
         if unsigned.count(name) == 1 and table[name].null_count:

@@ -18,6 +18,7 @@ from dfgen.training.predictions.saved_preprocessing import sequence_as_trained
 
 ROWS = 12
 NAMES = ["red", "green", "blue"]
+ENDINGS = ("parquet", "manifest")
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,7 @@ def trained(tmp_path_factory):
     beside.on_train_begin()
     model.save(folder / "model.keras")
     dfgen.write_manifest(frame, folder / "all.parquet")
+    dfgen.write_manifest(frame, folder / "all.manifest")
     frame["kind"] = frame.kind.cat.reorder_categories(NAMES[::-1])
     dfgen.write_manifest(frame, folder / "otherwise.parquet")
     dfgen.write_manifest(frame.drop(columns="kind"), folder / "bare.parquet")
@@ -65,6 +67,12 @@ def test_names_of_classes_are_those_of_training_however_the_manifest_numbers_the
         right = np.exp(10 * 200 / 255) / (np.exp(10 * 200 / 255) + 2)
         np.testing.assert_allclose(np.stack(found.prob).max(axis=1), right, rtol=1e-6)
         assert told == f"Wrote {trained[0]}/{name}0.out.parquet: 12 rows\n"
+
+
+def test_rows_of_a_manifest_in_parts_are_predicted_as_those_of_one_file(trained):
+    for options in ((), ("--split", "test")):
+        one, parts = (predicted(trained[0], f"all.{end}", *options)[0] for end in ENDINGS)
+        pd.testing.assert_frame_equal(parts, one)
 
 
 def test_rows_without_labels_are_named_too(trained):

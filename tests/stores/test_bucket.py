@@ -302,14 +302,18 @@ def test_a_listing_that_is_refused_says_where_credentials_come_from(s3):
     )
 
 
-def test_a_manifest_itself_lies_in_the_bucket(s3):
+@pytest.mark.parametrize("name", ["pets.parquet", "pets.manifest"])
+def test_a_manifest_itself_lies_in_the_bucket(s3, monkeypatch, name):
+    monkeypatch.setattr("dfgen.manifest.parts_writer.PART_ROWS", 4)
     frame = build(s3)
-    path = f"{s3.url_of}/manifests/pets.parquet"
+    path = f"{s3.url_of}/manifests/{name}"
     dfgen.write_manifest(frame, path, storage_options=s3.options)
     again = dfgen.read_manifest(path, storage_options=s3.options)
     pd.testing.assert_frame_equal(again, frame)
     assert again.attrs == frame.attrs
     assert train(path, s3) == frame["id"].tolist()
+    few = dfgen.read_manifest(path, where="id in [2, 5]", storage_options=s3.options)
+    assert few["path"].tolist() == frame[frame["id"].isin([2, 5])]["path"].tolist()
     with pytest.raises(MissingFileError) as error:
         dfgen.read_manifest(f"{s3.url_of}/no.parquet", storage_options=s3.options)
     assert str(error.value) == f"there is no manifest {s3.url_of}/no.parquet"

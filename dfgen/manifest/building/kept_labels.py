@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from dfgen.manifest.building.recipe import A_FRAME, LABEL_TABLE, Recipe
 from dfgen.manifest.not_a_manifest import check_out
 from dfgen.manifest.schema import files_column
+from dfgen.packs.pack_index import PARTS_SUFFIX
 from dfgen.system import write_whole
 from dfgen.table.arrow_types import is_text
 from dfgen.table.parquet import write_parquet
@@ -43,7 +44,7 @@ class KeptLabels:
 def labels_to_keep(recipe: Recipe, labels: pa.Table, out: str | None) -> KeptLabels | None:
     """Return the table of a recipe that is to be kept beside `out`; None: it needs not, or cannot.
 
-    It cannot where `out` is no file of a disk, where the table holds the files themselves, or where
+    It cannot where `out` is not on a disk, where the table holds the files themselves, or where
     some of its paths start at the current folder and others lie elsewhere.
 
     Raises:
@@ -51,7 +52,11 @@ def labels_to_keep(recipe: Recipe, labels: pa.Table, out: str | None) -> KeptLab
     """
     folder, name = os.path.split(os.path.abspath(out or ""))
     stem, suffix = os.path.splitext(name)
-    if recipe.arguments().get("labels") != A_FRAME or suffix != ".parquet" or "://" in str(out):
+    if (
+        recipe.arguments().get("labels") != A_FRAME
+        or suffix not in (".parquet", PARTS_SUFFIX)
+        or "://" in str(out)
+    ):
         return None
     if files_column(labels.schema) not in (None, "path"):
         return None
