@@ -179,6 +179,9 @@ def _affixes(files: JoinKeys, labels: JoinKeys) -> Iterator[Cause]:
         cuts = "".join(f".str.remove{what}({quote(end)})" for what, end in ends.items() if end)
         pattern = rf"(?s)^{re.escape(prefix)}(.+){re.escape(suffix)}$"
         advice = f"let the pattern hold it, as in {prefix}{{id}}{suffix}"
+        if pc.any(pc.match_substring(shorter, "/")).as_py():  # which no field holds
+            parts = [quote(prefix)] * bool(prefix) + ["keys"] + [quote(suffix)] * bool(suffix)
+            advice = f"put it to the keys of the table: {' + '.join(parts)}"
         if longer is lonely:
             advice = f"cut it off in the table: {cuts}"
         yield Cause(name, advice, _without(pattern, r"\1"))

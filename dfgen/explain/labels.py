@@ -20,6 +20,7 @@ MANY_CLASSES = "nearly as many classes as rows"
 
 _SENTENCES = 20  # names that may be long, as of places
 _OF_MISSING = ("nan", "<NA>", "NaT")  # what astype(str) makes of missing values; "None" is a name
+RARE = 20  # how many times as often a name stands as the one that looks like a slip for it
 _SHOWN = 1_000  # names that are looked at one by one
 _VECTOR = re.compile(r"\[\s*[\d.][\d.eE+-]*(\s+[\d.eE+-]+)+\s*\]")  # as NumPy writes it
 _NUMBER = re.compile(r"\s*[+-]?\d+(,\d{3})*([.,]\d+)?\s*")
@@ -259,16 +260,26 @@ def _where(rows: Any, column: str, names: pa.Array) -> _Where | None:
 
 
 def _alike(rows: Any, column: str, names: pa.Array, bare: pa.Array) -> Iterator[Finding]:
-    """Yield the fault of names that differ by blanks, or the case of three or more letters."""
-    folded = pc.if_else(pc.greater(pc.utf8_length(bare), 2), pc.utf8_lower(bare), bare)
-    counts = pc.value_counts(folded)
-    twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    """Yield the fault of names that differ by case or blanks."""
+    folded = pc.utf8_lower(bare)
+    forms = pc.value_counts(folded)
+    twice = forms.filter(pc.greater(forms.field("counts"), 1)).field("values")
     if not len(twice):
         return
-    alike = names.filter(pc.equal(folded, twice[0])).to_pylist()
-    rarer = _rarer(rows[column], names, folded, twice)
-    more = f", and {len(twice) - 1:,} more such" if len(twice) > 1 else ""
-    where = _where(rows, column, rarer)
+    values = rows[column]
+    labels = flattened(values) if is_list(values.type) else values
+    counted = pc.value_counts(labels.cast(value_type(labels.type))).to_pylist()
+    counts = {one["values"]: one["counts"] for one in counted}
+    each = pa.table({"name": names, "form": folded}).filter(pc.is_in(folded, value_set=twice))
+    of_form: dict[str, dict[str, int]] = {}
+    for one in each.to_pylist():
+        of_form.setdefault(one["form"], {})[one["name"]] = counts.get(one["name"], 0)
+    found = [(group, rare) for group in of_form.values() if (rare := _rarer(group))]
+    if not found:
+        return
+    where = _where(rows, column, pa.array([name for _, rare in found for name in rare], names.type))
+    alike = [*found[0][0]]
+    more = f", and {len(found) - 1:,} more such" if len(found) > 1 else ""
     yield Finding(
         "labels that differ by case or blanks",
         where.rows if where else 0,
@@ -281,17 +292,15 @@ def _alike(rows: Any, column: str, names: pa.Array, bare: pa.Array) -> Iterator[
     )
 
 
-def _rarer(values: Any, names: pa.Array, folded: pa.Array, twice: pa.Array) -> pa.Array:
-    """Return the names that differ by case or blanks, without the most frequent of each."""
-    labels = flattened(values) if is_list(values.type) else values
-    counts = pc.value_counts(labels.cast(value_type(labels.type)))
-    found = {one["values"]: one["counts"] for one in counts.to_pylist()}
-    alike = pa.table({"name": names, "form": folded}).filter(pc.is_in(folded, value_set=twice))
-    of_form: dict[str, list[str]] = {}
-    for one in alike.to_pylist():
-        of_form.setdefault(one["form"], []).append(one["name"])
-    rare = [sorted(group, key=lambda one: -found.get(one, 0))[1:] for group in of_form.values()]
-    return pa.array([name for group in rare for name in group], names.type)
+def _rarer(rows: dict[str, int]) -> list[str]:
+    """Return the names of one form without the most frequent, as a slip for which others stand.
+
+    Names of one or two letters may well differ by case, as CO and Co do, unless one is rare.
+    """
+    most, *others = sorted(rows, key=rows.__getitem__, reverse=True)
+    if len(most.strip()) > 2 or len({name.strip() for name in rows}) == 1:
+        return others
+    return [name for name in others if rows[name] * RARE <= rows[most]]
 
 
 def _several(rows: Any, column: str, names: list[str], sep: str | None) -> Iterator[Finding]:

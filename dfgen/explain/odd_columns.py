@@ -10,11 +10,10 @@ import pyarrow.compute as pc
 from dfgen.errors import count
 from dfgen.explain.findings import Finding
 from dfgen.explain.joins import ROW_NUMBERS
-from dfgen.explain.labels import MANY_CLASSES, SENTENCES, class_findings
+from dfgen.explain.labels import MANY_CLASSES, RARE, SENTENCES, class_findings
 from dfgen.table.arrow_types import is_text
 
 _TRIED = 1_000  # values of a column that are looked at one by one
-_RARE = 20  # how many times as often a name stands as the one that looks like a misspelling of it
 _SLIPS = 2, 10  # rows that a slip may be in: 2 of any number; 10, where they are 1 % or less
 _SHORT = 3  # letters of a name below which another letter is another name
 _FLOAT = r"^-?[0-9]+\.0+$"
@@ -193,7 +192,7 @@ def _twins(name: str, values: pa.Array) -> Iterator[Finding]:
 def _is_rare(rows: int, beside: int) -> bool:
     """Whether a name in so many rows may be a slip for one in others: not boat beside goat."""
     few, most = _SLIPS
-    return rows * _RARE <= beside and rows <= min(most, max(few, beside // 100))
+    return rows * RARE <= beside and rows <= min(most, max(few, beside // 100))
 
 
 def _one_letter_apart(one: str, other: str) -> bool:

@@ -133,6 +133,19 @@ def test_names_that_differ_by_little_are_told_once():
     )
 
 
+@pytest.mark.parametrize(("slip", "rows", "odd"), [
+    ("ja", 1, True), ("ja ", 1, True), ("ja", 3, False), ("Ja ", 30, True),
+])  # fmt: skip
+def test_of_two_letters_a_rare_spelling_is_told(slip, rows, odd):
+    df = frame([*["Ja"] * 40, *[slip] * rows, *["Nein"] * 41], rows=81 + rows)
+    said = (
+        f"column 'y' has the classes 'Ja', {slip!r}, which differ by case or blanks alone: "
+        "expected one name a class; if they are one, df['y'] = df['y'].str.strip().str.lower(); "
+        "if not, name all: class_names="
+    )
+    assert told(df) == said * odd
+
+
 def test_a_class_for_nearly_every_row_is_told():
     texts = [f"a cat on day {day}" for day in range(19)]
     assert told(frame([*texts, texts[0]])) == (

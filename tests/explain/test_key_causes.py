@@ -75,6 +75,12 @@ def test_both_sides_may_be_the_distorted_one(turned):
     )
 
 
+def test_paths_that_lack_a_folder_are_given_it_since_no_field_holds_a_slash():
+    keys = [f"{n % 2}/{n // 2}.jpg" for n in range(1000, 1010)]  # names alone are there twice
+    cure = likely_cause(*sides([f"Fotos/{key}" for key in keys], keys))
+    assert cure.cause.advice == 'put it to the keys of the table: "Fotos/" + keys'
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.uuids().map(str), min_size=2, max_size=30, unique=True), st.data())
 def test_keys_that_merely_differ_have_no_cause(keys, data):

@@ -91,6 +91,8 @@ def _label_lines(frame: pd.DataFrame, name: str) -> list[str]:
         if classes > CLASSES:
             lines[CLASSES + heads :] = [f"and {classes - CLASSES} more"]
         return [f"{name}: {count(classes, 'class')}{lack}", *(f"  {line}" for line in lines)]
+    if missing == len(column):
+        return [f"{name}: nothing in {count(missing, 'row')}"]
     if pd.api.types.is_numeric_dtype(column):
         return [f"{name}: {column.min():g} to {column.max():g}, mean {column.mean():g}{lack}"]
     if pd.api.types.infer_dtype(column) in ("date", "datetime64"):
@@ -105,7 +107,7 @@ def _class_lines(frame: pd.DataFrame, name: str) -> list[str]:
     rows = frame[name].value_counts(sort=False).sort_index().rename("").to_frame()
     if part := part_column(frame):
         rows = frame.groupby([name, part], observed=False).size().unstack(fill_value=0)
-    names = [str(value) for value in rows.index]
+    names = [" ".join(str(value).splitlines()) for value in rows.index]
     cells = [[str(value) for value in row] for row in rows.to_numpy().tolist()]
     if part:
         names, cells = ["", *names], [[str(column) for column in rows.columns], *cells]
