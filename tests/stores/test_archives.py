@@ -17,6 +17,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
+from dfgen.samples.stores.archives import archive_index
 from dfgen.samples.stores.archives.archive_paths import Member
 from dfgen.samples.stores.archives.members import Archives
 
@@ -516,3 +517,13 @@ def test_archives_of_a_systems_tar(pets):
         frame = dfgen.build_manifest(f"{form}.tar")
         assert frame["problem"].isna().all()
         assert pixels(frame) == pixels(dfgen.build_manifest("pets"))
+
+
+def test_an_archive_is_closed_when_python_has_let_go_of_its_modules(tmp_path, monkeypatch):
+    write_zip(tmp_path / "a.zip", {"a.png": png(0)})
+    file = archive_index.ArchiveFile(str(tmp_path / "a.zip"))
+    descriptor = file.descriptor
+    monkeypatch.setattr(archive_index, "os", None)  # as at the end of Python
+    del file
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)

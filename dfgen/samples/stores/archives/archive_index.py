@@ -1,7 +1,7 @@
 """The index of an archive: where each member lies, in a few arrays, found by its name."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -24,9 +24,9 @@ class ArchiveFile:
         self.version = version_of(os.fstat(self.descriptor))
         self.path, self._lock = path, Lock()
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self.descriptor >= 0:
-            os.close(self.descriptor)
+            close(self.descriptor)  # without `os`, which is gone when Python has nearly ended
 
     @property
     def size(self) -> int:
