@@ -29,6 +29,7 @@ from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.manifest.building.join import rows_by_id
 from dfgen.manifest.diff import differ, plain
 from dfgen.manifest.io import Path, frame_of_manifest, only_writer_of, write_manifest
+from dfgen.manifest.not_a_manifest import is_manifest
 from dfgen.manifest.schema import (
     class_names,
     describe_labels,
@@ -221,6 +222,11 @@ def correct(
     """Do what `update_labels` says; return the manifest before, after, and what is to be said."""
     of_file = isinstance(manifest, str | os.PathLike)
     path = os.fspath(corrections) if isinstance(corrections, str | os.PathLike) else None
+    if path and of_file and is_manifest(path) and not is_manifest(os.fspath(manifest)):
+        raise ArgumentError(
+            f"{path} is a manifest, expected corrections: it comes first, dfgen update-labels "
+            f"{path} {os.fspath(manifest)}"
+        )
     suffix = None if path is None else os.path.splitext(path)[1].lower()
     written.check(suffix, f"a {suffix} file" if suffix else "a table in memory")
     target = os.fspath(manifest if out is None and of_file else out or "")
