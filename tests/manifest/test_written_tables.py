@@ -262,8 +262,6 @@ def test_listings_metadata_and_corrections_are_read_by_the_same_options(here):
     as_told = ("--sep", "|", "--encoding", "cp1252")
     assert command.run("update-labels", "m.parquet", "fix.csv", *as_told).returncode == 0
     assert dfgen.read_manifest("m.parquet")["kind"].tolist() == ["Bär", "Bär"]
-    with pytest.raises(ArgumentError, match=r"m\.parquet is a manifest, expected corr"):
-        dfgen.update_labels("fix.csv", "m.parquet")
     workbook("fix.xlsx", One=named, Two=named[["id", "kind"]][:1])
     fixed = dfgen.update_labels("m.parquet", "fix.xlsx", sheet="Two")
     assert fixed["kind"].tolist() == ["Hund", "Bär"]

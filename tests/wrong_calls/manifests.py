@@ -61,8 +61,8 @@ CALLS = [
     ),
     WrongCall(
         "update_labels with its arguments swapped",
-        lambda pets: dfgen.update_labels("labels.csv", written(pets)), ManifestError,
-        "labels.csv is no manifest", "a Parquet file of dfgen", "pd.read_csv",
+        lambda pets: dfgen.update_labels("labels.csv", written(pets)), ArgumentError,
+        "is a manifest", "expected corrections: it comes first", "dfgen update-labels",
     ),
     WrongCall(
         "a correction of an id that is not there", corrected(id=[999], kind=["cat"]),
