@@ -131,7 +131,10 @@ def _compiled() -> keras.Model:
     y = keras.layers.Dense(1, **zeros, name="dfgen_probe_y")(x)
     model = keras.Model(x, y, name="dfgen_probe_model")
     optimizer = keras.optimizers.SGD(name="dfgen_probe_optimizer")
-    model.compile(optimizer, loss=["mse"], loss_weights=[2.0], metrics=["mae"], jit_compile=False)
+    model.compile(
+        optimizer, loss=["mse"], loss_weights=[2.0], metrics=["mae"], jit_compile=False,
+        auto_scale_loss=False,
+    )  # fmt: skip
     optimizer.build(model.trainable_variables)
     return model
 
