@@ -145,6 +145,7 @@ def bind(
     root: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
+    where: Any = None,
 ) -> Binding:
     """Bind inputs and targets to the rows of a manifest.
 
@@ -165,7 +166,7 @@ def bind(
     check_transform("transform", transform, "sample")
     order, limits, opened = order or Ordering(), limits or DEFAULT, StorageOptions(storage_options)
     opens = partial(store_of, limits=limits, options=opened)
-    columns = open_columns(manifest, root, limits, opened, order.window_bytes)
+    columns = open_columns(manifest, root, limits, opened, order.window_bytes, where)
     warn_of_leaks(columns)
     taken = {name for name in (id, *leaves(sample_weight)) if isinstance(name, str)}
     options = replace(options or Options(), store_of=opens)

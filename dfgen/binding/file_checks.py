@@ -150,7 +150,8 @@ def _numbers(columns: Columns, name: str) -> npt.NDArray[np.int64] | None:
     elif not pa.types.is_integer(values.type):
         return None
     try:
-        whole = pc.fill_null(values.cast(pa.int64()), UNKNOWN)
+        whole = values.cast(pa.int64())
+        whole = pc.fill_null(whole, UNKNOWN) if whole.null_count else whole  # else a view
     except pa.ArrowInvalid:  # of the user's own
         return None
     return np.asarray(whole.to_numpy(zero_copy_only=False))

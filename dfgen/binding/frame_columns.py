@@ -11,9 +11,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, column_list, listed
+from dfgen.errors import ArgumentError, ManifestError, brief, column_list, listed
 from dfgen.explain.unknown_column import not_a_column
 from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.column_files import ColumnFiles
 from dfgen.manifest.path_roots import absolute_place, file_of, is_address
 from dfgen.manifest.paths import reach_of, say_outside, whole_paths
 from dfgen.manifest.schema import Label
@@ -60,7 +61,7 @@ class Columns:
     """The columns of a manifest as Arrow arrays.
 
     Args:
-        source: a DataFrame that nobody else changes, or an Arrow table.
+        source: a DataFrame that nobody else changes, an Arrow table, or the ColumnFiles of one.
         labels: what the manifest says of its label columns.
         root: where relative paths begin; None leaves them as they are.
         whole: whether these are all the rows there are, so that their classes are all of them.
@@ -70,7 +71,7 @@ class Columns:
         leaks: what the manifest says of copies in several of its splits.
     """
 
-    source: pd.DataFrame | pa.Table
+    source: pd.DataFrame | pa.Table | ColumnFiles
     labels: Mapping[str, Label] = field(default_factory=dict)
     root: str | None = None
     whole: bool = False
@@ -91,21 +92,18 @@ class Columns:
         return len(self.source)
 
     def _values_known(self) -> str:
-        """Return the categories of a frame that has no rows, which filters leave."""
-        dtypes = getattr(self.source, "dtypes", {})
-        known = [
-            f" Those of {name!r} are {listed(kind.categories)}"
-            for name, kind in dtypes.items()
-            if isinstance(kind, pd.CategoricalDtype)
-        ]
-        return ".".join(known)
+        """Return the categories of rows that are none, which filters leave."""
+        dtypes = getattr(self.source, "dtypes", {}).items()
+        frames = {n: kind.categories for n, kind in dtypes if isinstance(kind, pd.CategoricalDtype)}
+        known = frames | getattr(self.source, "categories", {})
+        return ".".join(f" Those of {name!r} are {listed(names)}" for name, names in known.items())
 
     @property
     def names(self) -> list[str]:
         """The names of the columns, in order."""
-        if isinstance(self.source, pa.Table):
-            return list(self.source.column_names)
-        return list(self.source.columns)
+        if isinstance(self.source, pd.DataFrame):
+            return list(self.source.columns)
+        return list(self.source.column_names)
 
     @property
     def of_facts(self) -> str | None:
@@ -127,8 +125,11 @@ class Columns:
 
     def first(self, name: str) -> pa.Array:
         """Return the first row of a column; of a million paths, Arrow takes long to make all."""
-        rows = self.source[:1] if isinstance(self.source, pa.Table) else self.source.head(1)
-        return Columns(rows)[name]
+        return self.head()[name]
+
+    def head(self) -> "Columns":
+        """Return the columns of the first row alone."""
+        return Columns(self.source[:1], root=self.root)
 
     def mapped_ids(self) -> Any:
         """Return the ids where they are mapped from a file that vouches for them, else None."""
@@ -158,13 +159,13 @@ class Columns:
         """Return the rows as a frame of the caller's own."""
         if isinstance(self.source, pd.DataFrame):
             return self.source.copy()
-        return to_frame(self.source)
+        return to_frame(arrow_table(self.source))
 
     def part(self, rows: npt.NDArray[np.bool_]) -> pd.DataFrame | pa.Table:
         """Return some of the rows of the source."""
-        if isinstance(self.source, pa.Table):
-            return self.source.filter(pa.array(rows))
-        return self.source[rows]
+        if isinstance(self.source, pd.DataFrame):
+            return self.source[rows]
+        return self.source.filter(pa.array(rows))
 
     def check(self, argument: str, name: object) -> str:
         """Return the name of a column that exists, or tell which ones do."""
@@ -253,18 +254,26 @@ def open_manifest(
     root: str | os.PathLike[str] | None,
     limits: Limits = DEFAULT,
     options: StorageOptions | None = None,
+    where: Any = None,
 ) -> Columns:
-    """Return the columns of a frame (copied), of another table, or of a manifest file."""
+    """Return the columns of a frame (copied), of another table, or of rows of a manifest file."""
     start = os.fspath(root) if root else None
     if start and (archive_at(start) or is_address(start)):
         start = absolute_place(start)
+    if where is not None and not isinstance(manifest, str | os.PathLike):
+        raise ArgumentError(
+            f"where={brief(where)} is asked of the files of a manifest, expected its path, got a "
+            f"{type(manifest).__name__}: filter that, df.query(...), or give the path"
+        )
     if isinstance(manifest, pd.DataFrame):
         known = manifest.attrs.get("dfgen", {})
         read_by = ("dfgen.read_manifest", known.get("root"))
         labels, leaks = known.get("labels", {}), known.get("leaks")
         return Columns(manifest.copy(), labels, start, read_by=read_by, leaks=leaks)
     if isinstance(manifest, str | os.PathLike):
-        table, metadata = read_table(os.fspath(manifest), root, limits=limits, options=options)
+        table, metadata = read_table(
+            os.fspath(manifest), root, limits=limits, options=options, where=where
+        )
         read_by = ("Sequence", metadata["root"])
         known, file = {"leaks": metadata.get("leaks")}, os.fspath(manifest)
         return Columns(table, metadata["labels"], start, read_by=read_by, file=file, **known)

@@ -13,13 +13,21 @@ import pyarrow as pa
 
 from dfgen.binding.frame_columns import Columns, InPacks, open_manifest
 from dfgen.binding.image_sizes import known_sizes
+from dfgen.binding.mapped_rows import open_parts
 from dfgen.errors import DfgenError, ManifestError, warn
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
 from dfgen.manifest.metadata_check import metadata_of_pack
 from dfgen.manifest.path_roots import absolute_place, ends_of
 from dfgen.packs.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
-from dfgen.packs.pack_index import PackIndex, is_remote, looks_like_pack, mapped_table, read_index
+from dfgen.packs.pack_index import (
+    PackIndex,
+    is_in_parts,
+    is_remote,
+    looks_like_pack,
+    mapped_table,
+    read_index,
+)
 from dfgen.packs.pack_shards import NOTHING
 from dfgen.packs.packed_pixels import PackedFiles, PackedPixels, SmallerFiles
 from dfgen.samples.bound_feature import BoundFeature, Sizes
@@ -151,19 +159,24 @@ def open_columns(
     limits: Limits,
     options: StorageOptions | None = None,
     window: int = 0,
+    where: Any = None,
 ) -> Columns | PackedColumns:
     """Return the columns of a manifest, as `open_manifest`, and where its rows lie in packs.
 
-    The folder of a pack is mapped into memory: nothing is read of its rows here. `window` is that
-    of rows of packs far away, in bytes.
+    The folder of a pack, or of a manifest in parts, is mapped into memory: nothing is read of its
+    rows here. `window` is that of rows of packs far away, in bytes; `where` is a condition on rows.
 
     Raises:
         MissingFileError: a file of a pack is missing.
         ManifestError: one is damaged, or rows are not those of the pack.
     """
     opening = Opening(options, limits, window)
-    if isinstance(manifest, str | os.PathLike) and looks_like_pack(os.fspath(manifest), options):
-        index = read_index(os.fspath(manifest), options)
+    path = os.fspath(manifest) if isinstance(manifest, str | os.PathLike) else None
+    mapped = None
+    if path is not None and is_in_parts(path):
+        mapped = open_parts(path, root, limits, opening.options or StorageOptions(), where)
+    elif path is not None and where is None and looks_like_pack(path, options):
+        index = read_index(path, options)
         metadata = metadata_of_pack(index.dfgen, index.folder)
         packs = packs_of_folder(index, opening)
         return PackedColumns(
@@ -174,7 +187,9 @@ def open_columns(
             packs=packs,
             options=options,
         )
-    columns = open_manifest(manifest, root, limits, options)
+    if mapped is not None:
+        return mapped
+    columns = open_manifest(manifest, root, limits, options, where)
     packs_named = packs_of_columns(columns, opening)
     return columns if packs_named is None else PackedColumns(**vars(columns), packs=packs_named)
 

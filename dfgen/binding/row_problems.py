@@ -79,10 +79,11 @@ def _deep_rows(
     read = (bound for bound in features if bound.name not in decoded)
     for feature in (b.image for b in read if b.image and b.image.column == held):
         bits = columns["bits"]
-        if feature.most_bits is not None:
+        most = pc.max(bits).as_py() or 0
+        if feature.most_bits is not None and most > feature.most_bits:
             for row in pc.indices_nonzero(pc.greater(bits, feature.most_bits)).to_pylist():
                 rows[row] = too_deep(bits[row].as_py())
-        elif feature.raw_depth:
+        elif feature.most_bits is None and feature.raw_depth:
             found = pc.unique(bits).drop_null().to_numpy()
             depths = sorted(set(_DEPTHS[np.searchsorted(_DEPTHS, found.clip(max=32))].tolist()))
             if len(depths) > 1:

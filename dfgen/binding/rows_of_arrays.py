@@ -56,7 +56,7 @@ def _first_array(
     columns: Columns, store_of: StoreOf
 ) -> tuple[tuple[int, ...], np.dtype[Any], str | None] | None:
     """Return shape and dtype of a row, and its data set; None where there are several, or none."""
-    paths = Columns(columns.source[:1], root=columns.root).files("path")
+    paths = columns.head().files("path")
     path, dataset = paths[0].as_py(), None
     try:
         if os.path.isfile(path) and not path.endswith(".npy"):

@@ -264,9 +264,13 @@ def read_part(
     options: StorageOptions | None = None,
     chosen: Selection = EVERYTHING,
     root: str | None = None,
+    is_known: bool = False,
 ) -> pa.Table:
-    """Return rows of one part, with the categories of the manifest; see `rows_of_parts`."""
-    with opened_part(index, part, options) as handle:
+    """Return rows of one part, with the categories of the manifest; see `rows_of_parts`.
+
+    One that `is_known` to be the one that was written is not read to its end to compare it.
+    """
+    with opened_part(index, part, options, is_known) as handle:
         if chosen.where is not None:
             fragment = ds.ParquetFileFormat().make_fragment(handle)
             return as_indexed(chosen.of_fragment(fragment, index.file_schema, root), index)
@@ -303,12 +307,15 @@ def renamed_category(column: pa.ChunkedArray, names: pa.Array, ordered: bool) ->
 
 @contextlib.contextmanager
 def opened_part(
-    index: PartsIndex, part: Part, options: StorageOptions | None = None
+    index: PartsIndex, part: Part, options: StorageOptions | None = None, is_known: bool = False
 ) -> Iterator[pa.NativeFile]:
     """Yield a part opened, once its bytes are known to be those that were written."""
     path = index.path(part)
     try:
-        if is_remote(path):
+        if is_known:
+            nbytes, found = part.bytes, part.checksum
+            handle = pa.PythonFile(store_at(path, options=options).open(path))
+        elif is_remote(path):
             data = store_at(path, options=options).read(path)
             nbytes, found = len(data), f"{crc32(data):08x}"
             handle = pa.BufferReader(data)

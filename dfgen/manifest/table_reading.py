@@ -1,7 +1,7 @@
 """Read a manifest, whatever it is on the disk: one file, parts in a folder, or a pack."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from dfgen.errors import (
 )
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import absolute_recipe
+from dfgen.manifest.column_files import ColumnFiles
 from dfgen.manifest.file_errors import check_file
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.metadata_check import decode_metadata, metadata_of_pack
@@ -140,6 +141,27 @@ def _rows_in_parts(asked: _Asked, given: str) -> tuple[pa.Table, Metadata]:
         return rows(now), now.dfgen
 
 
+def column_files(
+    path: str | os.PathLike[str],
+    root: str | os.PathLike[str] | None,
+    limits: Limits,
+    options: StorageOptions,
+    where: Any,
+) -> tuple[ColumnFiles, Metadata]:
+    """Return the columns of a manifest in parts, unread, and its metadata, as of `read_table`."""
+    given, path = str(path), folder_of(path_of_manifest(path))
+    asked = _Asked(path, root, limits, options, None, where)
+    if not is_remote(path) and not os.path.isdir(path):
+        raise MissingFileError(no_manifest(given, path))
+    index = read_parts_index(path, options)
+    metadata, stored = index.dfgen, index.dfgen["root"]
+    metadata["root"] = begin = None if stored is None else asked.begin(stored)
+    files = ColumnFiles(index, asked.selection(index.schema), begin, limits, options)
+    if root is None and "path" in index.schema.names and len(files):
+        _say_outside(path, begin, lambda: files["path"])
+    return files, metadata
+
+
 def _rows_in_file(asked: _Asked) -> tuple[pa.Table, Metadata, bool]:
     """Return what is asked for of one file, and whether its checksum vouches for it."""
     path = asked.path
@@ -192,11 +214,14 @@ def _as_used(
     if not is_whole and asked.columns is None and asked.where is None:
         _compare_fingerprint(table, metadata["fingerprint"], path)
     if reads_files and root is None and "path" in table.column_names:
-        # all paths lie below the root, as was checked
-        root_alone = pa.chunked_array([[f"{file_of(metadata['root'] or '')}/"]])
-        paths = used["path"] if metadata["root"] is None else root_alone
-        say_outside(path, paths, [reach_of(path)], "root={}")
+        _say_outside(path, metadata["root"], lambda: used["path"])
     return used, metadata
+
+
+def _say_outside(path: str, root: str | None, paths: Callable[[], pa.ChunkedArray]) -> None:
+    """Warn of a manifest that names files far from it: by its root, below which all are."""
+    named = paths() if root is None else pa.chunked_array([[f"{file_of(root)}/"]])
+    say_outside(path, named, [reach_of(path)], "root={}")
 
 
 def _opened(path: str, limits: Limits, options: StorageOptions | None) -> pa.NativeFile:

@@ -134,6 +134,8 @@ class Sequence(Passes):
             `crop="random"` from a `load_size`, all of that. `limits.cache` bounds it, nothing is
             evicted, and a file with another size or time is decoded anew. A folder that cannot be
             used warns. `metrics` counts hits.
+        where: which rows of a manifest that is given by its path, as of `dfgen.read_manifest`:
+            `"split == 'train' and width > 200"`. None: all.
 
     Raises:
         ManifestError: the manifest cannot be used: a column, an id, a path, a label.
@@ -182,6 +184,7 @@ class Sequence(Passes):
         shard: tuple[int, int] | str | None = None,
         window: Amount = None,
         cache: Cache = None,
+        where: Any = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(Sequence, unknown)
@@ -194,7 +197,7 @@ class Sequence(Passes):
             id=id, sample_weight=sample_weight, class_weight=class_weight,
             order=Ordering(balance, rows_per_epoch, bucket_by, window), batch_size=batch_size,
             cache=cache, transform=transform, on_error=on_error, root=root,
-            storage_options=storage_options, limits=limits,
+            storage_options=storage_options, limits=limits, where=where,
         )  # fmt: skip
         look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")
         loader = Loader(

@@ -62,6 +62,7 @@ class SequenceArguments(TrainArguments, total=False):
     root: str | os.PathLike[str] | None
     storage_options: Mapping[str, Any] | None
     cache: Cache
+    where: Any
 
 
 _OF_TRAIN = ("balance", "rows_per_epoch", "bucket_by", "class_weight", "drop_remainder")
@@ -109,7 +110,10 @@ def sequences(
     own = _checked(given, train)
     asked = {f.name: given.pop(f.name) for f in fields(Options) if f.name in given}
     opened = StorageOptions(given.get("storage_options"))
-    columns = replace(open_manifest(manifest, given.get("root"), options=opened), whole=True)
+    source = open_manifest(
+        manifest, given.get("root"), options=opened, where=given.pop("where", None)
+    )
+    columns = replace(source, whole=True)
     taken = {given.get("id"), *leaves(given.get("sample_weight"))} - {None}
     x, y = chosen_features(columns, x, y, Options(**asked), taken)
     given["label_mode"] = None if y is None else "int"  # so that no column is taken for the label

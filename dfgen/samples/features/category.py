@@ -25,6 +25,15 @@ LABEL_MODES = ("int", "categorical", "binary")
 MORE_THAN_TWO = 'Use label_mode="int" or "categorical"'
 
 
+def _numbers_of(values: pa.Array, names: pa.Array) -> pa.Array:
+    """Return the place of each value among names, by its category where it has one."""
+    if not pa.types.is_dictionary(values.type):
+        return pc.index_in(values, value_set=names)
+    if values.dictionary.equals(names):
+        return values.indices
+    return pc.index_in(values.dictionary, value_set=names).take(values.indices)
+
+
 @dataclass(frozen=True, repr=False)
 class Category(Encoded):
     """Class numbers of a column of classes.
@@ -83,22 +92,23 @@ class Category(Encoded):
         kind = value_type(values.type)
         if isinstance(kind, pa.BaseExtensionType) or pa.types.is_nested(kind):
             raise ManifestError(_no_classes(self.column, str(kind), is_list(kind)))
-        values = values.cast(kind)
+        if not pa.types.is_dictionary(values.type) or values.dictionary.null_count:
+            values = values.cast(kind)
         if values.null_count:
             raise ManifestError(
                 f"column {self.column!r} has {values.null_count:,} rows without a class; drop "
                 f"them: df = df[df[{self.column!r}].notna()], {OR_IGNORE}",
                 row=pc.indices_nonzero(pc.is_null(values))[0].as_py(),
             )
-        codes = pc.index_in(values, value_set=_names(self, values.type))
+        codes = _numbers_of(values, _names(self, kind))
         if codes.null_count:
-            stray = pc.unique(values.filter(codes.is_null())).to_pylist()
+            stray = pc.unique(values.filter(codes.is_null()).cast(kind)).to_pylist()
             raise ManifestError(
                 f"column {self.column!r} holds {listed(stray)} ({codes.null_count:,} in all), not "
                 f"among its class names: {listed(self.class_names or ())}"
                 f"{_meant(stray, self.class_names or ())}"
             )
-        encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32)
+        encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
         return encoded
 
     def label_numbers(self, values: Values, data: bytes | None = None) -> Values | None:

@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import IO, Any
 
 import pyarrow as pa
@@ -108,6 +109,21 @@ def schemes_of(paths: Any) -> set[str]:
         return {first}
     found = pc.unique(pc.struct_field(pc.extract_regex(paths, _NAMED.pattern), "scheme"))
     return {name or "" for name in found.to_pylist()}
+
+
+def examples_of_schemes(paths: Any) -> Any:
+    """Return the first of some paths of each scheme.
+
+    Example:
+        >>> examples_of_schemes(pa.array(["a.png", "b.png", "s3://c/d.png"])).to_pylist()
+        ['a.png', 's3://c/d.png']
+    """
+    schemes = schemes_of(paths)
+    if len(schemes) < 2:
+        return paths[:1]
+    urls = [pc.starts_with(paths, f"{scheme}://") for scheme in schemes - {""}]
+    masks = urls + [pc.invert(reduce(pc.or_, urls))] * ("" in schemes)
+    return paths.take(pa.array(sorted(pc.index(mask, True).as_py() for mask in masks)))
 
 
 def refuse_passwords(paths: Any) -> set[str]:

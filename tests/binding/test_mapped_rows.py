@@ -1,0 +1,177 @@
+"""A Sequence of a manifest in parts: its columns stay on the disk, and say what a frame says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import PIL.Image
+import pytest
+
+import dfgen
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.manifest import parts_writer
+from dfgen.manifest.column_files import ColumnFiles
+from dfgen.table.mapped_column import MappedColumn
+
+ROWS = 40
+
+
+@pytest.fixture
+def pets(tmp_path, monkeypatch):
+    """A manifest in parts of 7 rows, in a folder with its images."""
+    monkeypatch.setattr(parts_writer, "PART_ROWS", 7)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    numbers = np.arange(ROWS)
+    for number in numbers:
+        pixels = np.full((4, 4, 3), number, np.uint8)
+        PIL.Image.fromarray(pixels).save(f"{number}.png")
+    frame = pd.DataFrame(
+        {
+            "id": [f"row {number}" for number in numbers],
+            "path": [f"{tmp_path}/{number}.png" for number in numbers],
+            "kind": pd.Categorical.from_codes(numbers % 3, ["x", "é", "z"]),
+            "age": np.where(numbers % 4, numbers / 2, np.nan),
+            "note": [None if number % 3 == 1 else f"nöte {number}" for number in numbers],
+            "tags": [["a"] * (number % 3) for number in numbers],
+            "split": pd.Categorical(np.where(numbers % 5, "train", "val")),
+        }
+    )
+    dfgen.write_manifest(frame, "pets.manifest")
+    return Path("pets.manifest").absolute()
+
+
+def opened(manifest, **options):
+    options = {"y": "kind", "image_size": (4, 4), "batch_size": 8, **options}
+    return dfgen.Sequence(manifest, **options)
+
+
+def batches(manifest, **options):
+    with opened(manifest, **options) as sequence:
+        state = {**sequence.state_dict(), "checksum": None}
+        return state, [[array.tobytes() for array in sequence[i]] for i in range(len(sequence))]
+
+
+def column_files(folder):
+    return {path: path.stat().st_ino for path in Path(folder).rglob("*.arrow")}
+
+
+@pytest.mark.parametrize("where", [None, "split == 'train' and kind != 'z'", "id == 'row 7'"])
+def test_batches_and_state_are_those_of_the_frame(pets, where):
+    frame = dfgen.read_manifest(pets, where=where)
+    assert batches(pets, where=where) == batches(frame)
+    with opened(pets, where=where) as sequence:
+        pd.testing.assert_frame_equal(sequence.manifest, frame)
+
+
+def test_worker_processes_map_the_same_files(pets):
+    frame = dfgen.read_manifest(pets)
+    options = {"use_multiprocessing": True, "workers": 2}
+    assert batches(pets, **options) == batches(frame, **options)
+
+
+def test_every_column_says_what_the_frame_says(pets):
+    frame = dfgen.read_manifest(pets, where="age > 3")
+    with opened(pets, where="age > 3") as sequence:
+        columns = sequence._binding.columns
+        assert isinstance(columns.source, ColumnFiles)
+        table = columns.source.to_table()
+        for name in frame:
+            told = [None if one != one else one for one in frame[name].astype(object).map(plain)]
+            assert table[name].to_pylist() == told, name
+        assert columns.part(np.arange(len(frame)) < 2)["id"].to_pylist() == [*frame["id"][:2]]
+
+
+def plain(value):
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def test_no_row_is_held_in_memory(pets):
+    with opened(pets) as sequence:
+        reader = sequence._binding.reader
+        assert isinstance(reader.ids, MappedColumn)
+        image, label = reader.features
+        assert isinstance(image.values, MappedColumn)
+        assert not label.values.flags.owndata
+        assert len(list(pets.rglob("*-*.arrow"))) == 3  # id, path, kind
+
+
+def test_columns_are_made_once_and_again_when_the_manifest_changed(pets):
+    batches(pets)
+    made = column_files(pets)
+    assert made
+    batches(pets)
+    assert column_files(pets) == made
+    changed = dfgen.read_manifest(pets).iloc[::-1]
+    dfgen.write_manifest(changed, pets)
+    assert batches(pets) == batches(changed)
+    assert column_files(pets).keys() > made.keys()  # of a training that goes on
+    for rows in (9, 8):
+        dfgen.write_manifest(changed.head(rows), pets)
+        batches(pets)
+    assert not column_files(pets).keys() & made.keys()
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-9], lambda data: data[:99] + b"?" + data[100:]]
+)
+def test_a_damaged_column_is_made_again(pets, damage):
+    whole = batches(pets)
+    for path in column_files(pets):
+        path.write_bytes(damage(path.read_bytes()))
+    assert batches(pets) == whole
+
+
+def test_a_damaged_part_is_told_before_training(pets):
+    part = sorted(pets.glob("part-*"))[2]
+    part.write_bytes(part.read_bytes()[:-1])
+    with pytest.raises(ManifestError, match=f"{part} is cut short"):
+        opened(pets)
+    part.unlink()
+    with pytest.raises(FileNotFoundError, match=f"{part} is missing, which holds"):
+        opened(pets)
+
+
+def test_columns_lie_in_the_cache_of_the_user_where_the_folder_takes_none(pets, tmp_path):
+    (pets / ".columns").write_text("in the way")
+    whole = batches(pets)
+    assert len(column_files(tmp_path / "cache" / "dfgen")) == 3
+    assert whole == batches(dfgen.read_manifest(pets))
+
+
+def test_processes_that_open_it_together_make_its_columns_once(pets):
+    code = (
+        "from dfgen.limits import DEFAULT\n"
+        "from dfgen.manifest.table_reading import column_files\n"
+        "from dfgen.samples.stores.remote.store_options import StorageOptions\n"
+        "files, _ = column_files('pets.manifest', None, DEFAULT, StorageOptions(), None)\n"
+        "print([files.path(name) for name in files.column_names], len(files.to_table()))"
+    )
+    command = [sys.executable, "-c", code]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [process.communicate()[0] for process in both]
+    assert told[0] == told[1] and told[0].endswith(f" {ROWS}\n")
+
+
+def test_a_condition_on_a_frame_and_one_that_keeps_nothing_are_refused(pets):
+    with pytest.raises(ArgumentError, match="where='age > 3' is asked of the files of a manifest"):
+        opened(dfgen.read_manifest(pets), where="age > 3")
+    with pytest.raises(ManifestError, match=r"filtered by a value .* Those of 'kind' are 'x', 'é'"):
+        opened(pets, where="kind == 'y'")
+
+
+def test_splits_of_a_condition_are_those_of_the_frame(pets):
+    options = {"y": "kind", "image_size": (4, 4), "batch_size": 8}
+    of_parts = dfgen.sequences(pets, where="age > 3", **options)
+    of_frame = dfgen.sequences(dfgen.read_manifest(pets, where="age > 3"), **options)
+    for split in ("train", "val"):
+        assert of_parts[split].manifest["id"].tolist() == of_frame[split].manifest["id"].tolist()
+
+
+def test_a_root_that_moved_is_given(pets, tmp_path):
+    os.rename("pets.manifest", "moved.manifest")
+    frame = dfgen.read_manifest("moved.manifest", root=tmp_path)
+    assert batches("moved.manifest", root=str(tmp_path)) == batches(frame)
