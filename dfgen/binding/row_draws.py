@@ -60,7 +60,8 @@ class Ordering:
         balance, balanced = row_draws(columns, self.balance, self.rows_per_epoch, rows)
         buckets, bucketed_by = _bucketed(sizes, self.bucket_by, batch_size)
         packed = next((held.rows for held in packs.values() if held.rows.all_packed), None)
-        windows, windowed_by = windowed(stored, packed, self.window, bool(balance or buckets))
+        otherwise = bool(balance or buckets)
+        windows, windowed_by = windowed(stored, packed, self.window, otherwise, batch_size)
         told = {"balance": balanced, "bucket_by": bucketed_by, "window": windowed_by}
         return Drawing(balance, buckets, windows), told
 
@@ -92,7 +93,11 @@ def window_bytes(window: Amount) -> int:
 
 
 def windowed(
-    stored: Mapping[str, StoredRows], packed: PackRows | None, window: Amount, otherwise: bool
+    stored: Mapping[str, StoredRows],
+    packed: PackRows | None,
+    window: Amount,
+    otherwise: bool,
+    batch_size: int = 32,
 ) -> tuple[Windows | None, str | None]:
     """Return the Windows of rows of packs and array files, and what tells them from others.
 
@@ -104,13 +109,16 @@ def windowed(
         packed: where all rows lie in packs; None: they do not.
         window: bytes of a window, as of `dfgen.Sequence`; None: 1 GB of rows in such files.
         otherwise: whether rows are drawn in another way, which only a given window forbids.
+        batch_size: by which rows that were mixed when packed are dealt to lanes.
 
     Raises:
         ArgumentError: a window is given, and is no size, or no rows lie in such files.
     """
     nbytes = window_bytes(window)
     if packed is not None:
-        return (None, None) if window is None and otherwise else _of_shards(packed, nbytes)
+        return (
+            (None, None) if window is None and otherwise else _of_shards(packed, nbytes, batch_size)
+        )
     if not stored and window is not None:
         raise ArgumentError(
             f"window={window!r} is for rows of large files, and x and y name none: leave it out, "
@@ -127,13 +135,14 @@ def windowed(
     return found, f"{nbytes} {found.digest}"
 
 
-def _of_shards(rows: PackRows, nbytes: int) -> tuple[Windows, str]:
+def _of_shards(rows: PackRows, nbytes: int, batch_size: int) -> tuple[Windows, str]:
     """Return the Windows of rows in packs, whose blocks are shards, whatever rows are taken."""
-    per_window = fitting(nbytes, rows.shard_bytes)
+    per_window, batch = fitting(nbytes, rows.shard_bytes), batch_size if rows.mixed else None
     if rows.starts is not None:
-        found = Windows(rows.starts, per_window)
+        found = Windows(rows.starts, per_window, None, batch)
     else:
-        found = windows_of(rows.of(np.arange(len(rows)))[0].astype(np.int64), per_window)
+        shards, places = rows.of(np.arange(len(rows)))
+        found = windows_of(shards.astype(np.int64), per_window, places if batch else None, batch)
     return found, f"{nbytes} {found.digest}"
 
 

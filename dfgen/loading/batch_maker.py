@@ -22,47 +22,50 @@ from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import batch_rng
 from dfgen.spec import IntArray, Spec
 
-_PASSES = 4  # that may go on at the same time without asking for their windows again
+_ASKED = 8  # windows that are not asked for again, of all passes that go on at the same time
 
 
 class NextWindow:
     """Has the files of the next window read when a batch of a window begins, and first of its own.
 
-    Remote files are read into memory, but not if processes read the rows (`far=False`).
+    Of remote files the rows of this host are read into memory, but not if processes read the rows
+    (`far=False`).
     A thread asks for it, so that no batch waits. What the system does not do, as where it lacks the
     memory, costs time later and nothing else.
     """
 
-    def __init__(self, reader: SampleReader, windows: Windows, seed: int, far: bool = True) -> None:
+    def __init__(
+        self, reader: SampleReader, windows: Windows, seed: int, plan: Plan, far: bool = True
+    ) -> None:
         self._reader, self._windows, self._seed, self._far = reader, windows, seed, far
-        self._begun: deque[tuple[int, int]] = deque(maxlen=_PASSES)
+        self._plan = plan
+        self._asked: deque[tuple[int, int]] = deque(maxlen=_ASKED)
         self._threads = Threads(1, Worker)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return NextWindow, (self._reader, self._windows, self._seed, self._far)
+        return NextWindow, (self._reader, self._windows, self._seed, self._plan, self._far)
 
-    def begin(self, epoch: int, position: int) -> None:
-        """Note that a batch begins at a position of an epoch."""
-        window = self._windows.window(position, seed=self._seed, epoch=epoch)
-        if (epoch, window) not in self._begun:
-            numbers = [window + 1] if self._begun else [window, window + 1]
-            self._begun.append((epoch, window))
-            for number in numbers:
-                self._threads.submit(partial(self._ask, epoch, number))
+    def begin(self, epoch: int, step: int) -> None:
+        """Note that a batch of an epoch begins, which may be of several windows."""
+        size, rows = self._plan.batch_size, self._plan.rows
+        window_of = partial(self._windows.window, seed=self._seed, epoch=epoch)
+        last = window_of(rows - 1)
+        wanted = range(window_of(step * size), window_of(min((step + 1) * size, rows) - 1) + 2)
+        for asked in ((epoch, at) if at <= last else (epoch + 1, 0) for at in wanted):
+            if asked not in self._asked:
+                self._asked.append(asked)
+                self._threads.submit(partial(self._ask, *asked))
 
     def close(self) -> None:
         """End the thread."""
         self._threads.close()
 
     def _ask(self, epoch: int, window: int, worker: Worker) -> None:
-        blocks = self._windows.blocks_of(window, seed=self._seed, epoch=epoch)
-        if not len(blocks):
-            blocks = self._windows.blocks_of(0, seed=self._seed, epoch=epoch + 1)
-        for block in blocks.tolist():
-            if worker.abandoned:
-                return
-            with contextlib.suppress(Exception):  # whoever reads the rows says what is wrong
-                self._reader.ahead(self._windows.block_rows(block), self._far)
+        with contextlib.suppress(Exception):  # whoever reads the rows says what is wrong
+            rows = self._windows.rows_of(window, self._plan, seed=self._seed, epoch=epoch)
+            for _ in self._reader.ahead(rows, self._far):
+                if worker.abandoned:
+                    return
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +97,8 @@ class BatchMaker:
         order = self.order
         if order.windows is None or order.seed is None:
             return None
-        return NextWindow(self.maker.reader, order.windows, order.seed, not self.pool.processes)
+        far = not self.pool.processes
+        return NextWindow(self.maker.reader, order.windows, order.seed, self.plan, far)
 
     def reseeded(self, seed: int, seed_of_order: int | None) -> "BatchMaker":
         """Return a maker of batches by other seeds, and end the workers of this one."""
@@ -116,7 +120,7 @@ class BatchMaker:
         """
         rows, earlier = self.batch_rows.batch(epoch, step, plan)
         if self.next_window is not None:
-            self.next_window.begin(epoch, step * plan.batch_size)
+            self.next_window.begin(epoch, step)
         specs = self._specs(epoch, step, plan, rows)
         make = partial(self._buffers.batch, len(rows), specs)
         if specs is not None or len(rows) < plan.size:

@@ -109,7 +109,7 @@ def packs_of_folder(index: PackIndex, opening: Opening) -> Packs:
         ManifestError: one is damaged.
     """
     files = _files(index)
-    rows = PackRows(index.starts, shard_bytes=_mean_bytes(files))
+    rows = PackRows(index.starts, shard_bytes=_mean_bytes(files), mixed=_are_mixed(index))
     return _checked(Packs(rows, files, index.packed, index), opening)
 
 
@@ -140,7 +140,8 @@ def packs_of_columns(table: Any, opening: Opening) -> Packs | None:
         numbers[code] = len(files)
         files.append(_file(named[code], indexes, shard_files, opening.options))
     numbered = numbers[codes]
-    rows = PackRows(None, numbered, _places(places, numbered, files), _mean_bytes(files))
+    mixed = all(map(_are_mixed, indexes.values()))
+    rows = PackRows(None, numbered, _places(places, numbered, files), _mean_bytes(files), mixed)
     packs = Packs(rows, tuple(files), _packed(indexes))
     _check_same_rows(table, rows, files, indexes, opening.options)
     return _checked(packs, opening)
@@ -236,6 +237,10 @@ def _checked(packs: Packs, opening: Opening) -> Packs:
         packs = replace(packs, store=store, held=2 * held)
         _ = packs.specs
     return packs
+
+
+def _are_mixed(index: PackIndex) -> bool:
+    return index.order != "kept"
 
 
 def _mean_bytes(files: Sequence[ShardFile]) -> int:

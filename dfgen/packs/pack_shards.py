@@ -114,12 +114,13 @@ class PackShards:
         """Return what the `wanted` shards hold, among it the rows at some places of `shards`."""
         return {shard: self[shard] for shard in wanted}
 
-    def ahead(self, shards: IntArray, places: IntArray) -> None:
+    def ahead(self, shards: IntArray, places: IntArray) -> Iterator[None]:
         """Have the system read whole shards into its cache, where it can, without waiting."""
         for shard in np.unique(shards).tolist():
             if shard != NOTHING:
                 file = self.files[shard]
                 read_ahead(file.path, np.array([0]), np.array([file.nbytes]))
+            yield
 
 
 def opened_shard(file: ShardFile, column: str) -> Opened:

@@ -1,5 +1,6 @@
 """Rows of a frame that lie in packs: where, their pixels, and their files."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -32,12 +33,14 @@ class PackRows:
         shards: else the number of the shard of each row, NOTHING where it lies in none.
         places: and the row in it.
         shard_bytes: of a shard, on average.
+        mixed: whether rows were put in a random order when they were packed.
     """
 
     starts: Any = None
     shards: Any = None
     places: Any = None
     shard_bytes: int = 1
+    mixed: bool = False
 
     def __len__(self) -> int:
         return int(self.starts[-1]) if self.shards is None else len(self.shards)
@@ -103,10 +106,10 @@ class PackedSource(RowSource):
         """Fill `out` with the rows that are packed."""
         return self.stored.take(rows, out)
 
-    def ahead(self, rows: IntArray) -> None:
+    def ahead(self, rows: IntArray) -> Iterator[None]:
         """Have the shards read where some rows lie."""
-        self.files.ahead(rows)
-        self.stored.ahead(rows)
+        yield from self.files.ahead(rows)
+        yield from self.stored.ahead(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +179,9 @@ class PackedPixels:
         """Whether some of the shards are remote."""
         return self.shards.far
 
-    def ahead(self, rows: IntArray) -> None:
+    def ahead(self, rows: IntArray) -> Iterator[None]:
         """Have the shards read where some rows lie."""
-        self.shards.ahead(*self.rows.of(rows))
+        return self.shards.ahead(*self.rows.of(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +207,9 @@ class SmallerFiles:
         """Take nothing."""
         return np.zeros(len(rows), np.bool_)
 
-    def ahead(self, rows: IntArray) -> None:
+    def ahead(self, rows: IntArray) -> Iterator[None]:
         """Read nothing ahead."""
+        return iter(())
 
     def placed(self, row: int) -> Geometry | None:
         """Return how the upright image of a row became the one that was packed."""
@@ -243,9 +247,9 @@ class PackedFiles:
         """Whether some of the shards are remote."""
         return self._shards.far
 
-    def ahead(self, rows: IntArray) -> None:
+    def ahead(self, rows: IntArray) -> Iterator[None]:
         """Have the shards read where some rows lie."""
-        self._shards.ahead(*self._rows.of(rows))
+        return self._shards.ahead(*self._rows.of(rows))
 
 
 class _PackedFile(NamedTuple):

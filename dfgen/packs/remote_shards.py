@@ -1,5 +1,6 @@
 """Shards of packs in a remote store: rows are fetched into memory when they are asked for."""
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -24,15 +25,17 @@ from dfgen.spec import IntArray, Values
 
 _HEADS = 32  # requests at a time
 _ENDS = 1 << 16  # bytes of a file, at its begin and its end, that tell how rows lie in it
+_LEAST = 1 << 12  # of small files
 _GAP = 1 << 16  # bytes that are fetched without need sooner than by two requests
 
 
 class RemoteShards(PackShards):
     """One column of the shards of packs, some of which are remote.
 
-    Whole shards of windows are fetched ahead, by `ahead`; rows that nobody has foretold are fetched
-    when they are asked for, and those after them where they are asked for one after another. About
-    `most` bytes stay in memory: those that were used last.
+    The rows of a window are foretold, and fetched, by `ahead`; those that nobody has foretold are
+    fetched when they are asked for, and those after them where they are asked for one after
+    another. About `most` bytes stay in memory, those that were used last; foretold rows stay until
+    somebody has asked for them, unless they alone are twice as much.
     """
 
     far = True
@@ -67,11 +70,19 @@ class RemoteShards(PackShards):
                     raise
         return held
 
-    def ahead(self, shards: IntArray, places: IntArray) -> None:
-        """Fetch rows; those who ask for rows of these shards meanwhile wait for it."""
-        for shard in np.unique(shards[shards != NOTHING]).tolist():
-            self._shard(shard).ahead(places[shards == shard])
+    def ahead(self, shards: IntArray, places: IntArray) -> Iterator[None]:
+        """Fetch rows, shard by shard; who asks for one of them first, fetches those of its shard.
+
+        Whoever needs a row that could not be fetched says what is wrong.
+        """
+        wanted = np.unique(shards[shards != NOTHING]).tolist()
+        for shard in wanted:
+            self._shard(shard).expect(places[shards == shard])
+        for shard in wanted:
+            with contextlib.suppress(Exception):
+                self._shard(shard).fetch_expected()
             self._trim(shard)
+            yield
 
     def _fetched(self, shard: int, places: IntArray) -> Opened:
         far = self._shard(shard)
@@ -90,11 +101,12 @@ class RemoteShards(PackShards):
     def _trim(self, kept: int) -> None:
         with self._lock:
             taken = sum(far.taken for far in self._far.values())
-            for number in [*self._far]:
-                if taken <= self.most:
-                    return
-                if number != kept:
-                    taken -= self._far.pop(number).taken
+            for most, spares in ((self.most, True), (2 * self.most, False)):
+                for number, far in [*self._far.items()]:
+                    if taken <= most:
+                        return
+                    if number != kept and not (spares and far.expected):
+                        taken -= self._far.pop(number).taken
 
 
 class RemoteShard:
@@ -107,6 +119,8 @@ class RemoteShard:
         self._file, self._column, self._store = file, column, store
         self._lock, self._coming = threading.Lock(), threading.Lock()
         self._opened: Opened | None = None
+        self._there = np.zeros(file.rows, np.bool_)
+        self._expected = np.zeros(file.rows, np.bool_)
         self.taken = 0  # bytes
 
     @property
@@ -119,20 +133,33 @@ class RemoteShard:
                         self._opened = self._open()
         return self._opened
 
-    def ahead(self, places: IntArray) -> None:
-        """Fetch some rows, for which others wait meanwhile."""
+    @property
+    def expected(self) -> bool:
+        """Whether somebody will ask for some of its rows."""
+        return bool(self._expected.any())
+
+    def expect(self, places: IntArray) -> None:
+        """Note that somebody will ask for some rows."""
+        self._expected[places] = True
+
+    def fetch_expected(self) -> bool:
+        """Fetch the rows that somebody will ask for, who waits meanwhile."""
         with self._coming:
-            self._fetch(places, self.opened)
+            return self._fetch(np.flatnonzero(self._expected), self.opened)
 
     def fetch(self, places: IntArray) -> bool:
         """Fetch those of some rows that are not in memory; return whether there were any."""
-        opened = self.opened
-        if self._there[places].all():
-            return False
-        with self._coming:
-            if self._there[places].all():
-                return False
-        return self._fetch(places, opened)
+        opened, found = self.opened, False
+        if not self._there[places].all():
+            if self._expected[places].any():
+                with contextlib.suppress(ReadError):  # of others, perhaps
+                    found = self.fetch_expected()
+            else:
+                with self._coming:
+                    pass
+            found |= self._fetch(places, opened)
+        self._expected[places] = False
+        return found
 
     def _fetch(self, places: IntArray, opened: Opened) -> bool:
         missing = np.unique(places[~self._there[places]])
@@ -155,23 +182,25 @@ class RemoteShard:
         if self._head.size != self._file.nbytes:
             raise ManifestError(self._file.of_length(self._head.size))
         self._memory = np.zeros(self._file.nbytes, np.uint8)
-        self._there = np.zeros(self._file.rows, np.bool_)
         size = self._file.nbytes
-        head = min(_ENDS, size)
-        self._fetch_runs([(0, head), (max(head, size - _ENDS), size)])
-        source = pa.PythonFile(as_file(size, self._read, _ENDS), "r")
+        self._ends = min(_ENDS, max(_LEAST, size >> 8))
+        head = min(self._ends, size)
+        self._fetch_runs([(0, head), (max(head, size - self._ends), size)])
+        source = pa.PythonFile(as_file(size, self._read, self._ends), "r")
         options = pa.ipc.IpcReadOptions(included_fields=[0])  # so that it reads no pixels
         with pa.ipc.open_file(source, options=options) as reader:
             reader.get_batch(0)  # what Arrow reads of it is in memory then
         opened = held(self._file, self._column, pa.py_buffer(self._memory), self._fetch_buffers)
         data = opened.pixels if isinstance(opened, PixelsOfOneSize) else opened.data
         self._first = _address(data) - _address(self._memory) if data.size else 0
+        starts, stops = _extents(opened)
+        self._there[(self._first + stops <= head) & (stops > starts)] = True
         return opened
 
     def _read(self, nbytes: int, start: int) -> bytes:
         """Return some bytes, of which its ends are in memory already."""
         stop = start + nbytes
-        if stop > _ENDS and start < self._file.nbytes - _ENDS:
+        if stop > self._ends and start < self._file.nbytes - self._ends:
             self._fetch_runs([(start, stop)])
         return self._memory[start:stop].tobytes()
 

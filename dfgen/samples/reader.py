@@ -267,11 +267,11 @@ class SampleReader(BoundRows):
                 taken &= there
         return taken
 
-    def ahead(self, rows: IntArray, far: bool = True) -> None:
-        """Have what is stored of some rows read ahead; not if `far`, where others read them."""
+    def ahead(self, rows: IntArray, far: bool = True) -> Iterator[None]:
+        """Have what is stored of some rows read, file by file; of far ones only if `far`."""
         for source in self.sources.values():
             if far or not source.far:
-                source.ahead(rows)
+                yield from source.ahead(rows)
 
     def read(
         self,

@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dfgen.loading.order.shuffle import permutation
+from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.shuffle import Uints, domain, permutation, round_keys, walk
 from dfgen.spec import IntArray
+
+_LANES = 64  # so that up to 64 hosts share no bytes; 3 hosts share 2 of 64
 
 
 class _Epoch(NamedTuple):
@@ -17,6 +20,33 @@ class _Epoch(NamedTuple):
     blocks: IntArray  # in their order
     ends: IntArray  # the position at which each of them ends
     windows: IntArray  # the position at which each window begins, and the number of rows
+
+
+class _Lanes(NamedTuple):
+    """How the rows of one window lie in lanes, by the order of its blocks: see `Windows`."""
+
+    batch: int  # rows of a global batch
+    slots: int  # of it that are of one lane
+    firsts: IntArray  # how many rows of the lane come before the window, of each lane
+    starts: IntArray  # the first place of each lane, when all rows lie lane by lane
+    ends: IntArray  # there, the end of the stretch that each lane has of each block
+    cuts: IntArray  # the place in its block at which each stretch begins
+    begins: IntArray  # the position at which each block begins
+    sizes: IntArray  # and its rows
+    turns: IntArray  # by how many places it is turned
+    domains: Uints  # what permutes the rows of each lane
+    keys: Uints
+
+    def at(self, positions: IntArray) -> IntArray:
+        """Return where the rows at some positions stand, among the blocks after one another."""
+        lanes = positions % self.batch // self.slots
+        before = positions // self.batch * self.slots + positions % self.slots
+        within = (before - self.firsts[lanes]).astype(np.uint64)
+        rows = walk(within, self.domains[:, lanes], self.keys[:, lanes]) + self.starts[lanes]
+        stretches = np.searchsorted(self.ends, rows, side="right")
+        blocks = stretches % len(self.begins)
+        places = rows - np.append(0, self.ends)[stretches] + self.cuts[stretches]
+        return self.begins[blocks] + (places + self.turns[blocks]) % self.sizes[blocks]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,28 +59,39 @@ class Windows:
     it. Any position can be asked for alone: it costs a search among the blocks. Nothing is stored
     for an epoch but the order of blocks. Made by `windows_of`, or of the starts of shards.
 
+    If rows stand mixed within their blocks, a host need not fetch those of others: the rows of a
+    window are dealt to up to 64 lanes, each of which has one stretch of every block, turned by
+    chance, and fills the same slots of all batches. A host fills slots that follow each other, so
+    it needs one part of every block; and the order is the same for any number of hosts.
+
     Args:
         starts: the row at which each block begins, none empty, and the number of rows.
         blocks: of a window. Of 1, the same rows meet in every epoch: `fitting` gives 2 or more.
         rows: the rows of the first block, then those of the next one; None: they lie like that.
+        batch: rows of a global batch, whose slots are dealt to lanes; None: there are none.
     """
 
     starts: IntArray
     blocks: int
     rows: IntArray | None = None
+    batch: int | None = None
     _epoch: Any = field(init=False, repr=False)
+    _lanes: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         epoch = lru_cache(maxsize=4)(partial(_epoch_of, self.starts, self.blocks))
+        lanes = lru_cache(maxsize=4)(partial(_lanes_of, self.starts, epoch, self.batch))
         object.__setattr__(self, "_epoch", epoch)  # no circle through self
+        object.__setattr__(self, "_lanes", lanes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Windows, (self.starts, self.blocks, self.rows)
+        return Windows, (self.starts, self.blocks, self.rows, self.batch)
 
     @property
     def digest(self) -> str:
         """The name that tells its order from that of others."""
-        digest = blake2b(repr(self.blocks).encode(), digest_size=8)
+        named = repr(self.blocks) if self.batch is None else f"{self.blocks} in lanes/1"
+        digest = blake2b(named.encode(), digest_size=8)
         for array in (self.starts, self.rows):
             if array is not None:
                 digest.update(np.ascontiguousarray(array, "<i8").data)
@@ -64,6 +105,9 @@ class Windows:
         for window in np.unique(windows).tolist():
             here = windows == window
             start, stop = known.windows[window : window + 2].tolist()
+            if (lanes := self._lanes(window, seed, epoch)) is not None:
+                found[here] = lanes.at(positions[here])
+                continue
             tag = f"window/{window}"
             places = positions[here] - start
             found[here] = permutation(places, stop - start, seed=seed, epoch=epoch, tag=tag)
@@ -72,6 +116,18 @@ class Windows:
         blocks = known.blocks[places]
         found += self.starts[blocks + 1] - known.ends[places]
         return found if self.rows is None else self.rows[found]
+
+    def rows_of(self, window: int, plan: Plan, *, seed: int, epoch: int) -> IntArray:
+        """Return the rows of a window that a host makes batches of; of one host in their order."""
+        known: _Epoch = self._epoch(seed, epoch)
+        if plan.shard[1] == 1:
+            blocks = self.blocks_of(window, seed=seed, epoch=epoch).tolist()
+            return np.concatenate([np.empty(0, np.int64), *map(self.block_rows, blocks)])
+        start, stop = known.windows[window : window + 2].tolist()
+        first, last = start // plan.batch_size, -(-stop // plan.batch_size)
+        positions = plan.block(first, min(last, len(plan)) - first)
+        positions = positions[(positions >= start) & (positions < stop)]
+        return np.sort(self.at(positions, seed=seed, epoch=epoch))
 
     def window(self, position: int, *, seed: int, epoch: int) -> int:
         """Return the number of the window in which a position of an epoch lies."""
@@ -102,16 +158,24 @@ def fitting(window: int, block: int) -> int:
     return max(2, window // max(1, block))
 
 
-def windows_of(blocks: IntArray, per_window: int) -> Windows:
-    """Return the Windows of rows, by the number of the block that each lies in.
+def windows_of(
+    blocks: IntArray, per_window: int, places: IntArray | None = None, batch: int | None = None
+) -> Windows:
+    """Return the Windows of rows, by the number of the block that each lies in, and its place.
+
+    Without places, rows of a block lie in it in their order.
 
     Example:
         >>> windows_of(np.array([1, 0, 1, 0, 2]), 2).at(np.arange(5), seed=0, epoch=0).tolist()
         [3, 4, 2, 1, 0]
     """
     sizes = np.unique(blocks, return_counts=True)[1]
-    rows = None if (blocks[1:] >= blocks[:-1]).all() else np.argsort(blocks, kind="stable")
-    return Windows(np.append(0, np.cumsum(sizes, dtype=np.int64)), per_window, rows)
+    later = blocks[1:] >= blocks[:-1]
+    if places is not None:
+        later &= (blocks[1:] > blocks[:-1]) | (places[1:] > places[:-1])
+    by = [blocks] if places is None else [places, blocks]
+    rows = None if later.all() else np.lexsort(by)
+    return Windows(np.append(0, np.cumsum(sizes, dtype=np.int64)), per_window, rows, batch)
 
 
 def _epoch_of(starts: IntArray, per_window: int, seed: int, epoch: int) -> _Epoch:
@@ -122,3 +186,41 @@ def _epoch_of(starts: IntArray, per_window: int, seed: int, epoch: int) -> _Epoc
     begins = begins[: max(1, len(begins) - (count % per_window == 1))]
     windows = np.append(np.append(0, ends)[begins], starts[-1])
     return _Epoch(blocks, ends, windows)
+
+
+def _lanes_of(
+    starts: IntArray, epoch_of: Any, batch: int | None, window: int, seed: int, epoch: int
+) -> _Lanes | None:
+    """Return how a window is dealt to lanes; None: it is not, or too small for two of them."""
+    known: _Epoch = epoch_of(seed, epoch)
+    start, stop = known.windows[window : window + 2].tolist()
+    first, last = np.searchsorted(known.ends, [start, stop - 1], side="right").tolist()
+    blocks = known.blocks[first : last + 1]
+    sizes = np.diff(starts)[blocks]
+    batch = batch or 1
+    for count in range(min(batch, _LANES), 0, -1):
+        if batch % count == 0:
+            firsts, ends = (_before(np.arange(count), at, batch, count) for at in (start, stop))
+            if sizes.min() * (ends - firsts).min() >= stop - start:  # no stretch is then below 0
+                break
+    if count == 1:
+        return None
+    rows = np.append(0, np.cumsum(ends - firsts))
+    cuts = np.diff(np.append(0, np.cumsum(sizes))[:, None] * rows // (stop - start), axis=0)
+    tags = [f"window/{window}/{lane}" for lane in range(count)]
+    keys = np.stack([round_keys(tag, seed, epoch) for tag in tags], 1)
+    chance = round_keys(f"window/{window}/turns", seed, epoch)[0]
+    turns = permutation(np.arange(len(sizes)), 1 << 32, seed=int(chance), epoch=epoch, tag="turn")
+    return _Lanes(
+        batch, batch // count, firsts, rows[:-1], np.cumsum(np.diff(cuts, axis=1).T),
+        cuts[:, :-1].T.reshape(-1), known.ends[first : last + 1] - sizes, sizes,
+        turns * sizes >> 32, np.array([domain(n) for n in (ends - firsts).tolist()], np.uint64).T,
+        keys,
+    )  # fmt: skip
+
+
+def _before(lanes: IntArray, position: int, batch: int, count: int) -> IntArray:
+    """Return how many positions before one are of each lane."""
+    whole, rest = divmod(position, batch)
+    slots = batch // count
+    return whole * slots + np.clip(rest - lanes * slots, 0, slots)

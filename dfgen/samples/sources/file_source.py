@@ -62,8 +62,9 @@ class RowSource:
         """Fill `out` with the pixels of many rows; return which of them it holds, None: all."""
         raise NotImplementedError
 
-    def ahead(self, rows: IntArray) -> None:
-        """Have the system read some rows before they are asked for."""
+    def ahead(self, rows: IntArray) -> Iterator[None]:
+        """Have some rows read before they are asked for, file by file."""
+        return iter(())
 
     def has(self, row: int) -> bool:
         """Whether it reads one row without opening a file of its own."""
@@ -94,10 +95,10 @@ class FileSource(RowSource):
         """Whether the files lie in remote packs."""
         return bool(getattr(self.values, "far", False))
 
-    def ahead(self, rows: IntArray) -> None:
+    def ahead(self, rows: IntArray) -> Iterator[None]:
         """Have the packs of files read where some rows lie."""
         if hasattr(self.values, "ahead"):
-            self.values.ahead(rows)
+            yield from self.values.ahead(rows)
 
     def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Any:
         """Read the file of one row, if it is the one that the manifest knows."""
@@ -160,13 +161,14 @@ class StoredRows(RowSource):
             taken[here] = take(found, self.dataset, check) and _cast(found, out, here)
         return None if taken.all() else taken
 
-    def ahead(self, rows: IntArray) -> None:
+    def ahead(self, rows: IntArray) -> Iterator[None]:
         """Have the files read where some rows lie; a few between them too."""
         between = _BETWEEN // self.row_bytes
         for path, here in self._by_file(rows):
             indices = np.unique(self.indices[rows[here]])
             for part in np.split(indices, np.flatnonzero(np.diff(indices) > between + 1) + 1):
                 self.store.ahead(path, int(part[0]), int(part[-1]) + 1, self.dataset)
+            yield
 
     def _by_file(self, rows: IntArray) -> Iterator[tuple[str, IntArray]]:
         files = self.numbers[rows]
