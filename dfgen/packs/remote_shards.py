@@ -193,8 +193,6 @@ class RemoteShard:
         opened = held(self._file, self._column, pa.py_buffer(self._memory), self._fetch_buffers)
         data = opened.pixels if isinstance(opened, PixelsOfOneSize) else opened.data
         self._first = _address(data) - _address(self._memory) if data.size else 0
-        starts, stops = _extents(opened)
-        self._there[(self._first + stops <= head) & (stops > starts)] = True
         return opened
 
     def _read(self, nbytes: int, start: int) -> bytes:

@@ -200,7 +200,7 @@ def test_of_a_column_in_another_order_only_its_rows_are_read_ahead(tmp_path, mon
     frame = pd.DataFrame({"id": range(2_000), "path": f"{tmp_path}/x.npy", "index": index})
     x = dfgen.Array("path", shape=(1_000,), index="index")
     found = bind(frame, x, options=Options(label_mode=None), order=Ordering(window="100KB"))
-    found.reader.ahead(np.array([0, 5, 7, 1_999]))
+    [*found.reader.ahead(np.array([0, 5, 7, 1_999]))]
     head = os.path.getsize(tmp_path / "x.npy") - 2_000_000
     assert sorted(index[[0, 5, 7, 1_999]].tolist()) == [0, 792, 1_594, 1_599]
     assert asked == [
@@ -232,9 +232,9 @@ def test_the_first_window_and_the_next_one_are_read_ahead_by_a_thread(
     data = (folder / name).read_bytes()
     if name != "packed.h5":
         read = b"".join(data[start : start + length] for start, length, _ in asked)
-        assert read == VALUES[np.sort(rows.reshape(len(blocks), -1))].tobytes()
-    else:
-        assert len(asked) == len(blocks) * 3
+        assert all(VALUES[row].tobytes() in read for row in rows.tolist())
+    else:  # chunks that blocks share are asked for once
+        assert len(blocks) < len(asked) <= len(blocks) * 3
     asked.clear()
     loader.batch(0, 0)
     wait_for_next_window(loader)

@@ -1,8 +1,10 @@
 """Windows: rows of a few blocks shuffled together, each row once, any position at once."""
 
+import itertools
 import json
 import pickle
 import tracemalloc
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -33,6 +35,9 @@ SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 PER_WINDOW = st.integers(2, 8)
 GOLDEN = [11, 12, 5, 10, 9, 8, 13, 7, 14, 6, 16, 26, 20, 1, 2, 21, 22, 15, 27, 23, 0, 25, 19, 17,
           24, 4, 18, 29, 3, 28]  # fmt: skip
+
+LANES = [58, 41, 23, 24, 59, 37, 44, 53, 29, 38, 50, 51, 28, 30, 22, 26, 33, 20, 48, 55, 36,
+         39, 45, 25, 32, 42, 47, 54, 27, 43]  # fmt: skip
 
 
 def of_sizes(sizes, per_window=3):
@@ -90,6 +95,50 @@ class TestOrder:
             ]
             here = whole.positions(later)
             assert np.concatenate(parts).tolist() == rows[here].tolist()
+
+    @given(SIZES, PER_WINDOW, st.sampled_from([2, 4, 6, 24, 64]), st.integers(0, 2), st.data())
+    def test_lanes_give_every_row_once_in_its_window_at_any_position(
+        self, sizes, per_window, batch, epoch, data
+    ):
+        lanes = replace(of_sizes([50 * size for size in sizes], per_window), batch=batch)
+        plain = replace(lanes, batch=None)
+        rows, rest = (epoch_of(windows, epoch=epoch) for windows in (lanes, plain))
+        for start, stop in itertools.pairwise(lanes._epoch(0, epoch).windows.tolist()):
+            assert sorted(rows[start:stop]) == sorted(rest[start:stop])
+        positions = data.draw(st.lists(st.integers(0, len(rows) - 1)))
+        alone = lanes.at(np.array(positions, np.int64), seed=0, epoch=epoch)
+        assert alone.tolist() == rows[positions].tolist()
+
+    def test_a_host_needs_a_stretch_of_each_block_and_no_row_of_another_host(self):
+        rows, blocks = 40_000, 10
+        windows = replace(of_sizes([rows // blocks] * blocks, 5), batch=96)
+        for hosts in (2, 3, 4):
+            plans = [Plan(rows, 96, (host, hosts), "drop") for host in range(hosts)]
+            own = [windows.rows_of(0, plan, seed=1, epoch=0) for plan in plans]
+            assert len(np.unique(np.concatenate(own))) == sum(map(len, own)) >= 20_000 - 96
+            for part in own:  # in two pieces where it is turned over the end of its block
+                assert np.count_nonzero(np.diff(np.sort(part)) > 9) < 2 * 5
+
+    def test_lanes_mix_classes_as_a_full_shuffle_does(self):
+        classes = np.random.default_rng(0).permutation(np.repeat(np.arange(100), 1000))
+        windows = replace(of_sizes([1000] * 100, 4), batch=256)
+        shuffled = permutation(np.arange(10**5), 10**5, seed=0, epoch=0)
+        full = classes_per_batch(shuffled, classes)
+        assert abs(classes_per_batch(epoch_of(windows), classes) / full - 1) < 0.01
+        meets = []  # how many rows of a batch meet others of it in a batch of the next epochs
+        for order in (windows, replace(windows, batch=None)):
+            batch_of = np.empty((9, 10**5), np.int64)
+            for epoch in range(9):
+                batch_of[epoch, epoch_of(order, epoch=epoch)] = np.arange(10**5) // 256
+            first = batch_of[1:, batch_of[0] == 0]
+            meets.append(sum(256 - len(np.unique(batches)) for batches in first) / 8)
+        assert abs(meets[0] / meets[1] - 1) < 0.05
+
+    def test_golden_order_of_lanes(self):
+        """As above."""
+        windows = replace(of_sizes([20, 12, 28, 20, 40], 2), batch=4)
+        assert epoch_of(windows, seed=7, epoch=3)[:30].tolist() == LANES
+        assert windows.digest == "fbe2e5c61ad1b6bf"
 
     def test_golden_order(self):
         """A change here changes the order of everybody's training: it needs a new version."""

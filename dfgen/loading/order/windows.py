@@ -46,7 +46,8 @@ class _Lanes(NamedTuple):
         stretches = np.searchsorted(self.ends, rows, side="right")
         blocks = stretches % len(self.begins)
         places = rows - np.append(0, self.ends)[stretches] + self.cuts[stretches]
-        return self.begins[blocks] + (places + self.turns[blocks]) % self.sizes[blocks]
+        found: IntArray = (places + self.turns[blocks]) % self.sizes[blocks]
+        return found + self.begins[blocks]
 
 
 @dataclass(frozen=True, eq=False)
