@@ -36,8 +36,8 @@ PER_WINDOW = st.integers(2, 8)
 GOLDEN = [11, 12, 5, 10, 9, 8, 13, 7, 14, 6, 16, 26, 20, 1, 2, 21, 22, 15, 27, 23, 0, 25, 19, 17,
           24, 4, 18, 29, 3, 28]  # fmt: skip
 
-LANES = [58, 41, 23, 24, 59, 37, 44, 53, 29, 38, 50, 51, 28, 30, 22, 26, 33, 20, 48, 55, 36,
-         39, 45, 25, 32, 42, 47, 54, 27, 43]  # fmt: skip
+LANES = [35, 24, 49, 26, 23, 37, 27, 59, 36, 45, 52, 58, 42, 39, 54, 53, 34, 25, 30, 56, 41,
+         44, 50, 31, 32, 22, 29, 51, 20, 33]  # fmt: skip
 
 
 def of_sizes(sizes, per_window=3):
@@ -116,8 +116,8 @@ class TestOrder:
             plans = [Plan(rows, 96, (host, hosts), "drop") for host in range(hosts)]
             own = [windows.rows_of(0, plan, seed=1, epoch=0) for plan in plans]
             assert len(np.unique(np.concatenate(own))) == sum(map(len, own)) >= 20_000 - 96
-            for part in own:  # in two pieces where it is turned over the end of its block
-                assert np.count_nonzero(np.diff(np.sort(part)) > 9) < 2 * 5
+            for part in own:
+                assert np.count_nonzero(np.diff(part) > 9) < 5
 
     def test_lanes_mix_classes_as_a_full_shuffle_does(self):
         classes = np.random.default_rng(0).permutation(np.repeat(np.arange(100), 1000))

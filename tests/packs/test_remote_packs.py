@@ -89,6 +89,27 @@ def ranges(server):
     return [(int(start), int(last) + 1) for start, last in extents]
 
 
+@pytest.mark.parametrize("window", ["1MB", "1GB"])
+def test_hosts_fetch_a_pack_about_once_together(server, tmp_path, window):
+    """Four of them, of which each trains on its own rows; two epochs of 4 MB."""
+    frame = write_images(tmp_path / "imgs", 240, (72, 80))
+    packed(frame, tmp_path / "p", shard_size="1MB")
+    copy(server, tmp_path / "p", f"hosts {window}")
+    whole = sum(path.stat().st_size for path in tmp_path.glob("p/shard-*"))
+    for hosts in (1, 4):
+        fetched, rows = [], []
+        for host in range(hosts):
+            server.clear_counts()
+            bound = bind(f"s3://bucket/hosts {window}", y="kind", order=Ordering(window=window),
+                         batch_size=24, storage_options=server.options)  # fmt: skip
+            loader = Loader(bound.reader, batch_size=24, drawing=bound.drawing, shard=(host, hosts))
+            rows += [batch.rows for epoch in (0, 1) for batch in loader.batches(epoch)]
+            loader.close()
+            fetched += [stop - start for start, stop in ranges(server)]
+        assert np.bincount(np.concatenate(rows)).tolist() == [2] * 240
+        assert sum(fetched) <= 2 * 1.1 * whole
+
+
 @pytest.mark.parametrize("format", ["original", "jpeg", "pixels"])
 def test_files_of_own_sizes_are_read_too(folder, server, tmp_path, format):
     more = {"image_size": "own"} if format == "pixels" else {}

@@ -32,8 +32,6 @@ class _Lanes(NamedTuple):
     ends: IntArray  # there, the end of the stretch that each lane has of each block
     cuts: IntArray  # the place in its block at which each stretch begins
     begins: IntArray  # the position at which each block begins
-    sizes: IntArray  # and its rows
-    turns: IntArray  # by how many places it is turned
     domains: Uints  # what permutes the rows of each lane
     keys: Uints
 
@@ -45,9 +43,8 @@ class _Lanes(NamedTuple):
         rows = walk(within, self.domains[:, lanes], self.keys[:, lanes]) + self.starts[lanes]
         stretches = np.searchsorted(self.ends, rows, side="right")
         blocks = stretches % len(self.begins)
-        places = rows - np.append(0, self.ends)[stretches] + self.cuts[stretches]
-        found: IntArray = (places + self.turns[blocks]) % self.sizes[blocks]
-        return found + self.begins[blocks]
+        places: IntArray = rows - np.append(0, self.ends)[stretches] + self.cuts[stretches]
+        return places + self.begins[blocks]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +58,9 @@ class Windows:
     for an epoch but the order of blocks. Made by `windows_of`, or of the starts of shards.
 
     If rows stand mixed within their blocks, a host need not fetch those of others: the rows of a
-    window are dealt to up to 64 lanes, each of which has one stretch of every block, turned by
-    chance, and fills the same slots of all batches. A host fills slots that follow each other, so
-    it needs one part of every block; and the order is the same for any number of hosts.
+    window are dealt to up to 64 lanes, each of which has one stretch of every block, and fills the
+    same slots of all batches. A host fills slots that follow each other, so it needs one part of
+    every block, the same in each epoch; and the order is the same for any number of hosts.
 
     Args:
         starts: the row at which each block begins, none empty, and the number of rows.
@@ -199,7 +196,7 @@ def _lanes_of(
     blocks = known.blocks[first : last + 1]
     sizes = np.diff(starts)[blocks]
     batch = batch or 1
-    for count in range(min(batch, _LANES), 0, -1):
+    for count in range(max(1, min(batch // 2, _LANES)), 0, -1):  # two rows of a lane may meet
         if batch % count == 0:
             firsts, ends = (_before(np.arange(count), at, batch, count) for at in (start, stop))
             if sizes.min() * (ends - firsts).min() >= stop - start:  # no stretch is then below 0
@@ -210,13 +207,10 @@ def _lanes_of(
     cuts = np.diff(np.append(0, np.cumsum(sizes))[:, None] * rows // (stop - start), axis=0)
     tags = [f"window/{window}/{lane}" for lane in range(count)]
     keys = np.stack([round_keys(tag, seed, epoch) for tag in tags], 1)
-    chance = round_keys(f"window/{window}/turns", seed, epoch)[0]
-    turns = permutation(np.arange(len(sizes)), 1 << 32, seed=int(chance), epoch=epoch, tag="turn")
     return _Lanes(
         batch, batch // count, firsts, rows[:-1], np.cumsum(np.diff(cuts, axis=1).T),
-        cuts[:, :-1].T.reshape(-1), known.ends[first : last + 1] - sizes, sizes,
-        turns * sizes >> 32, np.array([domain(n) for n in (ends - firsts).tolist()], np.uint64).T,
-        keys,
+        cuts[:, :-1].T.reshape(-1), known.ends[first : last + 1] - sizes,
+        np.array([domain(n) for n in (ends - firsts).tolist()], np.uint64).T, keys,
     )  # fmt: skip
 
 
