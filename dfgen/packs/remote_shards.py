@@ -166,7 +166,8 @@ class RemoteShard:
         if not len(missing):
             return False
         starts, stops = _extents(opened)
-        if missing[0] and self._there[missing[0] - 1]:  # one after another: more will be wanted
+        foretold = self._expected[missing].all()
+        if not foretold and missing[0] and self._there[missing[0] - 1]:  # more will be wanted
             until = np.searchsorted(stops, starts[missing[0]] + PIECE, side="right")
             missing = np.union1d(missing, np.arange(missing[0], until))
         runs = [*_runs(self._first + starts[missing], self._first + stops[missing])]
