@@ -10,7 +10,8 @@ import pandas as pd
 from corpus import PHOTOGRAPHS, large_photographs, photographs, small_images
 from measure import THREADS, Findings, Verdict, alternate, finish
 
-from dfgen.manifest.building.scan import Access, read_facts
+from dfgen.manifest.building.file_facts import Access
+from dfgen.manifest.building.scan import read_facts
 from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.file_copies import bits_between
 from dfgen.samples.pixels.upright import prepare_worker

@@ -10,7 +10,8 @@ from corpus import large_photographs, linked, photographs, small_images, tree
 from measure import THREADS, Findings, Verdict, alternate, finish
 
 import dfgen
-from dfgen.manifest.building.scan import Access, read_facts
+from dfgen.manifest.building.file_facts import Access
+from dfgen.manifest.building.scan import read_facts
 from dfgen.manifest.sources.file_tree import read_files
 
 

@@ -165,7 +165,7 @@ def check_writable(path: str) -> None:
     """Raise a WriteError if the file `path` cannot be made for want of its folder."""
     if os.path.isdir(path):
         raise WriteError(f"{path} is a folder: give the name of a file, such as pets.parquet")
-    if _is_special(path):
+    if is_special(path):
         return
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
@@ -205,7 +205,7 @@ def refuse_others(
         is_own: tells by the content whether a file is of that kind; a ValueError says no.
         opened: opens it; raises a FileNotFoundError if there is none.
     """
-    if _REPLACES.get() or _is_special(path):
+    if _REPLACES.get() or is_special(path):
         return
     with contextlib.suppress(OSError, ValueError):
         try:
@@ -231,10 +231,10 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
     Remains of a killed process beside `path` are removed. Whether its writer lives tells a lock;
     where there are no locks (`dfgen.locks`), it stays.
     """
-    target = path if _is_special(path) else os.path.realpath(path)
+    target = path if is_special(path) else os.path.realpath(path)
     folder, name = os.path.split(target)
     try:
-        if _is_special(path):
+        if is_special(path):
             _write_into(path, write)
             return
         _remove_dead(folder, name)
@@ -242,7 +242,7 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
     except DfgenError:  # of what was to be written
         raise
     except OSError as error:
-        changed = "What it had taken is there" if _is_special(path) else "Nothing was changed"
+        changed = "What it had taken is there" if is_special(path) else "Nothing was changed"
         raise WriteError(f"{path} cannot be written: {error}. {changed}") from error
     _flush_folder(path, folder)
 
@@ -253,7 +253,7 @@ def only_writer(path: str) -> contextlib.AbstractContextManager[object]:
     Raises:
         WriteError: another one is in it.
     """
-    if _is_special(path):
+    if is_special(path):
         return contextlib.nullcontext()
     folder, name = os.path.split(os.path.realpath(path))
     advice = "wait until that has ended, or choose another place"
@@ -261,7 +261,7 @@ def only_writer(path: str) -> contextlib.AbstractContextManager[object]:
     return FileLock(beside, f"{path} is being written", advice)
 
 
-def _is_special(path: str) -> bool:
+def is_special(path: str) -> bool:
     """Return whether a path is that of a device, a pipe or an open descriptor, and of no file."""
     if _DESCRIPTOR.fullmatch(path):
         return True

@@ -25,7 +25,8 @@ from damage import KINDS, case, seeds
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.limits import Limits
-from dfgen.manifest.building.scan import Access, read_facts
+from dfgen.manifest.building.file_facts import Access
+from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.image import Image

@@ -12,7 +12,8 @@ from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.buckets import PaddingShare, padding_share
-from dfgen.manifest.building.scan import Access, read_facts
+from dfgen.manifest.building.file_facts import Access
+from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.stores.remote.store_options import StorageOptions
 

@@ -178,8 +178,8 @@ def _build(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
+    from dfgen.manifest.building.file_facts import Access
     from dfgen.manifest.building.pipeline import Build
-    from dfgen.manifest.building.scan import Access
     from dfgen.manifest.diff import since, tally
 
     out = out or update or _beside(given["source"])
@@ -210,7 +210,7 @@ def check_command() -> None:
 
 def _check(given: Mapping[str, Any], workers: Workers = None, as_json: Json = False) -> None:
     from dfgen.manifest.building.check import run_check
-    from dfgen.manifest.building.scan import Access
+    from dfgen.manifest.building.file_facts import Access
 
     found = run_check(given, Access(workers))
     if as_json:

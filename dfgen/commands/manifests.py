@@ -47,7 +47,7 @@ def verify_command(
 
     Exit code: 0 if they agree and every file can be used, 1 if not, 2 if they cannot be compared.
     """
-    from dfgen.manifest.building.scan import Access
+    from dfgen.manifest.building.file_facts import Access
     from dfgen.manifest.verify import Verification
 
     found, notes = Verification(manifest, root, decode, write, add, Access(workers)).run()

@@ -37,7 +37,7 @@ from dfgen.packs.pack_index import (
 )
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
-from dfgen.system import only_writer, write_whole
+from dfgen.system import is_special, only_writer, write_whole
 from dfgen.table.any_table import Table, arrow_table, data_frame
 from dfgen.table.from_pandas import to_frame
 from dfgen.table.parquet import write_parquet
@@ -218,6 +218,11 @@ def _with_rows_removed(df: Table, path: str) -> Mapping[str, Any]:
     gone = paths_left_out(metadata.get("left_out", {}), metadata["root"], REMOVED)
     before = pa.chunked_array([*table["path"].cast(pa.string()).chunks, *gone.chunks])
     return with_removed(known, paths, before)
+
+
+def is_plain(path: Path) -> bool:
+    """Return whether a manifest is a file of this machine: no URL, no pipe, no descriptor."""
+    return not has_store(scheme_of(os.fspath(path))) and not is_special(os.fspath(path))
 
 
 def only_writer_of(path: Path) -> AbstractContextManager[object]:

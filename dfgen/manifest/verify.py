@@ -14,18 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, column_list, legible, listed
+from dfgen.executors import Made
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
+from dfgen.manifest.building.file_facts import NOT_THERE, UNDECODABLE, USUAL, Access
 from dfgen.manifest.building.gather import Gathering
 from dfgen.manifest.building.join import rows_by_id
 from dfgen.manifest.building.recipe import A_FRAME
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.scan import (
-    NOT_THERE,
     PANDAS_TYPES,
-    UNDECODABLE,
-    USUAL,
-    Access,
     is_undecodable,
     problems_now,
     read_facts,
@@ -77,6 +75,7 @@ def verify(
     write: bool = False,
     add: Path | Table | None = None,
     workers: int | None = None,
+    executor: Made | None = None,
     limits: Limits | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **unknown: Never,
@@ -101,6 +100,8 @@ def verify(
             or another table with `id` and `reason` or `problem`, or a file of one. What `stage`
             calls `read` or the manifest knows is not taken: whether a file is there is seen here.
         workers: threads that read, and decode; None: as many as this process may use CPUs.
+        executor: any `concurrent.futures.Executor` that reads and decodes instead, or a function
+            that makes one; see `build_manifest`.
         limits: `dfgen.Limits`: what one file may ask for, as of the Sequence that will read them.
         storage_options: what opens URLs, as `{"region": "eu-central-1"}`; see `Sequence`. It is
             kept nowhere.
@@ -119,13 +120,15 @@ def verify(
         MissingFileError: there is no such manifest, or its source is gone.
         ManifestError: it is no manifest.
         WriteError: it cannot be written.
+        WorkerError: the executor lost its workers, or they have another dfgen or no such files.
         UnknownArgumentError: an argument that is not there.
 
     Example:
         >>> dfgen.verify("pets.parquet")["change"].value_counts()  # doctest: +SKIP
     """
     refuse_unknown(verify, unknown)
-    access = Access(workers, limits_given(limits), StorageOptions(storage_options))
+    options = StorageOptions(storage_options)
+    access = Access(workers, limits_given(limits), options, executor)
     found, notes = Verification(manifest, root, decode, write, add, access).run()
     for note in notes:
         warnings.warn(legible(note, 1_000), stacklevel=2)

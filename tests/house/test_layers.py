@@ -32,9 +32,11 @@ LAYERS = {
     "packs": LOW | {"samples"},  # workers read by it
     "loading": LOW | {"samples", "packs"},
     "explain": LOW | {"samples", "packs", "loading"},
-    "manifest": LOW | {"samples", "packs", "explain"},
+    "executors": LOW | {"samples"},
+    "manifest": LOW | {"samples", "packs", "explain", "executors"},
     "binding": LOW | {"samples", "packs", "loading", "explain", "manifest"},
-    "packs.writing": LOW | {"samples", "packs", "loading", "explain", "manifest", "binding"},
+    "packs.writing": LOW
+    | {"samples", "packs", "loading", "explain", "executors", "manifest", "binding"},
     "training": LOW | {"samples", "packs", "loading", "explain", "manifest", "binding"},
 }
 # What words an error, imported once there is one: by checks of arguments, which features share, and

@@ -12,7 +12,7 @@ from PIL import Image as Pillow
 from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building.build import build_manifest, split
-from dfgen.manifest.building.scan import UNDECODABLE
+from dfgen.manifest.building.file_facts import UNDECODABLE
 from dfgen.manifest.diff import diff
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.io import read_manifest, write_manifest

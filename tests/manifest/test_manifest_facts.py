@@ -6,8 +6,9 @@ import pytest
 from PIL import Image
 
 import dfgen
-from dfgen.manifest.building import scan as reading
-from dfgen.manifest.building.scan import UNDECODABLE, Access, problems_now, read_facts
+from dfgen.manifest.building import file_facts as reading
+from dfgen.manifest.building.file_facts import UNDECODABLE, Access
+from dfgen.manifest.building.scan import problems_now, read_facts
 from dfgen.manifest.schema import SCHEMA, Fact
 
 PROBLEMS = {

@@ -12,7 +12,8 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, WriteError
-from dfgen.manifest.building import scan
+from dfgen.manifest.building import file_facts, scan
+from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.sources import file_tree
 
 SPLIT = {"train": 0.5, "val": 0.5}
@@ -39,9 +40,9 @@ def data(tmp_path):
 def opened(monkeypatch):
     """Names of the files whose headers are read."""
     names = []
-    read = scan.read_header
+    read = file_facts.read_header
     monkeypatch.setattr(
-        scan,
+        file_facts,
         "read_header",
         lambda path, store: names.append(os.path.basename(path)) or read(path, store),
     )
@@ -336,7 +337,7 @@ def test_files_are_compared_in_order_however_quick_the_disk_is(data, monkeypatch
         os.utime(path, ns=(row, row))
     monkeypatch.setattr(scan, "SLOW", slow)
     monkeypatch.setattr(scan, "STATS", 2)
-    sizes, times = scan.stat_files([*paths, "gone"], scan.Access(3))
+    sizes, times = scan.stat_files([*paths, "gone"], Access(3))
     assert times.to_pylist() == [*range(len(paths)), -1]
     assert sizes.to_pylist() == [*map(os.path.getsize, paths), -1]
 

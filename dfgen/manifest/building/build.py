@@ -17,11 +17,12 @@ from dfgen.errors import (
     legible,
     quote,
 )
+from dfgen.executors import Made
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
+from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.pipeline import Build
 from dfgen.manifest.building.recipe import all_arguments, is_left_out, unit_of
-from dfgen.manifest.building.scan import Access
 from dfgen.manifest.building.summary import lines_of_skipped, problem_lines
 from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
 from dfgen.manifest.schema import FACTS, PARTS, label_columns
@@ -85,6 +86,7 @@ def build_manifest(
     update: Path | None = None,
     out: Path | None = None,
     workers: int | None = None,
+    executor: Made | None = None,
     limits: Limits | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **unknown: Never,
@@ -154,8 +156,13 @@ def build_manifest(
         update: an older manifest that grows: only new or changed files are opened, old rows keep
             id, split and class numbers, new rows follow. Arguments left out are those of its
             recipe, unless the source is of another kind.
-        out: also write the manifest to this file.
+        out: also write the manifest to this file. Until it is there, the facts that were read lie
+            in the folder `<out>.building`: broken off, even by SIGKILL, the same call goes on.
         workers: threads that read headers; None: as many as this process may use CPUs, 64 for URLs.
+        executor: any `concurrent.futures.Executor`, as of Dask, that reads the files instead; or a
+            function that makes one, called again where its workers were lost. It changes nothing
+            of the manifest. Its workers see the files at the same paths, and have the same dfgen;
+            `workers` are then the threads of each task (None: 1, 64 for URLs).
         limits: `dfgen.Limits`: what one file may ask for, of tables and annotations too.
         storage_options: what opens URLs, as `{"region": "eu-central-1"}`; see `Sequence`. It is
             kept nowhere: neither in the manifest nor in its recipe.
@@ -171,6 +178,7 @@ def build_manifest(
         MissingFileError: no such folder or table, or none of the files exists.
         ManifestError: files and labels do not match, ids are repeated, ...
         WriteError: `out` cannot be written.
+        WorkerError: the executor lost its workers, or they have another dfgen or no such files.
         UnknownArgumentError: an argument that is not there.
 
     Example:
@@ -179,7 +187,8 @@ def build_manifest(
     asked = locals()
     refuse_unknown(build_manifest, unknown)
     given = plain_arguments(asked)
-    access = Access(workers, limits_given(limits), StorageOptions(storage_options))
+    options = StorageOptions(storage_options)
+    access = Access(workers, limits_given(limits), options, executor)
     build = Build.of(given, update, out, access)
     frame, report = build.run()
     if report.skipped:

@@ -20,11 +20,11 @@ from dfgen.explain.odd_columns import NamedRows, column_findings, key_findings
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.build import plain_arguments
+from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.gather import Gathering
 from dfgen.manifest.building.join import likely_join
 from dfgen.manifest.building.pipeline import all_missing, facts_of, with_absolute_paths
 from dfgen.manifest.building.recipe import Recipe, make_recipe, split_on
-from dfgen.manifest.building.scan import Access
 from dfgen.manifest.building.summary import problem_findings, skipped_findings
 from dfgen.manifest.io import Path
 from dfgen.manifest.not_a_manifest import is_manifest

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean, first, quote
 from dfgen.explain.findings import Finding, refuse
+from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.join import join, key_text
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, advice_to_check
-from dfgen.manifest.building.scan import Access
 from dfgen.manifest.file_errors import TOLD, fault_of
 from dfgen.manifest.path_roots import is_address
 from dfgen.manifest.paths import tidied

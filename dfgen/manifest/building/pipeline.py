@@ -14,21 +14,16 @@ from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, 
 from dfgen.explain.findings import Finding
 from dfgen.explain.missing_paths import Begin, advice, near
 from dfgen.manifest.building.box_columns import place_boxes
+from dfgen.manifest.building.file_facts import NOT_THERE, USUAL, Access
 from dfgen.manifest.building.gather import Gathering
+from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.building.kept_labels import KeptLabels, labels_to_keep
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, unit_of
 from dfgen.manifest.building.recipe_file import resolve
-from dfgen.manifest.building.scan import (
-    NOT_THERE,
-    PANDAS_TYPES,
-    USUAL,
-    Access,
-    read_facts,
-    refresh_facts,
-)
+from dfgen.manifest.building.scan import PANDAS_TYPES, read_facts, refresh_facts
 from dfgen.manifest.building.summary import MISSING_FILES, BuildReport, lines_of_skipped
 from dfgen.manifest.building.update import Growth, Old, changed_recipe, grow, read_old, rebase
-from dfgen.manifest.io import Path, attributes, only_writer_of, write_frame
+from dfgen.manifest.io import Path, attributes, is_plain, only_writer_of, write_frame
 from dfgen.manifest.left_out import REMOVED, UNMATCHED, paths_as_text, paths_left_out
 from dfgen.manifest.not_a_manifest import check_out
 from dfgen.manifest.paths import (
@@ -108,13 +103,19 @@ class Build:
 
         `build_manifest` turns the warnings of the report into Python's, the command prints them.
         A manifest that grows has a file opened only if it is new or changed since. A second
-        run with the same `out` is refused as long as the first lives.
+        run with the same `out` is refused as long as the first lives; after one that was killed it
+        goes on, by the facts that are kept beside `out`.
         """
         if self.out is None:
             return self._run()
         check_out(self.out, self.access.options)
-        with only_writer_of(self.out):
+        if not is_plain(self.out):
             return self._run()
+        kept = KeptFacts.beside(self.out, self.recipe.facts == "full", self.access.limits)
+        with only_writer_of(self.out):
+            done = replace(self, access=replace(self.access, kept=kept))._run()
+            kept.remove()
+        return done
 
     def _run(self) -> tuple[pd.DataFrame, BuildReport]:
         recipe, how = self.recipe, self.recipe.splitting

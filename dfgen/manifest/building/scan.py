@@ -1,12 +1,13 @@
-"""Reads the facts of files, in threads: of all, or of those alone that changed since.
+"""Reads the facts of files, here or by an executor: of all, or of those that changed since.
 
 A file may also be decoded to its end. What its decoder says then is the problem, behind
 `UNDECODABLE`, and stays that of the file, which its header cannot tell, until the file is changed.
 """
 
 import time
-from dataclasses import dataclass
+from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,36 +16,25 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, is_outside, reason
-from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.file_errors import fault_of
+from dfgen.manifest.building.file_facts import (
+    FAR,
+    UNDECODABLE,
+    USUAL,
+    Access,
+    facts_schema,
+    read_here,
+)
+from dfgen.manifest.building.spread_facts import spread_facts
 from dfgen.manifest.schema import FACTS, SCHEMA, with_column
 from dfgen.progress_bars import progress
-from dfgen.samples.pixels.formats import read_header
-from dfgen.samples.pixels.headers import Header
 from dfgen.samples.stores.known_files import are_same_times
-from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_of
-from dfgen.samples.stores.store import Head, Store
-from dfgen.samples.whole_files import Whole, decode_whole
-from dfgen.system import threads, usable_cpus, whole
+from dfgen.samples.stores.store import Store
+from dfgen.system import threads
 from dfgen.table.arrow_types import is_text, text_where
-from dfgen.table.file_columns import Content
 
-TASK = 256
-DECODED = 32
 STATS = 512
-FAR = 8
-FAR_READERS = 64  # of 20 ms each, 3,200 files a second
 SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
-
-UNDECODABLE = "cannot be decoded"
-"""The kind of the problem of a file whose header is fine."""
-
-NOT_THERE = "the file does not exist"
-
-_Found = tuple[Head | None, Header | None, Whole | None, str | None]
-"""Facts from the store, the header and all of a file, and what is wrong with it."""
 
 _COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
 """Facts that an older manifest must have so that files need not be opened again."""
@@ -59,33 +49,8 @@ PANDAS_TYPES = {
 }
 
 
-def facts_schema() -> pa.Schema:
-    """Return the columns of facts as Arrow has them."""
-    return pa.schema({name: fact.type for name, fact in SCHEMA.items()})
-
-
-@dataclass(frozen=True)
-class Access:
-    """How files are opened: threads (None: the usual), what one may ask for, what opens URLs."""
-
-    workers: int | None = None
-    limits: Limits = DEFAULT
-    options: StorageOptions | None = None
-
-    def __post_init__(self) -> None:
-        if self.workers is not None:
-            whole("workers", self.workers)
-
-    def threads(self, store: Store) -> int:
-        """Return how many threads read: where each waits for a network, many more than CPUs."""
-        return self.workers or (FAR_READERS if store.far else usable_cpus())
-
-
-USUAL = Access()
-
-
 def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.Table:
-    """Read size, time and header of each file, in threads; with `decode` all of it.
+    """Read size, time and header of each file; with `decode` all of it.
 
     The files are a list of paths, or a column of Arrow that may hold their bytes, of which one at
     a time becomes a Python object. A file with a fault keeps its row: `problem` says what is wrong,
@@ -94,18 +59,24 @@ def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.T
     """
     if isinstance(files, list):
         files = pa.array(files, pa.string())
-    store = store_of([files], access.limits, access.options)
-    task = FAR if store.far else DECODED if decode else TASK
-    tasks = [files[start : start + task] for start in range(0, len(files), task)]
-    parts, what = [], "Decoding files" if decode else "Reading headers"
-    with (
-        threads(access.threads(store)) as pool,
-        progress(len(files), what, " files") as bar,
-    ):
-        for facts in pool.map(partial(_read_many, store=store, decode=decode), tasks):
-            parts += facts
-            bar.update(sum(map(len, facts)))
+    paths = is_text(files.type)
+    read = spread_facts if paths and access.executor is not None else read_here
+    keeping = access.kept.keeping() if paths and access.kept else nullcontext(_keep_none)
+    found, what = (
+        dict[int, list[pa.RecordBatch]](),
+        "Decoding files" if decode else "Reading headers",
+    )
+    with keeping as keep, progress(len(files), what, " files") as bar:
+        for start, facts in read(files, access, decode):
+            found[start], number = facts, sum(map(len, facts))
+            keep(files[start : start + number], facts)
+            bar.update(number)
+    parts = chain.from_iterable(found[start] for start in sorted(found))
     return pa.Table.from_batches(parts, facts_schema())
+
+
+def _keep_none(paths: Any, facts: Any) -> None:
+    """Keep nothing."""
 
 
 def refresh_facts(
@@ -125,11 +96,13 @@ def refresh_facts(
     """
     paths = paths.combine_chunks().dictionary_encode()  # several rows may share a file
     names, codes = pa.chunked_array([paths.dictionary]), paths.indices
-    if known is None or not set(known.column_names) >= _COMPARED:
+    tables = [known, access.kept.read() if access.kept else None]
+    comparable = [each for each in tables if each and set(each.column_names) >= _COMPARED]
+    if not comparable:
         return read_facts(names.to_pylist(), access, decode or full).take(codes)
-    known = _of_readable(known, decode)
+    known = pa.concat_tables(_of_readable(each, decode) for each in reversed(comparable))
     places = pc.index_in(names, value_set=known["path"].cast(names.type))
-    known = known.select(list(FACTS)).cast(facts_schema()).take(places)
+    known = known.select(list(FACTS)).take(places)
     if decode:
         read = read_facts(names.to_pylist(), access, decode)
         same = pc.and_(_same(known, read["bytes"], read["mtime_ns"]), pc.is_null(read["problem"]))
@@ -177,7 +150,8 @@ def _of_readable(known: pa.Table, decode: bool) -> pa.Table:
     known = with_column(known, "problem", text_where(stays, problems))
     for name in FACTS - set(known.column_names):
         known = known.append_column(name, pa.nulls(len(known), SCHEMA[name].type))
-    return known.select(["path", *FACTS])
+    paths = pa.field("path", pa.string())
+    return known.select(["path", *FACTS]).cast(pa.schema([paths, *facts_schema()]))
 
 
 def _same(known: pa.Table, sizes: Any, times: Any) -> pa.ChunkedArray:
@@ -237,64 +211,3 @@ def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
         if len(paths) == 1:
             return np.full((2, 1), -1)
         return np.concatenate([_stat_many([path], store) for path in paths], axis=1)
-
-
-def _read_many(files: Any, store: Store, decode: bool) -> list[pa.RecordBatch]:
-    one_by_one = (content.as_py() for content in files)  # bytes take memory
-    contents = files.to_pylist() if is_text(files.type) else one_by_one
-    found = [_read(content, store, decode) for content in contents]
-    try:
-        return [_facts(found)]
-    except MemoryError:
-        raise
-    except Exception:  # something that no fact can hold, or be made of
-        return [_facts_of_one(*one) for one in found]
-
-
-def _facts_of_one(
-    head: Head | None, header: Header | None, whole: Whole | None, problem: str | None
-) -> pa.RecordBatch:
-    for known in ((head, header, whole), (head, None, None)):
-        try:
-            return _facts([(*known, problem)])
-        except MemoryError:
-            raise
-        except Exception as error:
-            problem = f"its facts cannot be kept: {reason(error)}"
-    return _facts([(None, None, None, problem)])
-
-
-def _facts(found: list[_Found]) -> pa.RecordBatch:
-    heads, headers, wholes, problems = zip(*found, strict=True)
-    arrays = []
-    for fact in SCHEMA.values():
-        told = ((fact.of_head, heads), (fact.of_header, headers), (fact.of_whole, wholes))
-        read, known = next((pair for pair in told if pair[0]), (None, problems))
-        if read is None:
-            values = problems
-        elif any(problems) or known is wholes:
-            values = tuple(None if one is None else read(one) for one in known)
-        else:
-            values = tuple(map(read, known))
-        arrays.append(pa.array(values, fact.type))
-    return pa.record_batch(arrays, schema=facts_schema())
-
-
-def _read(path: Content, store: Store, decode: bool) -> _Found:
-    """Return what the store and the header say of a file, and what is wrong with it."""
-    head = None
-    try:
-        store = store if decode else store.look(path)
-        head = store.head(path)
-        if decode and not head.problem:
-            whole = decode_whole(path, store)
-            return head, whole.header, whole, whole.fault and f"{UNDECODABLE}: {whole.fault}"
-        return head, None if head.problem else read_header(path, store), None, head.problem
-    except FileNotFoundError:  # dfgen's MissingFileError is one too
-        return head, None, None, NOT_THERE
-    except (ArgumentError, MemoryError):
-        raise
-    except Exception as error:  # of a store or a reader, which may be anybody's
-        if is_outside(error):
-            raise fault_of(error, str(path)) from error
-        return head, None, None, str(error) or type(error).__name__

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dfgen.errors import EXAMPLES, count
 from dfgen.explain.findings import Finding
-from dfgen.manifest.building.scan import NOT_THERE
+from dfgen.manifest.building.file_facts import NOT_THERE
 from dfgen.manifest.schema import label_columns, part_column
 from dfgen.manifest.sources.file_tree import NO_FIT
 

@@ -18,7 +18,8 @@ from dfgen.errors import ManifestError
 from dfgen.limits import Limits
 from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.order.windows import Windows, fitting
-from dfgen.manifest.building.scan import Access, stat_files
+from dfgen.manifest.building.file_facts import Access
+from dfgen.manifest.building.scan import stat_files
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.manifest.metadata_check import as_written
 from dfgen.manifest.path_roots import absolute_place, joined

@@ -1,0 +1,260 @@
+"""Tasks over any executor: results as they come, what was lost again, slow ones twice.
+
+A task is done in whole or not at all, and done twice does no harm. So an executor may drop, double,
+delay or reorder what it was given. A task that ends each worker is halved until the one part that
+does it is found.
+"""
+
+import pickle
+import platform
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from dfgen import __version__
+from dfgen.errors import ArgumentError, WorkerError, brief, reason
+from dfgen.samples.stores.remote.store_options import travelling
+
+LOSSES = 3  # of a task, before it is held to end its worker
+ISOLATED = 100  # parts that end each worker: more are no fault of theirs
+AHEAD = 64  # tasks in flight, where nobody tells how many workers there are
+SLOW = 1.5  # times as long as the slowest task that is done: it is begun anew beside itself
+PROBE = 60.0  # seconds for a task that does nothing
+
+Task = TypeVar("Task")
+Made = Executor | Callable[[], Executor]
+"""An executor, or what makes one, and another where its workers were lost."""
+
+
+class Outcome(NamedTuple):
+    """What comes back of a task: its result or its error, and from which host."""
+
+    host: str
+    version: str
+    result: Any = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Work(Generic[Task]):
+    """What is to be done for each task, of any kind that is hashable.
+
+    Args:
+        call: what the worker calls, found there by its name.
+        arguments: gives those of a task; they travel, and storage options with them.
+        name: how messages call a task.
+        halves: the two parts of a task, none of what cannot be divided.
+        ends_worker: the result of a task that cannot be divided and ends each worker, as told;
+            None: that is an error.
+        advice: what messages say of what was done so far.
+    """
+
+    call: Callable[..., Any]
+    arguments: Callable[[Task], tuple[Any, ...]]
+    name: Callable[[Task], str]
+    halves: Callable[[Task], Sequence[Task]] = lambda task: ()
+    ends_worker: Callable[[Task, str], Any] | None = None
+    advice: str = "give another one"
+
+
+def check_executor(given: object) -> None:
+    """Refuse what is neither an executor nor makes one."""
+    submits = callable(getattr(given, "submit", None)) and not isinstance(given, type)
+    if given is not None and not submits and (isinstance(given, type) or not callable(given)):
+        raise ArgumentError(
+            f"executor must be a concurrent.futures.Executor, got {brief(given)}: leave it out, "
+            "or give a ProcessPoolExecutor()"
+        )
+
+
+def workers_of(executor: Any) -> int | None:
+    """Return how many tasks an executor does at a time; None: it does not tell."""
+    client = getattr(executor, "_client", None)  # of Dask
+    if hasattr(client, "nthreads"):
+        return sum(client.nthreads().values()) or None
+    number = getattr(executor, "_max_workers", None)  # of Python, and of most others
+    return number if isinstance(number, int) else None
+
+
+def attempt(version: str, packed: bytes) -> Outcome:
+    """Do a task in a worker; whatever it raises is returned, so that all else is a lost worker."""
+    host = platform.node()
+    if version != __version__:
+        return Outcome(host, __version__)
+    try:
+        call, arguments = pickle.loads(packed)
+        return Outcome(host, version, call(*arguments))
+    except Exception as error:
+        return Outcome(host, version, error=error)
+
+
+def spread(given: Made, work: Work[Task], tasks: Iterable[Task]) -> Iterator[tuple[Task, Outcome]]:
+    """Yield each task, or its parts, with what came of it, as they come.
+
+    Raises:
+        WorkerError: the executor takes no tasks, or loses them again and again; or its workers have
+            another dfgen, or none.
+    """
+    run = _Run(given, work, deque(tasks))
+    try:
+        yield from run.results()
+    finally:
+        run.leave()
+
+
+@dataclass(frozen=True)
+class _Copy(Generic[Task]):
+    """A task in flight; `alone` if it is held to end its worker."""
+
+    task: Task
+    since: float
+    alone: bool
+
+
+class _Run(Generic[Task]):
+    def __init__(self, given: Made, work: Work[Task], waiting: deque[Task]) -> None:
+        check_executor(given)
+        self._make = None if hasattr(given, "submit") else given
+        self._executor: Any = given if self._make is None else self._make()  # type: ignore[operator]
+        self._work, self._waiting, self._left = work, waiting, len(waiting)
+        self._half, self._window = len(waiting) / 2, 2 * (workers_of(self._executor) or AHEAD // 2)
+        self._suspects, self._losses = deque[Task](), Counter[Task]()
+        self._flying: dict[Future[Any], _Copy[Task]] = {}
+        self._slowest, self._isolated = 0.0, 0
+
+    def leave(self) -> None:
+        for future in self._flying:
+            future.cancel()
+        if self._make is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def results(self) -> Iterator[tuple[Task, Outcome]]:
+        while self._waiting or self._suspects or self._flying:
+            self._fill()
+            done, _ = wait(self._flying, self._patience(), FIRST_COMPLETED)
+            for future in done:
+                copy = self._flying.pop(future, None)
+                if copy is not None:  # else its other copy came first
+                    yield from self._taken(copy, future)
+            if not done:
+                self._double()
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._flying) < self._window:
+            self._send(self._waiting.popleft())
+        if self._suspects and not self._flying:
+            self._send(self._suspects.popleft(), alone=True)
+
+    def _send(self, task: Task, alone: bool = False) -> None:
+        with travelling():
+            packed = pickle.dumps((self._work.call, self._work.arguments(task)))
+        future = self._submit(attempt, __version__, packed)
+        self._flying[future] = _Copy(task, time.monotonic(), alone)
+
+    def _submit(self, *call: Any) -> Future[Any]:
+        try:
+            return self._executor.submit(*call)  # type: ignore[no-any-return]
+        except Exception as error:
+            if self._make is None:
+                raise self._gone(error) from error
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor = self._make()  # type: ignore[operator]
+        return self._executor.submit(*call)  # type: ignore[no-any-return]
+
+    def _taken(self, copy: _Copy[Task], future: Future[Any]) -> Iterator[tuple[Task, Outcome]]:
+        """Yield what came of a task; begin it again where it was lost."""
+        try:
+            outcome: Outcome = future.result()
+        except Exception as error:
+            yield from self._lost(copy, error)
+            return
+        if outcome.version != __version__:
+            raise WorkerError(
+                f"the worker on {outcome.host} has dfgen {outcome.version}, and here is "
+                f"{__version__}: install the same on all hosts"
+            )
+        if outcome.error is not None:
+            outcome.error.add_note(f"on {outcome.host}, {self._work.name(copy.task)}")
+            raise outcome.error
+        self._slowest = max(self._slowest, time.monotonic() - copy.since)
+        for other in [key for key, each in self._flying.items() if each.task == copy.task]:
+            other.cancel()
+            del self._flying[other]
+        self._left -= 1
+        yield copy.task, outcome
+
+    def _lost(self, copy: _Copy[Task], error: Exception) -> Iterator[tuple[Task, Outcome]]:
+        """Begin a task again; after three times find which part of it ends the workers."""
+        if _is_of_python(error):
+            raise WorkerError(
+                f"the executor cannot run {self._work.name(copy.task)}: {reason(error)}. Its "
+                f"workers need dfgen {__version__}, as here, and what is sent must be picklable"
+            ) from error
+        task = copy.task
+        if any(each.task == task for each in self._flying.values()):
+            return
+        if parts := copy.alone and self._work.halves(task):
+            self._suspects.extendleft(reversed(parts))
+            self._left += len(parts) - 1
+            return
+        self._losses[task] += 1
+        if self._losses[task] < LOSSES:
+            (self._suspects if copy.alone else self._waiting).appendleft(task)
+            return
+        self._probe(error)
+        if not copy.alone:
+            self._losses[task] = 0
+            self._suspects.append(task)
+            return
+        self._isolated += 1
+        told = f"each worker that read it was lost: {reason(error)}"
+        if self._work.ends_worker is None or self._isolated > ISOLATED:
+            raise WorkerError(
+                f"{self._work.name(task)}: {told}. It was tried {LOSSES} times, alone"
+            ) from error
+        yield task, Outcome("", __version__, self._work.ends_worker(task, told))
+
+    def _probe(self, lost: Exception) -> None:
+        """Raise if the executor does not even do what is nothing."""
+        try:
+            self._submit(platform.node).result(PROBE)
+        except WorkerError:
+            raise
+        except Exception:
+            raise self._gone(lost) from lost
+
+    def _gone(self, error: Exception) -> WorkerError:
+        return WorkerError(
+            f"the executor takes no more tasks: {reason(error)}. Nothing is lost of what was "
+            f"done: {self._work.advice}"
+        )
+
+    def _slow(self) -> list[tuple[float, Task]]:
+        """Return the tasks that may be begun anew, and in how many seconds."""
+        if self._waiting or self._left > self._half or len(self._flying) >= self._window:
+            return []
+        copies, now = Counter(copy.task for copy in self._flying.values()), time.monotonic()
+        return [
+            (copy.since + SLOW * self._slowest * copies[copy.task] - now, copy.task)
+            for copy in self._flying.values()
+            if not copy.alone and copies[copy.task] < LOSSES
+        ]
+
+    def _patience(self) -> float | None:
+        slow = [seconds for seconds, _ in self._slow()]
+        return max(0.01, min(slow)) if slow else None
+
+    def _double(self) -> None:
+        for seconds, task in self._slow():
+            if seconds <= 0:
+                self._send(task)
+
+
+def _is_of_python(error: Exception) -> bool:
+    """Whether the call itself failed on its way, as no worker that was lost does."""
+    kind = type(error)
+    of_python = kind.__module__ in ("builtins", "_pickle", "pickle")
+    return of_python and not isinstance(error, OSError)
