@@ -39,7 +39,7 @@ class KeptFacts:
     @classmethod
     def beside(cls, manifest: str, full: bool, limits: Limits) -> "KeptFacts":
         """Return those of a manifest in the making, whose facts are read in one way."""
-        kind = xxhash.xxh3_64_hexdigest(repr((__version__, full, limits)))
+        kind = xxhash.xxh3_64_hexdigest(repr((__version__, full, limits)).encode())
         return cls(f"{os.path.realpath(manifest)}.building", kind)
 
     def read(self) -> pa.Table | None:
@@ -86,7 +86,7 @@ class Keeper:
         parts, self._parts = self._parts, []
         if parts:
             table = pa.concat_tables(parts).combine_chunks()
-            digest = xxhash.xxh3_64_hexdigest("\0".join(table["path"].to_pylist()))
+            digest = xxhash.xxh3_64_hexdigest("\0".join(table["path"].to_pylist()).encode())
             os.makedirs(self._kept.folder, exist_ok=True)
             path = os.path.join(self._kept.folder, f"{self._kept.kind}-{digest}{_SUFFIX}")
             write_whole(path, lambda file: _write(table, file))
