@@ -21,10 +21,10 @@ from dfgen.samples.stores.remote.store_options import travelling
 LOSSES = 3  # of a task, before it is held to end its worker
 ISOLATED = 100  # parts that end each worker: more are no fault of theirs
 AHEAD = 64  # tasks in flight, where nobody tells how many workers there are
-SLOW = 1.5  # times as long as the slowest task that is done: it is begun anew beside itself
+PATIENCE = 1.5  # times as long as the slowest task that is done: it is begun anew beside itself
 PROBE = 60.0  # seconds for a task that does nothing
 
-Task = TypeVar("Task")
+_Task = TypeVar("_Task")
 Made = Executor | Callable[[], Executor]
 """An executor, or what makes one, and another where its workers were lost."""
 
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Work(Generic[Task]):
+class Work(Generic[_Task]):
     """What is to be done for each task, of any kind that is hashable.
 
     Args:
@@ -53,10 +53,10 @@ class Work(Generic[Task]):
     """
 
     call: Callable[..., Any]
-    arguments: Callable[[Task], tuple[Any, ...]]
-    name: Callable[[Task], str]
-    halves: Callable[[Task], Sequence[Task]] = lambda task: ()
-    ends_worker: Callable[[Task, str], Any] | None = None
+    arguments: Callable[[_Task], tuple[Any, ...]]
+    name: Callable[[_Task], str]
+    halves: Callable[[_Task], Sequence[_Task]] = lambda task: ()
+    ends_worker: Callable[[_Task, str], Any] | None = None
     advice: str = "give another one"
 
 
@@ -73,7 +73,7 @@ def check_executor(given: object) -> None:
 def workers_of(executor: Any) -> int | None:
     """Return how many tasks an executor does at a time; None: it does not tell."""
     client = getattr(executor, "_client", None)  # of Dask
-    if hasattr(client, "nthreads"):
+    if client is not None and hasattr(client, "nthreads"):
         return sum(client.nthreads().values()) or None
     number = getattr(executor, "_max_workers", None)  # of Python, and of most others
     return number if isinstance(number, int) else None
@@ -91,7 +91,9 @@ def attempt(version: str, packed: bytes) -> Outcome:
         return Outcome(host, version, error=error)
 
 
-def spread(given: Made, work: Work[Task], tasks: Iterable[Task]) -> Iterator[tuple[Task, Outcome]]:
+def spread(
+    given: Made, work: Work[_Task], tasks: Iterable[_Task]
+) -> Iterator[tuple[_Task, Outcome]]:
     """Yield each task, or its parts, with what came of it, as they come.
 
     Raises:
@@ -106,23 +108,23 @@ def spread(given: Made, work: Work[Task], tasks: Iterable[Task]) -> Iterator[tup
 
 
 @dataclass(frozen=True)
-class _Copy(Generic[Task]):
+class _Copy(Generic[_Task]):
     """A task in flight; `alone` if it is held to end its worker."""
 
-    task: Task
+    task: _Task
     since: float
     alone: bool
 
 
-class _Run(Generic[Task]):
-    def __init__(self, given: Made, work: Work[Task], waiting: deque[Task]) -> None:
+class _Run(Generic[_Task]):
+    def __init__(self, given: Made, work: Work[_Task], waiting: deque[_Task]) -> None:
         check_executor(given)
         self._make = None if hasattr(given, "submit") else given
-        self._executor: Any = given if self._make is None else self._make()  # type: ignore[operator]
+        self._executor: Any = given if self._make is None else self._make()
         self._work, self._waiting, self._left = work, waiting, len(waiting)
         self._half, self._window = len(waiting) / 2, 2 * (workers_of(self._executor) or AHEAD // 2)
-        self._suspects, self._losses = deque[Task](), Counter[Task]()
-        self._flying: dict[Future[Any], _Copy[Task]] = {}
+        self._suspects, self._losses = deque[_Task](), Counter[_Task]()
+        self._flying: dict[Future[Any], _Copy[_Task]] = {}
         self._slowest, self._isolated = 0.0, 0
 
     def leave(self) -> None:
@@ -131,7 +133,7 @@ class _Run(Generic[Task]):
         if self._make is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def results(self) -> Iterator[tuple[Task, Outcome]]:
+    def results(self) -> Iterator[tuple[_Task, Outcome]]:
         while self._waiting or self._suspects or self._flying:
             self._fill()
             done, _ = wait(self._flying, self._patience(), FIRST_COMPLETED)
@@ -148,7 +150,7 @@ class _Run(Generic[Task]):
         if self._suspects and not self._flying:
             self._send(self._suspects.popleft(), alone=True)
 
-    def _send(self, task: Task, alone: bool = False) -> None:
+    def _send(self, task: _Task, alone: bool = False) -> None:
         with travelling():
             packed = pickle.dumps((self._work.call, self._work.arguments(task)))
         future = self._submit(attempt, __version__, packed)
@@ -161,10 +163,10 @@ class _Run(Generic[Task]):
             if self._make is None:
                 raise self._gone(error) from error
         self._executor.shutdown(wait=False, cancel_futures=True)
-        self._executor = self._make()  # type: ignore[operator]
+        self._executor = self._make()
         return self._executor.submit(*call)  # type: ignore[no-any-return]
 
-    def _taken(self, copy: _Copy[Task], future: Future[Any]) -> Iterator[tuple[Task, Outcome]]:
+    def _taken(self, copy: _Copy[_Task], future: Future[Any]) -> Iterator[tuple[_Task, Outcome]]:
         """Yield what came of a task; begin it again where it was lost."""
         try:
             outcome: Outcome = future.result()
@@ -186,7 +188,7 @@ class _Run(Generic[Task]):
         self._left -= 1
         yield copy.task, outcome
 
-    def _lost(self, copy: _Copy[Task], error: Exception) -> Iterator[tuple[Task, Outcome]]:
+    def _lost(self, copy: _Copy[_Task], error: Exception) -> Iterator[tuple[_Task, Outcome]]:
         """Begin a task again; after three times find which part of it ends the workers."""
         if _is_of_python(error):
             raise WorkerError(
@@ -232,13 +234,13 @@ class _Run(Generic[Task]):
             f"done: {self._work.advice}"
         )
 
-    def _slow(self) -> list[tuple[float, Task]]:
+    def _slow(self) -> list[tuple[float, _Task]]:
         """Return the tasks that may be begun anew, and in how many seconds."""
         if self._waiting or self._left > self._half or len(self._flying) >= self._window:
             return []
         copies, now = Counter(copy.task for copy in self._flying.values()), time.monotonic()
         return [
-            (copy.since + SLOW * self._slowest * copies[copy.task] - now, copy.task)
+            (copy.since + PATIENCE * self._slowest * copies[copy.task] - now, copy.task)
             for copy in self._flying.values()
             if not copy.alone and copies[copy.task] < LOSSES
         ]

@@ -74,7 +74,7 @@ class Access:
         return self.workers or (FAR_READERS if store.far else usable_cpus())
 
 
-USUAL = Access()
+USUAL: Access = Access()
 
 
 def read_here(files: Any, access: Access, decode: bool) -> Iterator[Part]:

@@ -19,7 +19,7 @@ from dfgen import __version__
 from dfgen.limits import Limits
 from dfgen.system import write_whole
 
-SECONDS = 5.0  # of reading, that a killed build loses at most
+KEPT_EVERY = 5.0  # seconds of reading, which a killed build loses at most
 
 _SUFFIX = ".arrow"
 
@@ -78,7 +78,7 @@ class Keeper:
         """Take the facts of some files."""
         table = pa.Table.from_batches(facts)
         self._parts.append(table.add_column(0, "path", [paths.cast(pa.string())]))
-        if time.monotonic() - self._since >= SECONDS:
+        if time.monotonic() - self._since >= KEPT_EVERY:
             self.write()
 
     def write(self) -> None:

@@ -60,14 +60,15 @@ def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.T
     if isinstance(files, list):
         files = pa.array(files, pa.string())
     paths = is_text(files.type)
-    read = spread_facts if paths and access.executor is not None else read_here
+    executor = access.executor if paths else None
+    spread = executor and spread_facts(files, access, decode, executor)
     keeping = access.kept.keeping() if paths and access.kept else nullcontext(_keep_none)
     found, what = (
         dict[int, list[pa.RecordBatch]](),
         "Decoding files" if decode else "Reading headers",
     )
     with keeping as keep, progress(len(files), what, " files") as bar:
-        for start, facts in read(files, access, decode):
+        for start, facts in spread or read_here(files, access, decode):
             found[start], number = facts, sum(map(len, facts))
             keep(files[start : start + number], facts)
             bar.update(number)

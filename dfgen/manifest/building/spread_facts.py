@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import WorkerError
-from dfgen.executors import AHEAD, Outcome, Work, spread, workers_of
+from dfgen.executors import AHEAD, Made, Outcome, Work, spread, workers_of
 from dfgen.manifest.building.file_facts import (
     FAR_READERS,
     Access,
@@ -26,7 +26,7 @@ SPANS = {False: (1_000, 100_000), True: (32, 10_000)}
 _OF_A_WORKER = 16  # tasks, so that no worker is idle at the end for long
 
 
-def spread_facts(files: pa.Array, access: Access, decode: bool) -> Iterator[Part]:
+def spread_facts(files: pa.Array, access: Access, decode: bool, executor: Made) -> Iterator[Part]:
     """Yield facts of paths as they come, each with the place of the first of its files.
 
     A file that ends each worker has a problem.
@@ -49,8 +49,8 @@ def spread_facts(files: pa.Array, access: Access, decode: bool) -> Iterator[Part
         "run it again with another executor"
         + (f", and it goes on: {access.kept.folder} has the facts" if access.kept else ""),
     )
-    spans = _spans(len(files), workers_of(access.executor), decode)
-    for span, outcome in spread(access.executor, work, spans):
+    spans = _spans(len(files), workers_of(executor), decode)
+    for span, outcome in spread(executor, work, spans):
         facts = outcome.result
         _check_access(files[span.start : span.stop], facts, access, outcome)
         yield span.start, facts.to_batches()

@@ -7,8 +7,7 @@ import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Never
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 from dfgen import __version__
 from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError, brief, legible
+from dfgen.executors import Made, Work, check_executor, spread
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
 from dfgen.loading.state import ids_digest
@@ -37,7 +37,6 @@ from dfgen.system import usable_cpus, whole
 from dfgen.table.any_table import Table
 from dfgen.table.arrow_types import in_one
 
-_AHEAD = 1024  # shards that an executor may have at a time
 _WRITERS = 2  # one writes while the other's files are read
 _POOR = 0.95  # of the classes that a batch of a full shuffle has: a warning tells of fewer
 
@@ -68,7 +67,7 @@ def pack(
     seed: int = 0,
     root: Path | None = None,
     workers: int | None = None,
-    executor: Executor | None = None,
+    executor: Made | None = None,
     limits: Limits | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **unknown: Never,
@@ -108,7 +107,8 @@ def pack(
         root: folder where the stored paths start, if not the one that the manifest names.
         workers: threads that read and decode; None: as many as this process may use CPUs.
         executor: any `concurrent.futures.Executor`, one task a file of the pack, instead of
-            `workers`; its workers read and write at the same paths.
+            `workers`, or a function that makes one; its workers read and write at the same paths.
+            See `build_manifest`.
         limits: `dfgen.Limits`: what one file may ask for.
         storage_options: what opens URLs, those of files and that of `out`; see `Sequence`.
         **unknown: none: arguments of other libraries are named with what they are called here.
@@ -122,6 +122,7 @@ def pack(
         ManifestError: it cannot be packed, or `out` holds another pack.
         WriteError: `out` is not empty, another process packs into it, or it cannot be written;
             what is whole stays.
+        WorkerError: the executor lost its workers again and again, or they have another dfgen.
         UnknownArgumentError: an argument that is not there.
 
     Example:
@@ -157,19 +158,14 @@ def run_pack(
     arguments: PackArguments,
     root: Path | None = None,
     workers: int | None = None,
-    executor: Executor | None = None,
+    executor: Made | None = None,
     limits: Limits | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Packed:
     """Do what `pack` says, and return all that is known of the pack."""
     if workers is not None:
         whole("workers", workers, least=1)
-    submits = callable(getattr(executor, "submit", None)) and not isinstance(executor, type)
-    if executor is not None and not submits:
-        raise ArgumentError(
-            f"executor must be a concurrent.futures.Executor, got {brief(executor)}: leave it out, "
-            "or give a ProcessPoolExecutor()"
-        )
+    check_executor(executor)
     if not isinstance(out, str | os.PathLike):
         raise ArgumentError(f"out must be the path of a folder, got {brief(out)}")
     opened = StorageOptions(storage_options)
@@ -191,7 +187,7 @@ def run_pack(
 
 
 def _shards(
-    plan: PackPlan, place: PackFolder, workers: int, executor: Executor | None
+    plan: PackPlan, place: PackFolder, workers: int, executor: Made | None
 ) -> list[PackedShard]:
     """Return all shards; those that a run before this one has written are read, not made."""
     shards = place.begin(plan)
@@ -204,47 +200,55 @@ def _shards(
             with bar.get_lock():
                 bar.update(count)
 
-        with _workers(workers, executor, done) as (submit, ahead):
-            for number, shard in _in_order(plan, left, submit, ahead):
-                shards[number] = shard
-                place.note(number, shard)
-                if executor is not None:
-                    done(shard.file.rows)
+        made = (
+            _here(plan, left, workers, done) if executor is None else _spread(plan, left, executor)
+        )
+        for number, shard in made:
+            shards[number] = shard
+            place.note(number, shard)
+            if executor is not None:
+                done(shard.file.rows)
     return [shards[number] for number in range(len(plan))]
 
 
-Submit = Callable[[ShardTask], "Future[PackedShard]"]
+def _spread(
+    plan: PackPlan, numbers: list[int], executor: Made
+) -> Iterator[tuple[int, PackedShard]]:
+    """Yield shards as an executor makes them."""
+    work = Work[int](
+        pack_shard,
+        lambda number: (plan.task(number),),
+        plan.path,
+        advice="the same call with another executor goes on after the shards that are whole",
+    )
+    for number, outcome in spread(executor, work, numbers):
+        yield number, outcome.result
 
 
-@contextmanager
-def _workers(
-    workers: int, executor: Executor | None, done: Callable[[int], object]
-) -> Iterator[tuple[Submit, int]]:
-    """Yield what runs the task of a shard, and how many of them at a time.
+def _here(
+    plan: PackPlan, numbers: list[int], workers: int, done: Callable[[int], object]
+) -> Iterator[tuple[int, PackedShard]]:
+    """Yield shards that threads make, in their order.
 
-    All of its own threads work on the rows of one shard, then of the next, so that none is idle at
-    the end.
+    All work on the rows of one shard, then of the next, so that none is idle at the end.
     """
-    if executor is not None:
-        yield lambda task: executor.submit(pack_shard, task), _AHEAD
-        return
     readers, writers = ThreadPoolExecutor(workers), ThreadPoolExecutor(_WRITERS)
     try:
         make = partial(pack_shard, run=readers.map, done=done, spare=[])
-        yield lambda task: writers.submit(make, task), _WRITERS
+        yield from _in_order(plan, numbers, lambda task: writers.submit(make, task))
     finally:
         readers.shutdown(wait=False, cancel_futures=True)  # which ends what waits for them
         writers.shutdown(cancel_futures=True)
 
 
 def _in_order(
-    plan: PackPlan, numbers: list[int], submit: Submit, ahead: int
+    plan: PackPlan, numbers: list[int], submit: Callable[[ShardTask], "Future[PackedShard]"]
 ) -> Iterator[tuple[int, PackedShard]]:
     """Yield shards as they are done, in their order, with a few in the making."""
     pending = deque[tuple[int, Future[PackedShard]]]()
     try:
         for number in numbers:
-            if len(pending) == ahead:
+            if len(pending) == _WRITERS:
                 first, future = pending.popleft()
                 yield first, future.result()
             pending.append((number, submit(plan.task(number))))
