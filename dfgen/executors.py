@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -145,10 +146,17 @@ class _Run(Generic[_Task]):
                 self._double()
 
     def _fill(self) -> None:
-        while self._waiting and len(self._flying) < self._window:
-            self._send(self._waiting.popleft())
-        if self._suspects and not self._flying:
-            self._send(self._suspects.popleft(), alone=True)
+        """Send tasks; where the executor takes no more, raise once those that it has are back."""
+        try:
+            while self._waiting and len(self._flying) < self._window:
+                self._send(self._waiting[0])
+                self._waiting.popleft()
+            if self._suspects and not self._flying:
+                self._send(self._suspects[0], alone=True)
+                self._suspects.popleft()
+        except WorkerError:
+            if not self._flying:
+                raise
 
     def _send(self, task: _Task, alone: bool = False) -> None:
         with travelling():
@@ -252,7 +260,8 @@ class _Run(Generic[_Task]):
     def _double(self) -> None:
         for seconds, task in self._slow():
             if seconds <= 0:
-                self._send(task)
+                with suppress(WorkerError):  # it takes no more, and may still end those it has
+                    self._send(task)
 
 
 def _is_of_python(error: Exception) -> bool:

@@ -1,0 +1,71 @@
+"""An executor that loses, drops, doubles, delays and reorders tasks, and workers that are odd."""
+
+import os
+import random
+import signal
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from threading import Lock
+
+from dfgen import executors
+from dfgen.manifest.building import file_facts
+
+
+class FlakyExecutor(Executor):
+    """Does each task with odds, one at a time: `faults` counts what went wrong.
+
+    Args:
+        seed: of the faults.
+        silent: one task that never ends, so that only a double brings its result.
+    """
+
+    _max_workers = 4
+
+    def __init__(self, seed, silent=True):
+        self._random, self._lock, self._pool = random.Random(seed), Lock(), ThreadPoolExecutor(1)
+        self._waiting, self._silent, self.faults = [], silent, dict.fromkeys(("drop", "lose"), 0)
+        self.faults |= {"double": 0, "silent": 0, "reorder": 0}
+
+    def submit(self, call, /, *arguments):
+        future = Future()
+        with self._lock:
+            self._waiting.append((future, call, arguments))
+        self._pool.submit(self._step)
+        return future
+
+    def _step(self):
+        with self._lock:
+            place = self._random.randrange(len(self._waiting))
+            self.faults["reorder"] += place > 0
+            future, call, arguments = self._waiting.pop(place)
+        fault = self._random.choice(["", "", "", "double", "lose", "drop", "silent"])
+        if fault == "silent" and not self._silent:
+            fault = ""
+        self.faults |= {fault: self.faults.get(fault, 0) + 1}
+        if fault == "silent":
+            self._silent = False
+        elif fault == "drop":
+            future.cancel()
+            future.set_running_or_notify_cancel()
+        elif future.set_running_or_notify_cancel():
+            if fault == "lose":
+                future.set_exception(BrokenExecutor("a worker is gone"))
+            else:
+                _ = fault == "double" and call(*arguments)
+                future.set_result(call(*arguments))
+
+
+def die_at(name):
+    """Have this process die when it reads the header of a file of that name."""
+    read = file_facts.read_header
+
+    def deadly(path, store):
+        if os.path.basename(path) == name:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read(path, store)
+
+    file_facts.read_header = deadly
+
+
+def be_older():
+    """Have this process run another version of dfgen."""
+    executors.__version__ = "0.0.1"

@@ -1,0 +1,161 @@
+import os
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import flaky_executor
+import pytest
+from flaky_executor import FlakyExecutor
+from PIL import Image
+
+import dfgen
+from dfgen.errors import ArgumentError, WorkerError
+from dfgen.manifest.building import file_facts, kept_facts, spread_facts
+from dfgen.manifest.fingerprint import fingerprint
+from dfgen.manifest.io import read_table
+
+SPLIT = {"train": 0.5, "val": 0.5}
+FILES = 60
+processes = partial(ProcessPoolExecutor, 2, get_context("forkserver"))
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """Images of two kinds, some of which are twice there, damaged or changed into others."""
+    for row in range(FILES):
+        path = tmp_path / "imgs" / ("cat", "dog")[row % 2] / f"{row:03d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4 + row % 7, 3 + row // 2 % 5), row // 2).save(path)
+    (tmp_path / "imgs/cat/010.png").write_text("no image")
+    (tmp_path / "imgs/dog/011.png").write_bytes((tmp_path / "imgs/dog/001.png").read_bytes()[:40])
+    monkeypatch.setattr(spread_facts, "SPANS", {False: (4, 4), True: (4, 4)})
+    return tmp_path
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Names of the files whose headers are read in this process."""
+    names, read = [], file_facts.read_header
+    monkeypatch.setattr(
+        file_facts,
+        "read_header",
+        lambda path, store: names.append(os.path.basename(path)) or read(path, store),
+    )
+    return names
+
+
+@pytest.mark.filterwarnings("ignore:2 of 60|ignore:.* more than one split")
+def build(data, name="m.parquet", **options):
+    how = {"pattern": "{kind}/{id}.png", "split": SPLIT, "group_duplicates": False, **options}
+    dfgen.build_manifest(data / "imgs", out=data / name, **how)
+    assert not (data / f"{name}.building").exists()
+    return read_table(data / name)[0]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("facts", ["header", "full"])
+def test_an_executor_that_drops_doubles_delays_and_reorders_gives_the_serial_manifest(data, facts):
+    serial, seen = build(data, facts=facts), {}
+    for seed in range(6):
+        executor = FlakyExecutor(seed)
+        spread = build(data, f"{seed}.parquet", facts=facts, executor=executor)
+        assert fingerprint(spread) == fingerprint(serial)
+        assert spread.equals(serial)
+        seen = {name: seen.get(name, 0) + number for name, number in executor.faults.items()}
+    assert all(seen.values()), seen
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_manifest_that_grows_and_verify_are_the_same_over_an_executor(data):
+    build(data)
+    Image.new("L", (40, 3)).save(data / "imgs/cat/100.png")
+    Image.new("L", (40, 3)).save(data / "imgs/cat/002.png")
+    findings = [
+        dfgen.verify(data / "m.parquet", decode=decode, executor=executor)
+        for decode in (False, True)
+        for executor in (None, FlakyExecutor(1))
+    ]
+    for one, other in (findings[:2], findings[2:]):
+        assert one.equals(other) and {*one["change"]} == {"broken", "changed", "new"}
+    grown = {"update": data / "m.parquet"}
+    serial = build(data, "serial.parquet", **grown)
+    assert build(data, "spread.parquet", executor=FlakyExecutor(2), **grown).equals(serial)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_file_that_kills_each_worker_is_found_and_has_a_problem(data):
+    deadly = partial(processes, initializer=flaky_executor.die_at, initargs=("013.png",))
+    table = build(data, executor=deadly).to_pylist()
+    serial = build(data, "serial.parquet").to_pylist()
+    bad = {row["path"][-7:]: row["problem"] for row in table if row["problem"]}
+    assert bad.pop("013.png").startswith("each worker that read it was lost: ")
+    assert len(bad) == 2
+    assert [a for a, b in zip(table, serial, strict=True) if a != b] == [table[6 + FILES // 2]]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_executor_that_is_gone_is_said_and_the_next_goes_on(data, monkeypatch, opened):
+    monkeypatch.setattr(kept_facts, "KEPT_EVERY", 0)
+    serial = build(data)
+    read, opened[:] = [*opened], []
+
+    class Ending(ThreadPoolExecutor):
+        left = 5
+
+        def submit(self, *call):
+            self.left -= 1
+            if not self.left:
+                self.shutdown()
+            return super().submit(*call)
+
+    folder = data / "again.parquet.building"
+    with pytest.raises(WorkerError) as caught:
+        build(data, "again.parquet", executor=Ending(1))
+    assert str(caught.value) == (
+        "the executor takes no more tasks: cannot schedule new futures after shutdown. Nothing is "
+        "lost of what was done: run it again with another executor, and it goes on: "
+        f"{folder} has the facts"
+    )
+    kept, opened[:] = {*opened}, []
+    assert folder.is_dir() and kept
+    assert build(data, "again.parquet").equals(serial)
+    assert {*opened} & kept <= {"010.png", "011.png"} and {*opened} | kept == {*read}
+
+
+class Elsewhere(Executor):
+    """Its worker does not see a folder."""
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    def submit(self, call, *arguments):
+        future = Future()
+        hidden = self._folder.with_name("hidden")
+        os.rename(self._folder, hidden)
+        future.set_result(call(*arguments))
+        os.rename(hidden, self._folder)
+        return future
+
+
+@pytest.mark.parametrize("options", [{}, {"facts": "full"}])
+def test_workers_without_the_files_are_named_with_host_and_path(data, options):
+    said = rf"{data}/imgs/.*\.png is there, and the worker on .* says: the file does not exist\. "
+    with pytest.raises(WorkerError, match=said):
+        build(data, executor=Elsewhere(data / "imgs"), **options)
+
+
+def test_workers_with_another_dfgen_are_named(data):
+    with (
+        processes(initializer=flaky_executor.be_older) as executor,
+        pytest.raises(WorkerError, match=r"the worker on .* has dfgen 0\.0\.1, and here is "),
+    ):
+        build(data, executor=executor)
+
+
+def test_what_is_no_executor_is_refused(data):
+    for given in (4, ThreadPoolExecutor, "tcp://host:8786"):
+        with pytest.raises(
+            ArgumentError, match=r"executor must be a concurrent\.futures\.Executor"
+        ):
+            dfgen.build_manifest(Path(data), executor=given)
