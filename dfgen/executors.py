@@ -159,8 +159,15 @@ class _Run(Generic[_Task]):
                 raise
 
     def _send(self, task: _Task, alone: bool = False) -> None:
-        with travelling():
-            packed = pickle.dumps((self._work.call, self._work.arguments(task)))
+        try:
+            with travelling():
+                packed = pickle.dumps((self._work.call, self._work.arguments(task)))
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            name = self._work.name(task)
+            raise ArgumentError(
+                f"what is needed for {name} cannot travel to a worker: {reason(error)}. Leave "
+                "executor= out, or give what can be pickled"
+            ) from error
         future = self._submit(attempt, __version__, packed)
         self._flying[future] = _Copy(task, time.monotonic(), alone)
 

@@ -3,11 +3,13 @@
 import os
 import random
 import signal
+import warnings
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from threading import Lock
 
+import dfgen
 from dfgen import executors
-from dfgen.manifest.building import file_facts
+from dfgen.manifest.building import file_facts, kept_facts
 
 
 class FlakyExecutor(Executor):
@@ -66,6 +68,36 @@ def die_at(name):
     file_facts.read_header = deadly
 
 
+def seen_there(access):
+    """Return what a worker has of what was given here."""
+    return access.workers, access.limits.file_bytes, access.options.values()
+
+
 def be_older():
     """Have this process run another version of dfgen."""
     executors.__version__ = "0.0.1"
+
+
+def build_and_die(event, arguments):
+    """Build a manifest, and die of SIGKILL in the midst of reading, writing or renaming a file.
+
+    `event` counts these, from 0; all facts are kept at once.
+    """
+    left = iter(range(event, -1, -1))
+
+    def dying(call):
+        def counted(*given, **named):
+            if next(left) == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*given, **named)
+
+        return counted
+
+    file_facts.TASK = file_facts.DECODED = 4
+    kept_facts.KEPT_EVERY = 0
+    file_facts.read_header = dying(file_facts.read_header)
+    file_facts.decode_whole = dying(file_facts.decode_whole)
+    for name in ("fsync", "replace", "rename", "makedirs", "unlink"):
+        setattr(os, name, dying(getattr(os, name)))
+    warnings.simplefilter("ignore")
+    dfgen.build_manifest(**arguments)

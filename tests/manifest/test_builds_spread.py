@@ -1,23 +1,31 @@
 import os
+import random
+import signal
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import flaky_executor
+import pyarrow.compute as pc
 import pytest
 from flaky_executor import FlakyExecutor
 from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, WorkerError
+from dfgen.executors import Work, spread
+from dfgen.limits import DEFAULT
 from dfgen.manifest.building import file_facts, kept_facts, spread_facts
+from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.io import read_table
+from dfgen.samples.stores.remote.store_options import StorageOptions
 
 SPLIT = {"train": 0.5, "val": 0.5}
 FILES = 60
-processes = partial(ProcessPoolExecutor, 2, get_context("forkserver"))
+HOW = ("header", "full", "update header", "update full")
+processes = partial(ProcessPoolExecutor, 1, get_context("forkserver"))
 
 
 @pytest.fixture
@@ -123,6 +131,36 @@ def test_an_executor_that_is_gone_is_said_and_the_next_goes_on(data, monkeypatch
     assert {*opened} & kept <= {"010.png", "011.png"} and {*opened} | kept == {*read}
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("facts", "kills"),
+    [("header", 3), *(pytest.param(facts, 20, marks=pytest.mark.slow) for facts in HOW)],
+)
+def test_a_build_that_is_killed_anywhere_goes_on(data, opened, facts, kills):
+    how = {"facts": facts.removeprefix("update ")}
+    if facts != how["facts"]:
+        build(data, "old.parquet", **how)
+        how["update"] = data / "old.parquet"
+        for row in range(100, 160):
+            Image.new("L", (40, 3), row).save(data / f"imgs/cat/{row}.png")
+    serial, context = build(data, "serial.parquet", **how), get_context("forkserver")
+    arguments = {"source": data / "imgs", "pattern": "{kind}/{id}.png", "split": SPLIT, **how}
+    kept = KeptFacts.beside(str(data / "m.parquet"), facts.endswith("full"), DEFAULT)
+    died = random.Random(facts).sample(range(60), kills)
+    for event in died:
+        given = (event, {**arguments, "out": data / "m.parquet"})
+        process = context.Process(target=flaky_executor.build_and_die, args=given)
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        before = kept.read()
+        known = before.filter(pc.is_valid(before["format"]))["path"].to_pylist() if before else ()
+        opened.clear()
+        assert build(data, **how).equals(serial)
+        assert not {*opened} & {*map(os.path.basename, known)}
+        os.unlink(data / "m.parquet")
+
+
 class Elsewhere(Executor):
     """Its worker does not see a folder."""
 
@@ -151,6 +189,17 @@ def test_workers_with_another_dfgen_are_named(data):
         pytest.raises(WorkerError, match=r"the worker on .* has dfgen 0\.0\.1, and here is "),
     ):
         build(data, executor=executor)
+
+
+def test_limits_and_storage_options_travel_to_workers_and_what_cannot_is_said():
+    access = file_facts.Access(2, dfgen.Limits(file_bytes=9), StorageOptions({"token": "x"}))
+    with processes() as executor:
+        work = Work(flaky_executor.seen_there, lambda task: (access,), str)
+        [(_, outcome)] = spread(executor, work, [0])
+        assert outcome.result == (2, 9, {"token": "x"})
+        odd = Work(flaky_executor.seen_there, lambda task: (lambda: 0,), str)
+        with pytest.raises(ArgumentError, match=r"^what is needed for 0 cannot travel to a "):
+            [*spread(executor, odd, [0])]
 
 
 def test_what_is_no_executor_is_refused(data):

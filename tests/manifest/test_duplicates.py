@@ -13,7 +13,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.building import scan
+from dfgen.manifest.building import file_facts
 from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.file_copies import bits_between, near_pairs, usual_within
 from dfgen.manifest.fingerprint import fingerprint
@@ -434,9 +434,11 @@ def test_only_new_and_changed_files_are_decoded_as_the_manifest_grows(tmp_path, 
     for name in "abc":
         (tmp_path / f"imgs/{name}.png").write_bytes(encoded(picture(48, 64), ".png"))
     dfgen.build_manifest(tmp_path / "imgs", out=tmp_path / "m.parquet")
-    decoded, decode = [], scan.decode_whole
+    decoded, decode = [], file_facts.decode_whole
     monkeypatch.setattr(
-        scan, "decode_whole", lambda path, store: decoded.append(path[-5]) or decode(path, store)
+        file_facts,
+        "decode_whole",
+        lambda path, store: decoded.append(path[-5]) or decode(path, store),
     )
     with pytest.warns(UserWarning, match='facts was "header", is "full"'):
         full = dfgen.build_manifest(

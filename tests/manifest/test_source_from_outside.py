@@ -167,7 +167,7 @@ def test_what_clashes_with_it_is_refused(data, arguments, message):
 def test_the_function_names_every_argument_once_and_in_order():
     """Its typed signature and its docstring are for people; the sources and recipes decide."""
     parameters = inspect.signature(dfgen.build_manifest).parameters
-    others = ["update", "out", "workers", "limits", "storage_options", "unknown"]
+    others = ["update", "out", "workers", "executor", "limits", "storage_options", "unknown"]
     assert list(parameters) == [*all_arguments(), *others]
     for name, argument in all_arguments().items():
         assert parameters[name].default == (() if argument.accepts == NAMES else None)

@@ -12,7 +12,7 @@ from annotated import box
 
 import dfgen
 from dfgen.errors import ManifestError
-from dfgen.manifest.building import scan
+from dfgen.manifest.building import file_facts
 from dfgen.manifest.building.recipe_file import to_toml, write_recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore:Split")  # they are too small
@@ -154,7 +154,7 @@ def test_its_recipe_as_toml_builds_the_same_manifest(make):
 
 def test_an_update_without_news_gives_the_same_bytes_and_opens_nothing(make, monkeypatch):
     build(make, 3)
-    monkeypatch.setattr(scan, "read_header", None)
+    monkeypatch.setattr(file_facts, "read_header", None)
     dfgen.build_manifest(update="m.parquet", out="again.parquet")
     assert Path("again.parquet").read_bytes() == Path("m.parquet").read_bytes()
 
