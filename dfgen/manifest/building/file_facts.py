@@ -36,7 +36,7 @@ UNDECODABLE = "cannot be decoded"
 
 NOT_THERE = "the file does not exist"
 
-Part = tuple[int, list[pa.RecordBatch]]
+SomeFacts = tuple[int, list[pa.RecordBatch]]
 _Found = tuple[Head | None, Header | None, Whole | None, str | None]
 """Facts from the store, the header and all of a file, and what is wrong with it."""
 
@@ -77,7 +77,7 @@ class Access:
 USUAL: Access = Access()
 
 
-def read_here(files: Any, access: Access, decode: bool) -> Iterator[Part]:
+def read_here(files: Any, access: Access, decode: bool) -> Iterator[SomeFacts]:
     """Yield the place of the first of some files, and the facts of all of them, in their order."""
     store = store_of([files], access.limits, access.options)
     task = FAR if store.far else DECODED if decode else TASK

@@ -12,7 +12,7 @@ from dfgen.executors import AHEAD, Made, Outcome, Work, spread, workers_of
 from dfgen.manifest.building.file_facts import (
     FAR_READERS,
     Access,
-    Part,
+    SomeFacts,
     facts_of_one,
     facts_schema,
     read_here,
@@ -26,7 +26,9 @@ SPANS = {False: (1_000, 100_000), True: (32, 10_000)}
 _OF_A_WORKER = 16  # tasks, so that no worker is idle at the end for long
 
 
-def spread_facts(files: pa.Array, access: Access, decode: bool, executor: Made) -> Iterator[Part]:
+def spread_facts(
+    files: pa.Array, access: Access, decode: bool, executor: Made
+) -> Iterator[SomeFacts]:
     """Yield facts of paths as they come, each with the place of the first of its files.
 
     A file that ends each worker has a problem.
