@@ -23,7 +23,7 @@ LOSSES = 3  # of a task, before it is held to end its worker
 ISOLATED = 100  # parts that end each worker: more are no fault of theirs
 AHEAD = 64  # tasks in flight, where nobody tells how many workers there are
 PATIENCE = 1.5  # times as long as the slowest task that is done: it is begun anew beside itself
-PROBE = 60.0  # seconds for a task that does nothing
+PROBE, PROBES = 60.0, 10  # seconds for a task that does nothing, and how often it is tried
 
 _Task = TypeVar("_Task")
 Made = Executor | Callable[[], Executor]
@@ -235,13 +235,13 @@ class _Run(Generic[_Task]):
         yield task, Outcome("", __version__, self._work.ends_worker(task, told))
 
     def _probe(self, lost: Exception) -> None:
-        """Raise if the executor does not even do what is nothing."""
-        try:
-            self._submit(platform.node).result(PROBE)
-        except WorkerError:
-            raise
-        except Exception:
-            raise self._gone(lost) from lost
+        """Raise if the executor does not even do what is nothing, not once."""
+        until = time.monotonic() + PROBE
+        for _ in range(PROBES):
+            with suppress(Exception):
+                self._submit(platform.node).result(max(0.0, until - time.monotonic()))
+                return
+        raise self._gone(lost) from lost
 
     def _gone(self, error: Exception) -> WorkerError:
         return WorkerError(
