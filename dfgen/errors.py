@@ -14,7 +14,8 @@ DfgenError
 ├── ReadTimeoutError(TimeoutError)     a read that took longer than the limit
 ├── ProblemsError(RuntimeError)        more bad rows than the limit, or a batch of them alone
 ├── TransformError(RuntimeError)       a transform that raised, or returned something else
-└── WorkerError(RuntimeError)          a worker process that died again and again
+├── WorkerError(RuntimeError)          a worker process that died again and again
+└── RankError(RuntimeError)            a process of a training that ended, or does something else
 
 Each also is the built-in that users would catch. A message says what was received, what was
 expected and what to do; where a row is at fault, its id and path.
@@ -113,6 +114,10 @@ class TransformError(DfgenError, RuntimeError):
 
 class WorkerError(DfgenError, RuntimeError):
     """A worker process died again and again."""
+
+
+class RankError(DfgenError, RuntimeError):
+    """A process that trains together with this one has ended, or does something else."""
 
 
 EXAMPLES = 10

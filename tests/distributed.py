@@ -106,7 +106,9 @@ def torch_rank(index, ports, manifest):
             variable.value.register_hook(average)
         return model
 
-    alone = watching_model()
+    alone, unbuilt = watching_model(), watching_model()
+    alone(torch.zeros((1, 4, 4, 3)))
+    alone.forget()
     found = train(averaging(), manifest, shard="auto")
     found["resumed"] = resumed(averaging, f"{manifest}-{len(ports)}", manifest)
     with warnings.catch_warnings(record=True) as warned:
@@ -114,6 +116,7 @@ def torch_rank(index, ports, manifest):
     val = sequence(manifest, shuffle=False, shard="auto")
     found["alone"] = [weight.tolist() for weight in alone.dense.get_weights()]
     found["warned"] = [str(each.message) for each in warned]
+    found["unbuilt"] = refusal(lambda: unbuilt.fit(sequence(manifest, shard="auto"), verbose=0))
     found["predict"] = refusal(lambda: alone.predict(val, verbose=0))
     found["framed"] = framed(watching_model(), val)
     distributed.barrier()

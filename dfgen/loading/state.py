@@ -33,6 +33,8 @@ _IDS = 65_536  # hashed at once
 _OPTIONAL = ("rows_per_epoch", "weights", "window")  # which a state has where they are not None
 _PLACE = ("epoch", "step", "receipt", "skipped")
 CHECKSUM = "checksum"
+OF_RANK = "receipt", "skipped", CHECKSUM
+"""What each of the processes that train together has its own of."""
 _EDITED = (
     "the state is not as it was saved: it was edited or damaged, and rows would be repeated or "
     "missed. Use the one saved before it, or start anew without a state; one that you edit on "

@@ -7,18 +7,19 @@ says that its steps are done, and a pass learns which epoch it is when its first
 
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import keras
 
-from dfgen.errors import ArgumentError, brief, did_you_mean
+from dfgen.errors import ArgumentError, DfgenError, brief, did_you_mean
 from dfgen.explain.other_libraries import HERE
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.receipts import Receipt
+from dfgen.loading.receipts import Receipt, of_all
+from dfgen.loading.state import OF_RANK, State
 from dfgen.spec import IntArray
 from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
@@ -38,13 +39,14 @@ from dfgen.training.checks.validation_check import (
     validation_of,
     warn_of_same_rows,
 )
-from dfgen.training.device_division import check_not_empty, divide, warn_of_ranks
+from dfgen.training.device_division import check_not_empty, check_ranks, divide, mesh_division
 from dfgen.training.fit_pass import Interruption, Pass, PlainPasses, Run
-from dfgen.training.keras_calls import Call, call_by_keras, refuse_adapt
+from dfgen.training.keras_calls import Call, call_by_keras, of_fit, refuse_adapt
 from dfgen.training.keras_private import DataAdapter, shorten
 from dfgen.training.keras_probe import falls_back, lacks, refuse_if_unseen
 from dfgen.training.layout import Layout, SequenceView
 from dfgen.training.progress import Progress
+from dfgen.training.ranks import Ranks, alike, connected, gathered, meet
 
 
 class Passes(keras.utils.PyDataset, DataAdapter):
@@ -58,7 +60,13 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     """Names of the arguments of `Sequence`, which are told as it is defined."""
 
     def __init__(
-        self, loader: Loader, progress: Progress, layout: Layout, shuffle: bool, endless: bool
+        self,
+        loader: Loader,
+        progress: Progress,
+        layout: Layout,
+        shuffle: bool,
+        endless: bool,
+        state: Callable[[], State] | None = None,
     ) -> None:
         super().__init__()
         self._loader = loader
@@ -70,6 +78,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         """As of a Run."""
         self._runs: weakref.WeakKeyDictionary[Any, Run] = weakref.WeakKeyDictionary()
         self._plain = PlainPasses(loader, progress, endless)
+        self._state = state  # of the Sequence that this is a view of
 
     if not TYPE_CHECKING:
 
@@ -140,9 +149,37 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         elif call is not None:
             if call.makes_iterator:
                 refuse_if_unseen()
-                self._check(call)
+                self._check_with_others(call)
             plan = self._run(call).plan
         return None if self._endless else len(plan if self._part is None else self._part[0])
+
+    def _check_with_others(self, call: Call) -> None:
+        """Check a call; where processes train together all check it, and compare themselves."""
+        if call.purpose != "fit" or connected() is None or not self._is_shared:
+            self._check(call)
+            return
+        refusal: DfgenError | None = None
+        try:
+            self._check(call)
+        except DfgenError as error:
+            refusal = error
+        progress = self._progress
+        if progress.ranks is not None:  # of a fit that failed
+            progress.ranks.close()
+        progress.ranks = meet(self._told(call), None if refusal is None else str(refusal))
+        if refusal is not None:
+            raise refusal
+
+    @property
+    def _is_shared(self) -> bool:
+        return self.shard[1] > 1 or mesh_division() is not None
+
+    def _told(self, call: Call) -> dict[str, Any]:
+        """Return what processes that train together must have alike, and their parts."""
+        state = getattr(self, "state_dict", self._state)
+        order = {} if state is None else {k: v for k, v in state().items() if k not in OF_RANK}
+        shard = self.shard if mesh_division() is None else None
+        return {"shard": shard, **order, **alike(call.model, self._loader)}
 
     def _check(self, call: Call) -> None:
         check_arguments(call, self._shuffle, self._endless)
@@ -165,7 +202,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             warn_of_same_rows(view, tested)
         if call.purpose == "fit":
             warn_of_scaling_twice(call.model, view)
-            warn_of_ranks(call.model, self._loader.given)
+            check_ranks(call.model, self._loader.given)
+            self._divided(call)
         check_trained(call, view)
 
     def look_while_waiting(self, look: Callable[[], Any]) -> None:
@@ -205,6 +243,22 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def receipt(self) -> Receipt | None:
         """Which rows were taken in the last epoch that was completed; None before."""
         return self._progress.receipt
+
+    def total_receipt(self) -> Receipt | None:
+        """Return `receipt` of all processes that train together; all of them must call it.
+
+        Its digest is that of one process which takes the same rows. Of the steps of a loop of your
+        own on TensorFlow add the receipts yourself: they have `+`.
+
+        Example:
+            >>> seq.total_receipt().repeated  # doctest: +SKIP
+            0
+        """
+        receipt = self.receipt
+        if connected() is None or not self._is_shared:
+            return receipt
+        parts = gathered([] if receipt is None else [asdict(receipt)])
+        return next(iter(of_all(parts)), None)
 
     def row_counts(self, epoch: int | None = None) -> IntArray:
         """Return how often each row of `manifest` comes in an epoch, None for that of now.
@@ -343,6 +397,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             run.driver = "build" if builds else call.purpose
             if run.driver == "fit":
                 self._progress.begin_epoch(self._first_steps(run, call))
+                _close_at_the_end(self._progress.ranks)
 
     def _first_steps(self, run: Run, call: Call) -> int:
         progress, length = self._progress, len(self._loader)
@@ -386,6 +441,16 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             note_epoch(call.model, SequenceView(self._loader, run.layout))
             if run.undo is not None:
                 run.undo(call.iterator, self._progress.place.step == 0)
+
+
+def _close_at_the_end(ranks: Ranks | None) -> None:
+    """Have the processes part in peace at the end of the `fit` that runs."""
+    callbacks = of_fit("callbacks")
+    if ranks is None or any(getattr(each, "ends", None) is ranks for each in callbacks.callbacks):
+        return
+    ending = keras.callbacks.LambdaCallback(on_train_end=lambda logs: ranks.close())
+    ending.ends = ranks
+    callbacks.callbacks.append(ending)
 
 
 def view_of(passes: Passes, model: Any = None, purpose: str | None = None) -> SequenceView:

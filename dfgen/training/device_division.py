@@ -132,13 +132,47 @@ def divide(given: Plan, call: Call, weighable: bool, endless: bool) -> tuple[Pla
     return replace(given, tail="pad"), True
 
 
-def warn_of_ranks(model: Any, given: Plan) -> None:
-    """Warn where `fit` on torch, before Keras 3.16, would train a model in each process."""
-    _, count = torch_processes() or (0, 1)
-    on_torch = keras.backend.backend() == "torch" and VERSION < (3, 16)
-    own_step = type(model).train_step is not keras.Model.train_step
-    if not on_torch or min(count, given.shard[1]) == 1 or own_step:
+def check_ranks(model: Any, given: Plan) -> None:
+    """Warn of a `fit` that would train a model in each process, or refuse it."""
+    backend, count = keras.backend.backend(), given.shard[1]
+    if count == 1 or type(model).train_step is not keras.Model.train_step:
         return
+    connect = _CONNECT.get(backend)
+    asked = {"torch": torch_processes, "jax": jax_processes}.get(backend)
+    _, processes = (asked and asked()) or (0, 1)
+    if processes == 1:
+        warnings.warn(
+            f"shard={given.shard} makes a part of each batch, but nothing connects this process "
+            f"to the others: each trains a model of its own. Before the model is made: {connect}",
+            stacklevel=2,
+        )
+    elif backend == "jax" and _distribution("jax") is None:
+        raise ArgumentError(
+            f"keras.distribution is not set: each of the {processes} processes would train a model "
+            f"of its own. Before the model is made: {connect}"
+        )
+    elif backend == "torch" and VERSION < (3, 16):
+        _check_hooks(model, processes)
+
+
+_CONNECT = {
+    "torch": 'torch.distributed.init_process_group("gloo")',
+    "jax": "keras.distribution.initialize(...), then "
+    "keras.distribution.set_distribution(keras.distribution.DataParallel())",
+    "tensorflow": "a loop of your own over strategy.distribute_datasets_from_function, as in the "
+    "guide to several machines",
+}
+"""How processes come to train one model."""
+
+
+def _check_hooks(model: Any, count: int) -> None:
+    """Warn where Keras on torch, before 3.16, averages no gradients, and nor does a hook."""
+    if not model.built:
+        raise ArgumentError(
+            "the model is not built, so its variables have no hooks yet that average gradients "
+            f"over the {count} processes of torch.distributed. Before fit, call it on a batch, "
+            "model(sequence[0][0]), and then register the hooks"
+        )
     hooks = "_backward_hooks", "_post_accumulate_grad_hooks"  # None or empty: there are none
     tensors = [variable.value for variable in model.trainable_variables]
     if not any(getattr(tensor, name, True) for tensor in tensors for name in hooks):
@@ -176,12 +210,11 @@ def _check_division(given: Plan, division: Division) -> None:
 
 
 def _check_predict(given: Plan, devices: int) -> None:
-    index, count = given.shard
-    if count > 1:
+    if given.shard[1] > 1:
         raise ArgumentError(
             f"predict with shard={given.shard}: the predictions of this process could not be "
-            f"matched with the rows. Give each process rows of its own, df.iloc[{index}::{count}], "
-            "and a Sequence without shard, on a model that no other process shares"
+            "matched with the rows. dfgen.predict_frame(model, sequence) gives each process its "
+            "part of them, with their ids"
         )
     rest = 0 if given.tail == "pad" else given.rows % given.batch_size % devices
     if rest:
@@ -224,7 +257,14 @@ def _found_shard() -> Shard:
         )
     if (division := mesh_division()) is not None:
         return division.shard
-    return next(iter(found.values()), (0, 1))
+    return next(iter(found.values()), _slurm_processes() or (0, 1))
+
+
+def _slurm_processes() -> Shard | None:
+    """Return those of `srun`; of them torchrun may start several each, which tell more."""
+    index, count = (os.environ.get(f"SLURM_{name}", "") for name in ("PROCID", "STEP_NUM_TASKS"))
+    numbers = index.isdecimal() and count.isdecimal() and int(index) < int(count)
+    return (int(index), int(count)) if numbers else None
 
 
 def _tensorflow_processes() -> Shard | None:

@@ -106,7 +106,7 @@ class Pass:
         if self._driver is None or (self._driver == "fit" and not self._endless):
             self._progress.begin(position[0])
         try:
-            return position, next(self._stream)  # type: ignore[arg-type]
+            return position, self._batch(position)
         except BaseException as error:
             if self._driver in ("fit", "evaluate", "predict"):
                 put_variables_back()
@@ -114,6 +114,21 @@ class Pass:
             if isinstance(error, Interruption) and is_main:
                 error.leave()
             raise
+
+    def _batch(self, position: Position) -> Batch:
+        """Return the batch of a step when all processes that take it have theirs."""
+        stream: LookAhead = self._stream  # type: ignore[assignment]
+        ranks = self._progress.ranks if self._driver == "fit" else None
+        if ranks is None:
+            return next(stream)
+        waits_in_vain = False
+        try:
+            batch = next(stream)
+        except Interruption:
+            waits_in_vain = True
+        if (leave := ranks.step(position, waits_in_vain)) is not None:
+            raise Interruption(leave)
+        return batch
 
     def _begin(self) -> None:
         progress, place = self._progress, self._progress.place

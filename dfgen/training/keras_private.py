@@ -250,6 +250,11 @@ def set_seed_state(state: Any) -> None:
     _global_seed_generator().state.assign(state)
 
 
+def random_seed() -> Any:
+    """Return what `keras.utils.set_random_seed` was given; None if it was not called."""
+    return None if _get_global is None else _get_global("global_random_seed")
+
+
 def _seed_is_where_it_was() -> bool:
     before, other = _get_global(_SEED), object()
     _set_global(_SEED, other)

@@ -12,6 +12,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order.proportions import Proportions, proportions_of
 from dfgen.loading.receipts import Handed, Ledger, Receipt
 from dfgen.loading.state import Place
+from dfgen.training.ranks import Ranks
 
 TAKEN, HANDED_OUT = "taken", "handed out"
 
@@ -29,6 +30,8 @@ class Progress:
         self.resumed = False  # whether a pass that has an end begins there too
         self.steps_done = 0  # of Keras's epoch, where `steps_per_epoch` says how long it is
         self.receipt: Receipt | None = None
+        self.ranks: Ranks | None = None
+        """The processes that take part in this `fit`."""
         self.receipts: deque[Receipt] = deque(maxlen=64)  # that nobody has asked for yet
         self._latest: list[Handed] = []
         self._steps = self._counted = 0
@@ -39,7 +42,7 @@ class Progress:
         self.fit = self.ledger = self._new_ledger()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_redrawing": None, "_handed_out": None}
+        return {**vars(self), "_redrawing": None, "_handed_out": None, "ranks": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         locks = {"_redrawing": threading.Lock(), "_handed_out": threading.Event()}

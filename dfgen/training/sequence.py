@@ -119,9 +119,10 @@ class Sequence(Passes):
             nowhere, and shown by nothing.
         shard: (index, count): this is process `index` of `count` that train together, and makes
             `batch_size / count` rows of every batch. `"auto"` asks `keras.distribution`,
-            `torch.distributed`, `TF_CONFIG`, JAX, or the variables RANK and WORLD_SIZE. Batches
-            that processes or devices share are always full and weighted: `fit` leaves out the last
-            rows of an epoch that fill none (`left_out`), `evaluate` fills up with rows of weight 0.
+            `torch.distributed`, `TF_CONFIG`, JAX, or the variables RANK and WORLD_SIZE, or those
+            of `srun`. `fit` compares those that are connected first. Batches that processes or
+            devices share are always full and weighted: `fit` leaves out the last rows of an epoch
+            that fill none (`left_out`), `evaluate` fills up with rows of weight 0.
         window: bytes of rows that are shuffled together where they lie in large files (rows of
             .npy and HDF5), as a number or a text such as `"4GB"`: each epoch takes blocks of
             consecutive rows, mostly 64 a window, in another order, and shuffles the rows of one
@@ -255,7 +256,9 @@ class Sequence(Passes):
         Example:
             >>> model.fit(seq.repeat(), steps_per_epoch=1000, epochs=90)  # doctest: +SKIP
         """
-        return Passes(self._loader, self.progress, self._layout, self._shuffle, endless=True)
+        return Passes(
+            self._loader, self.progress, self._layout, self._shuffle, True, self.state_dict
+        )
 
     def set_weights(self, values: "npt.ArrayLike | pd.Series[Any]") -> None:
         """Draw rows by other weights from the next epoch on: hard examples more often.

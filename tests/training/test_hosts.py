@@ -210,6 +210,12 @@ def test_where_fit_of_keras_on_torch_trains_each_rank_apart_it_is_warned_of(toge
         "guide to several machines. Keras 3.16 averages by itself"
     )
     assert first["warned"] == second["warned"] == [warning] * apart
+    refused = (
+        "ArgumentError: the model is not built, so its variables have no hooks yet that average "
+        "gradients over the 2 processes of torch.distributed. Before fit, call it on a batch, "
+        "model(sequence[0][0]), and then register the hooks"
+    )
+    assert first["unbuilt"] == second["unbuilt"] == (refused if KERAS < (3, 16) else None)
 
 
 @pytest.mark.slow
@@ -295,8 +301,7 @@ def test_a_frame_of_a_model_that_processes_share_is_refused(together):
 
 PREDICT = (
     "predict with shard=({0}, 2): the predictions of this process could not be matched with the "
-    "rows. Give each process rows of its own, df.iloc[{0}::2], and a Sequence without shard, on a "
-    "model that no other process shares"
+    "rows. dfgen.predict_frame(model, sequence) gives each process its part of them, with their ids"
 )
 
 
@@ -477,8 +482,15 @@ def test_where_devices_leave_nothing_of_an_epoch_the_next_one_begins():
     assert progress.fit.place == Place(3)
 
 
+@pytest.mark.filterwarnings("ignore:shard=.* makes a part of each batch, but nothing connects")
 class TestOneOfSeveral:
     """One of several processes, which nothing connects here."""
+
+    def test_is_warned_of(self, frame):
+        seq = dfgen.Sequence(frame(8), batch_size=4, image_size=(4, 4), shard=(1, 2))
+        message = r"^shard=\(1, 2\) makes a part of each batch, but nothing connects this process"
+        with pytest.warns(UserWarning, match=message):
+            watching_model().fit(seq, verbose=0)
 
     def test_batches_are_weighted_and_the_repr_tells_what_is_left_out(self, frame):
         seq = dfgen.Sequence(frame(46), batch_size=8, image_size=(4, 4), shard=(1, 4))
@@ -576,7 +588,8 @@ def test_processes_of_one_replica_of_a_model_feed_the_same_rows(
 class TestShard:
     @pytest.fixture(autouse=True)
     def clean(self, monkeypatch):
-        for name in ("RANK", "WORLD_SIZE", "TF_CONFIG"):
+        names = "RANK", "WORLD_SIZE", "TF_CONFIG", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"
+        for name in names:
             monkeypatch.delenv(name, raising=False)
         self.set = monkeypatch.setenv
 
@@ -606,6 +619,15 @@ class TestShard:
         cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
         self.set("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
         assert self.of(frame) == expected
+
+    def test_comes_from_srun_where_nothing_tells_more(self, frame):
+        self.set("SLURM_PROCID", "1")
+        assert self.of(frame) == (0, 1)  # of sbatch, which runs one process
+        self.set("SLURM_STEP_NUM_TASKS", "2")
+        assert self.of(frame) == (1, 2)
+        self.set("RANK", "5")
+        self.set("WORLD_SIZE", "6")
+        assert self.of(frame) == (5, 6)
 
     def test_of_an_empty_tf_config_is_the_whole(self, frame):
         self.set("TF_CONFIG", "{}")

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from dfgen.errors import ArgumentError
+from dfgen.loading.state import CHECKSUM, OF_RANK
 from dfgen.training.callbacks.backup_files import (
     Generations,
     NamedArrays,
@@ -31,6 +32,7 @@ from dfgen.training.keras_calls import of_fit, validation_logs
 from dfgen.training.keras_private import begin_at
 from dfgen.training.keras_probe import lacks, refuse_if_plain
 from dfgen.training.progress import Progress
+from dfgen.training.ranks import by_rank
 from dfgen.training.sequence import Sequence
 
 _DRAWS = "input/weights/"
@@ -55,8 +57,10 @@ class BackupAndRestore(keras.callbacks.Callback):
     begin with the epoch where it goes on, and callbacks count its batches from 0.
 
     If several processes train together (`shard`), the first one saves, and all go on from what
-    it saved, so they must see the same folder. In the epoch in which training goes on, receipts of
-    the others, and on torch their metrics, are of the first one's rows until there.
+    it saved, so they must see the same folder, which is checked. On SIGTERM to any of them they
+    leave together, before a step that all have their batch of or where one does not get it. On
+    torch, in the epoch in which training goes on, metrics of the others are of the first one's
+    rows until there.
 
     A second run that would save in the folder is refused as long as the first one lives; one that
     was killed or failed keeps nobody out. Where the file system has no locks a warning says so; on
@@ -131,6 +135,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._logs: Mapping[str, Any] = {}
         self._found: tuple[Mapping[str, Any], NamedArrays, NamedArrays] | None = None
         self._progress.count_taken()
+        self._ranks = self._progress.ranks
         if self._saves:
             self._refuse_two()
             self._backups.lock()
@@ -139,9 +144,13 @@ class BackupAndRestore(keras.callbacks.Callback):
         callbacks.append(self._last())  # all others have had their turn then
         if self._on_sigterm:
             self._sigterm.watch(self._leave)
-            for data in (self._sequence, of_fit("validation_data")):
-                if isinstance(data, Passes):
-                    data.look_while_waiting(self._sigterm.look)
+            watched = [self._sequence]
+            if self._ranks is not None:
+                self._ranks.may_leave(self._is_to_leave, self._leave)
+            elif isinstance(validation := of_fit("validation_data"), Passes):
+                watched.append(validation)
+            for data in watched:
+                data.look_while_waiting(self._sigterm.look)
 
     def _last(self) -> keras.callbacks.Callback:
         last = keras.callbacks.LambdaCallback(
@@ -157,13 +166,32 @@ class BackupAndRestore(keras.callbacks.Callback):
     def _all_begun(self) -> None:
         warn_of_uncounted(of_fit("callbacks").callbacks)
         self._contents, self._looked = contents(of_fit("callbacks").callbacks), -1
-        if (backup := self._backups.load()) is not None:
+        backup = self._backups.load()
+        self._compare(backup)
+        if backup is not None:
             try:
                 self._go_on(*backup)
             except ArgumentError as error:
                 raise ArgumentError(
                     f"{error}. That is {backup[0]}. {self._backups.way_out}"
                 ) from error
+
+    def _compare(self, backup: tuple[str, Mapping[str, Any], NamedArrays] | None) -> None:
+        """Refuse a folder that the processes which train together do not share."""
+        if self._ranks is None:
+            return
+        told = "none"
+        if backup is not None:
+            path, facts, _ = backup
+            place = f"epoch {facts['epoch'] + 1} after {facts['step']} steps"
+            told = f"{place} ({os.path.basename(path)}, checksum {facts['digest'][:8]})"
+        found = self._ranks.gather("BackupAndRestore", told)
+        if len({*found}) > 1:
+            raise ArgumentError(
+                f"the processes that train together see other backups in {self._backups.folder}: "
+                f"{by_rank(found)}. The first one saves for all: name a folder that all of them "
+                "share, or copy its backups to each of them before they begin"
+            )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Note the epoch."""
@@ -179,14 +207,14 @@ class BackupAndRestore(keras.callbacks.Callback):
             put_back(of_fit("callbacks").callbacks, facts["callbacks"], lists)
             self._found = None
         self._begun = True
-        if self._sigterm.noticed:
+        if self._leaves_alone:
             self._save()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Wait for the batch where TensorFlow would in the middle of a step; save if it is time."""
         if keras.backend.backend() == "tensorflow":
             self._progress.wait_for_batch(lambda: self._sigterm.noticed)
-        if self._sigterm.noticed:
+        if self._leaves_alone:
             self._save()
         self._in_step = True
 
@@ -202,12 +230,12 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def _all_ended_batch(self) -> None:
         goes_on = self._step < self.params["steps"] and not self.model.stop_training
-        if self._sigterm.noticed or (self._due and goes_on):
+        if self._leaves_alone or (self._due and goes_on):
             self._save()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """Do not wait for the end of a validation if the process is to end."""
-        if self._sigterm.noticed:
+        if self._leaves_alone:
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -217,12 +245,14 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def _all_ended_epoch(self) -> None:
         goes_on = self._epoch < self.params["epochs"] and not self.model.stop_training
-        if goes_on and (self._due or self._sigterm.noticed):
+        if goes_on and (self._due or self._leaves_alone):
             self._save()
 
     def _all_ended(self) -> None:
         self._sigterm.unwatch()
         begin_at(self.model, None)
+        if self._ranks is not None:
+            self._sigterm.noticed = any(self._ranks.gather("the end of fit", self._sigterm.noticed))
         if self._sigterm.noticed:
             self._save()
         elif not self._delete:
@@ -249,9 +279,17 @@ class BackupAndRestore(keras.callbacks.Callback):
         print("\ndfgen: SIGTERM in the middle of a step; not saved anew", flush=True)
         self._sigterm.end()
 
+    def _is_to_leave(self) -> bool:
+        return self._sigterm.noticed
+
+    @property
+    def _leaves_alone(self) -> bool:
+        """Whether to leave now; of processes that train together all do between two steps."""
+        return self._sigterm.noticed and self._ranks is None
+
     @property
     def _saves(self) -> bool:
-        return self._sequence.shard[0] == 0
+        return (self._sequence.shard[0] if self._ranks is None else self._ranks.index) == 0
 
     def _save(self, ended: bool = False) -> None:
         counted, lists = counts(of_fit("callbacks").callbacks)
@@ -267,6 +305,9 @@ class BackupAndRestore(keras.callbacks.Callback):
             "callbacks": counted,
             "input": self._sequence.state_dict(),
         }
+        if self._ranks is not None:
+            mine = self._sequence.state_dict()
+            facts["of_ranks"] = self._ranks.gather("a backup", [mine[each] for each in OF_RANK])
         arrays = snapshot(self.model) | lists
         draws = self._progress.weights_of(self._progress.ledger.place)
         arrays |= {f"{_DRAWS}{place}": each.weights for place, each in enumerate(draws)}
@@ -279,8 +320,27 @@ class BackupAndRestore(keras.callbacks.Callback):
         if self._sigterm.noticed:
             folder = self._backups.folder
             self._backups.unlock()
+            if self._ranks is not None:
+                self._ranks.gather("what was saved", None)
+                self._ranks.close()
             print(f"\ndfgen: SIGTERM; saved to {folder}, to go on from there", flush=True)
             self._sigterm.end()
+
+    def _own_part(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the state of the Sequence with the receipt of this process.
+
+        With another number of processes the first one has what all of them had.
+        """
+        state, ranks = dict(facts["input"]), facts.get("of_ranks")
+        index, count = (0, 1) if self._ranks is None else (self._ranks.index, self._ranks.count)
+        if ranks is None or (len(ranks) == count and index == 0):
+            return state
+        if len(ranks) == count:
+            return {**state, **dict(zip(OF_RANK, ranks[index], strict=True))}
+        receipts = [int(receipt, 16) for receipt, _, _ in ranks] if index == 0 else []
+        skipped = sum(skipped for _, skipped, _ in ranks) if index == 0 else 0
+        receipt = f"{sum(receipts) % 2**128:032x}"
+        return {**state, "receipt": receipt, "skipped": skipped, CHECKSUM: None}
 
     def _go_on(self, path: str, facts: Mapping[str, Any], arrays: NamedArrays) -> None:
         if facts["ended"]:
@@ -291,7 +351,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         lists = {name: arrays.pop(name) for name in [*arrays] if name.startswith(COUNTS)}
         for weights in drawn_by[:1]:
             self._progress.draw_by(weights)
-        self._sequence.load_state_dict(facts["input"])
+        self._sequence.load_state_dict(self._own_part(facts))
         for weights in drawn_by[1:]:
             self._progress.draw_by(weights)
         specs = view_of(self._sequence, self.model, "fit").element_spec

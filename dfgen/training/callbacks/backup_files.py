@@ -153,11 +153,12 @@ def _read(path: str) -> tuple[Facts, NamedArrays]:
         while left > 0 and (data := file.read(min(left, 2**20))):
             digest.update(data)
             left -= len(data)
-        if file.read() != digest.hexdigest().encode():
+        if (found := digest.hexdigest()).encode() != file.read():
             raise ValueError("its checksum is wrong")
         file.seek(0)
         facts: Facts = json.loads(file.readline())
         names = facts.pop("arrays")
+        facts["digest"] = found
         return facts, {name: np.lib.format.read_array(file, allow_pickle=False) for name in names}
 
 

@@ -15,7 +15,7 @@ from dfgen.errors import ArgumentError
 from dfgen.explain.remedies import remedies, stored_remedies
 from dfgen.explain.speed import Waiting, verdict
 from dfgen.loading.metrics import STAGES
-from dfgen.loading.receipts import Receipt
+from dfgen.loading.receipts import Receipt, of_all
 from dfgen.system import check_writable, usable_cpus, write_whole
 from dfgen.training.backends import on_accelerator
 from dfgen.training.data_adapter import Passes, view_of
@@ -90,7 +90,8 @@ class InputMonitor(keras.callbacks.Callback):
     Args:
         receipts: a Parquet file that gets the receipt of every epoch of the Sequence, one row each:
             `dfgen.loading.receipts.Receipt`. A training that goes on adds to it; one that begins
-            anew begins it anew. On several hosts, one file for each.
+            anew begins it anew. Of processes that train together the first one writes it, and a
+            receipt is that of all of them.
 
     Raises:
         ArgumentError: `fit` was not given a dfgen.Sequence, or `receipts` names another file.
@@ -219,10 +220,15 @@ class InputMonitor(keras.callbacks.Callback):
         )  # fmt: skip
 
     def _write_receipts(self) -> None:
-        receipts = self._input.progress.receipts
-        if receipts and self._receipts is not None:
+        progress = self._input.progress
+        if not progress.receipts or (self._receipts is None and progress.ranks is None):
+            return
+        receipts, ranks = [*progress.receipts], progress.ranks
+        if ranks is not None:
+            receipts = of_all(ranks.gather("receipts of InputMonitor", [*map(asdict, receipts)]))
+        if self._receipts is not None and (ranks is None or ranks.index == 0):
             add_receipts(self._receipts, receipts)
-            receipts.clear()
+        progress.receipts.clear()
 
 
 def _minus(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:

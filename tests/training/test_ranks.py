@@ -1,0 +1,283 @@
+"""Processes that train together: they compare themselves, leave together, and hear of a death."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from one_rank import EPOCHS, ROWS
+from watching import KERAS
+
+from dfgen.errors import RankError
+from dfgen.training.ranks import Ranks
+
+SCRIPT = Path(__file__).parents[1] / "one_rank.py"
+SECONDS = 150  # that processes may take; they take about ten
+NAMES = ["rank 0", "rank 1", "rank 2"]
+
+
+@contextmanager
+def lines(count):
+    """The ranks of a training, here in threads, and the sockets of all but the first one."""
+    pairs = [socket.socketpair() for _ in range(count - 1)]
+    first = Ranks(0, NAMES[:count], {n + 1: pair[0] for n, pair in enumerate(pairs)})
+    others = [Ranks(n + 1, NAMES[:count], {0: pair[1]}) for n, pair in enumerate(pairs)]
+    try:
+        yield [first, *others], [pair[1] for pair in pairs]
+    finally:
+        for one in [first, *others]:
+            one.close()
+        for pair in pairs:
+            for each in pair:
+                each.close()
+
+
+def at_once(ranks, act):
+    """What an act of each comes to, a value or the text of its error; all run at once."""
+
+    def result(rank):
+        try:
+            return act(rank)
+        except RankError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        return [*pool.map(result, ranks)]
+
+
+class TestLines:
+    def test_each_gets_what_all_gave_round_after_round(self):
+        def act(rank):
+            return [rank.gather("a", [rank.index, number]) for number in range(20)]
+
+        with lines(3) as (ranks, _):
+            expected = [[[rank, number] for rank in range(3)] for number in range(20)]
+            assert at_once(ranks, act) == [expected] * 3
+
+    def test_one_that_dies_is_named_to_all_others_whether_they_wait_or_will(self, capfd):
+        with lines(3) as ((first, second, third), sockets):
+            with ThreadPoolExecutor(1) as pool:
+                waits = pool.submit(at_once, [second], lambda rank: rank.gather("a", 1))
+                sockets[1].shutdown(socket.SHUT_RDWR)  # of the third
+                found = [*waits.result(), *at_once([first, second], lambda r: r.gather("a", 1))]
+            third.close()
+        why = (
+            "rank 2 has died, or left its fit by an error, which it shows. Run all processes "
+            "again; with BackupAndRestore they go on from the last backup"
+        )
+        assert found == [why] * 3
+        assert f"dfgen: {why}\n" in capfd.readouterr().err
+
+    def test_one_that_has_ended_is_named_to_those_that_go_on(self, capfd):
+        with lines(3) as (ranks, _):
+            ranks[1].close()
+            found = at_once([ranks[0], ranks[2]], lambda rank: rank.gather("a", 1))
+        assert found == [found[0]] * 2
+        assert found[0].startswith("rank 1 has ended its fit, and others have not: all must take")
+        assert capfd.readouterr().err == ""
+
+    def test_all_may_end_one_after_the_other(self, capfd):
+        with lines(3) as (ranks, _):
+            assert at_once(ranks, lambda rank: rank.gather("a", 1)) == [[1, 1, 1]] * 3
+            for rank in ranks:
+                rank.close()
+        assert capfd.readouterr().err == ""
+
+    def test_those_that_do_not_do_the_same_are_named(self):
+        with lines(3) as (ranks, _):
+            found = at_once(ranks, lambda rank: rank.gather("ab"[rank.index == 1], 1))
+        assert (
+            found
+            == [
+                "the processes do not do the same: a on ranks 0 and 2, b on rank 1. Give each of "
+                "them the same program, callbacks and number of steps"
+            ]
+            * 3
+        )
+
+    def test_where_one_wants_to_leave_a_step_all_do(self):
+        class Leaving:
+            def __init__(self, wants):
+                self.wants = wants
+
+            def wanted(self):
+                return self.wants
+
+            def leave(self):
+                pass
+
+        with lines(2) as (ranks, _):
+            for wants, expected in (([False, False], False), ([False, True], True)):
+                held = [Leaving(each) for each in wants]
+                for rank, each in zip(ranks, held, strict=True):
+                    rank.may_leave(each.wanted, each.leave)
+                left = at_once(ranks, lambda rank: rank.step((0, 1)) is not None)
+                assert left == [expected] * 2
+
+
+@pytest.fixture(params=["torch", "jax"])
+def backend(request):
+    if find_spec(request.param) is None:
+        pytest.skip(f"{request.param} is not installed: make test-backends installs it")
+    return request.param
+
+
+class Training:
+    """Real processes that train together; those that still run are killed in the end."""
+
+    def __init__(self, backend, folder, count=2, **options):
+        server = socket.create_server(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        server.close()
+        kept = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "TF_CONFIG")}
+        options = json.dumps(options)
+        self.processes = [
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    SCRIPT,
+                    str(n),
+                    str(count),
+                    str(port),
+                    folder,
+                    options,
+                ],
+                env={**kept, "KERAS_BACKEND": backend},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+            for n in range(count)
+        ]
+        self._alarm = threading.Timer(SECONDS, self.kill)
+        self._alarm.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._alarm.cancel()
+        self.kill()
+        for process in self.processes:
+            process.wait()
+            process.stdout.close()
+
+    def kill(self):
+        for process in self.processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def wait_for(self, line):
+        for process in self.processes:
+            assert any(line == each.strip() for each in process.stdout), f"no {line!r}"
+
+    def ended(self):
+        """The exit codes and what was printed."""
+        texts = [process.stdout.read() for process in self.processes]
+        return [process.wait() for process in self.processes], texts
+
+    def found(self):
+        """What those that end well have told."""
+        codes, texts = self.ended()
+        assert not any(codes), "\n".join(texts)
+        return [json.loads(text.splitlines()[-1]) for text in texts]
+
+
+def trained(*given, **options):
+    with Training(*given, **options) as training:
+        return training.found()
+
+
+WRONG = [
+    ({"1": {"seed": 4, "keras_seed": 3}}, "seed: 0 on rank 0, 4 on rank 1; keras_seed: 1 on rank"),
+    ({"shard": [0, 2]}, "shard: [0, 2] on ranks 0 and 1."),
+    ({"1": {"rows": 36}}, "rows: 48 on rank 0, 36 on rank 1; ids: "),
+    ({"1": {"batch_size": 72}}, "batch_size: 12 on rank 0, 72 on rank 1."),
+]
+
+
+@pytest.mark.slow
+class TestProcesses:
+    def test_on_sigterm_all_leave_before_the_step_of_which_one_gets_no_batch(
+        self, backend, tmp_path
+    ):
+        """Then they go on as if nothing had been, with receipts of their own and in all."""
+        given = backend, str(tmp_path)
+        for name in ("whole", "one"):
+            (tmp_path / name).mkdir()
+        whole = trained(backend, str(tmp_path / "whole"))
+        (one,) = trained(backend, str(tmp_path / "one"), count=1)
+        with Training(*given, **{"1": {"stuck_after": 5}}) as training:
+            training.wait_for("step 5")
+            for process in training.processes:
+                process.send_signal(signal.SIGTERM)
+            codes, texts = training.ended()
+        assert codes == [143, 143], texts
+        saved = f"dfgen: SIGTERM; saved to {tmp_path / 'backup'}, to go on from there"
+        assert all(text.splitlines()[-1] == saved and "rank" not in text for text in texts), texts
+        assert trained(*given) == whole
+        assert {process["total"] for process in whole} == {one["digest"]}
+        assert [process["rows"] for process in whole] == [ROWS // 2] * 2
+        table = pq.read_table(tmp_path / "receipts-0.parquet")
+        assert table["digest"].to_pylist()[-1] == one["digest"]
+        assert table["rows"].to_pylist() == [ROWS] * EPOCHS
+        assert not (tmp_path / "receipts-1.parquet").exists()
+
+    @pytest.mark.parametrize("dies", [0, 1])
+    def test_one_that_dies_ends_the_others_with_its_name(self, backend, tmp_path, dies):
+        with Training(backend, str(tmp_path), **{str(dies): {"died_after": 5}}) as training:
+            codes, texts = training.ended()
+        name = f"dfgen: rank {dies} (process {training.processes[dies].pid} on "
+        assert codes[dies] == -signal.SIGKILL
+        # JAX, whose first process is gone, may abort the others itself
+        assert codes[1 - dies] in (1, -signal.SIGABRT), texts
+        assert name in texts[1 - dies], texts
+
+    def test_a_folder_of_backups_that_they_do_not_share_is_refused(self, backend, tmp_path):
+        own = {str(n): {"folder": str(tmp_path / f"backup-{n}")} for n in range(2)}
+        with Training(backend, str(tmp_path), failed_after=5, **own) as training:
+            codes, texts = training.ended()
+        assert 0 not in codes, texts
+        with Training(backend, str(tmp_path), **own) as training:
+            codes, texts = training.ended()
+        assert 0 not in codes, texts
+        assert all("see other backups in" in text for text in texts), texts
+        assert all("epoch 1 after 3 steps" in text and "none on rank 1" in text for text in texts)
+
+    @pytest.mark.parametrize(("options", "expected"), WRONG, ids=str)
+    def test_wrong_set_ups_are_refused_before_the_first_step(
+        self, backend, tmp_path, options, expected
+    ):
+        if backend == "jax" and "batch_size" not in expected:
+            pytest.skip("the same on each backend, but for what JAX refuses by itself")
+        with Training(backend, str(tmp_path), **options) as training:
+            codes, texts = training.ended()
+        assert codes == [1, 1], texts
+        assert expected in texts[0], texts
+        assert not any("step 1\n" in text for text in texts)
+
+    def test_without_a_distribution_jax_would_train_two_models(self, backend, tmp_path):
+        if backend == "torch":
+            pytest.skip("torch has none before Keras 3.16")
+        with Training(backend, str(tmp_path), distributes=False) as training:
+            codes, texts = training.ended()
+        assert codes == [1, 1], texts
+        assert all("ArgumentError: keras.distribution is not set" in text for text in texts), texts
+
+    def test_without_a_seed_of_keras_models_on_torch_differ(self, backend, tmp_path):
+        if backend == "jax" or KERAS >= (3, 16):
+            pytest.skip("there the first one's are taken")
+        with Training(backend, str(tmp_path), keras_seed=None) as training:
+            codes, texts = training.ended()
+        assert codes == [1, 1], texts
+        assert all("weights: " in text and "set_random_seed(0)" in text for text in texts), texts
