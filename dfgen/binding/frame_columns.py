@@ -129,7 +129,8 @@ class Columns:
 
     def head(self) -> "Columns":
         """Return the columns of the first row alone."""
-        return Columns(self.source[:1], root=self.root)
+        rows = self.source.iloc if isinstance(self.source, pd.DataFrame) else self.source
+        return Columns(rows[:1], root=self.root)
 
     def mapped_ids(self) -> Any:
         """Return the ids where they are mapped from a file that vouches for them, else None."""
