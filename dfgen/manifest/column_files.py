@@ -14,6 +14,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -202,7 +203,7 @@ class ColumnFiles:
     def _pieces(self, name: str) -> Iterator[pa.ChunkedArray]:
         """Yield what each part has of a column, some parts ahead."""
         names = ("id", "path") if name == "path" else (name,)
-        chosen = Selection(names, self.chosen.where, self.chosen.of_paths)
+        chosen = replace(self.chosen, columns=names)
         parts = self.index.parts
 
         def read(part: Any) -> pa.ChunkedArray:

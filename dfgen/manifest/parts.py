@@ -272,8 +272,7 @@ def read_part(
     """
     with opened_part(index, part, options, is_known) as handle:
         if chosen.where is not None:
-            fragment = ds.ParquetFileFormat().make_fragment(handle)
-            return as_indexed(chosen.of_fragment(fragment, index.file_schema, root), index)
+            return as_indexed(chosen.of_file(handle, index.schema, root), index)
         text = [field.name for field in index.schema if _is_text_category(field.type)]
         with pq.ParquetFile(handle, read_dictionary=text) as file:
             table = read_parquet(file, index.path(part), limits, part.bytes, chosen.columns)
@@ -314,7 +313,7 @@ def opened_part(
     try:
         if is_known:
             nbytes, found = part.bytes, part.checksum
-            handle = pa.PythonFile(store_at(path, options=options).open(path))
+            handle = pa.PythonFile(store_at(path, options=options).open(path), mode="r")
         elif is_remote(path):
             data = store_at(path, options=options).read(path)
             nbytes, found = len(data), f"{crc32(data):08x}"

@@ -9,18 +9,19 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list, did_you_mean, reason
 from dfgen.explain.unknown_column import not_a_column
 from dfgen.manifest.paths import whole_paths
 from dfgen.manifest.schema import with_column
-from dfgen.table.arrow_types import value_type
+from dfgen.table.arrow_types import is_text, value_type
 
 _COMPARES: Mapping[type[ast.cmpop], tuple[Callable[..., Any], type[ast.cmpop]]] = {
     ast.Eq: (operator.eq, ast.NotEq),
@@ -48,28 +49,41 @@ class Selection:
     Args:
         columns: the names; None: all.
         where: a `pyarrow.compute.Expression`, or None: all rows.
-        of_paths: whether `where` looks at `path`, which is absolute to whoever filters.
+        asks: the columns that `where` looks at.
     """
 
     columns: tuple[str, ...] | None = None
     where: Any = None
-    of_paths: bool = False
+    asks: frozenset[str] = frozenset()
 
-    def of_fragment(self, fragment: Any, schema: pa.Schema, root: str | None) -> pa.Table:
-        """Return what is chosen of a Parquet fragment of `pyarrow.dataset`, with stored paths.
+    @property
+    def of_paths(self) -> bool:
+        """Whether `where` looks at `path`, which is absolute to whoever filters."""
+        return "path" in self.asks
 
-        `schema` is that of the rows; `root` is where stored paths begin.
+    def of_file(self, file: Any, schema: pa.Schema, root: str | None) -> pa.Table:
+        """Return what is chosen of an open Parquet file, with stored paths.
+
+        `schema` is that of the rows; categories of text come as such, in half the time, unless
+        `where` looks at them. `root` is where stored paths begin.
         """
+        kinds = {field.name: value_type(field.type) for field in schema}
+        text = [
+            field.name for field in schema
+            if field.type != kinds[field.name] and is_text(kinds[field.name])
+            if field.name not in self.asks
+        ]  # fmt: skip
+        kinds |= {name: pa.dictionary(pa.int32(), kinds[name]) for name in text}
         names = list(schema.names if self.columns is None else self.columns)
-        if not self.of_paths:
-            return fragment.to_table(
-                schema=schema,
-                columns=names,
-                filter=self.where,
-                batch_size=_SCANNED,
-                batch_readahead=2,
-            )
-        return self.of_table(fragment.to_table(schema=schema), root)
+        read = ds.ParquetReadOptions(dictionary_columns=text)
+        found = ds.ParquetFileFormat(read_options=read).make_fragment(file).to_table(
+            schema=pa.schema(kinds.items()),
+            columns=[*{*names, *self.asks}] if self.of_paths else names,
+            filter=None if self.of_paths else self.where,
+            batch_size=_SCANNED,
+            batch_readahead=1,
+        )  # fmt: skip
+        return replace(self, columns=tuple(names)).of_table(found, root) if self.of_paths else found
 
     def of_table(self, table: pa.Table, root: str | None) -> pa.Table:
         """Return what is chosen of rows in memory, with stored paths."""
@@ -104,12 +118,21 @@ def selection(columns: Any, where: Any, schema: pa.Schema) -> Selection:
     if not isinstance(condition, pc.Expression):
         raise ArgumentError(f"where={brief(where)} is no condition, expected a text {_SYNTAX}")
     _try(where, condition, plain)
-    without_paths = plain.empty_table().select([name for name in plain.names if name != "path"])
+    asks = [
+        name
+        for name in plain.names
+        if not _answers(plain.remove(plain.names.index(name)), condition)
+    ]
+    return Selection(chosen, condition, frozenset(asks))
+
+
+def _answers(schema: pa.Schema, condition: Any) -> bool:
+    """Whether the columns of a schema are all that a condition looks at."""
     try:
-        without_paths.filter(condition)
+        schema.empty_table().filter(condition)
     except pa.ArrowException:
-        return Selection(chosen, condition, of_paths=True)
-    return Selection(chosen, condition)
+        return False
+    return True
 
 
 def _columns(columns: Any, schema: pa.Schema) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from dfgen.errors import (
@@ -186,8 +185,7 @@ def _filtered(
     """Return chosen rows of one file, with the categories that it has."""
     schema = file.schema_arrow
     plain = pa.schema([field.with_type(value_type(field.type)) for field in schema])
-    fragment = ds.ParquetFileFormat().make_fragment(handle)
-    table = chosen.of_fragment(fragment, plain, root)
+    table = chosen.of_file(handle, plain, root)
     for name in table.column_names:
         kind = schema.field(name).type
         if pa.types.is_dictionary(kind) and file.num_row_groups:

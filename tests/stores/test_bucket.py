@@ -303,7 +303,8 @@ def test_a_listing_that_is_refused_says_where_credentials_come_from(s3):
 
 
 @pytest.mark.parametrize("name", ["pets.parquet", "pets.manifest"])
-def test_a_manifest_itself_lies_in_the_bucket(s3, monkeypatch, name):
+def test_a_manifest_itself_lies_in_the_bucket(s3, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("dfgen.manifest.parts_writer.PART_ROWS", 4)
     frame = build(s3)
     path = f"{s3.url_of}/manifests/{name}"
