@@ -31,7 +31,7 @@ Made = Executor | Callable[[], Executor]
 
 
 class Outcome(NamedTuple):
-    """What comes back of a task: its result or its error, and from which host."""
+    """A task that came back: its result or its error, and from which host."""
 
     host: str
     version: str
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Work(Generic[_Task]):
-    """What is to be done for each task, of any kind that is hashable.
+    """The work of each task, which may be of any kind that is hashable.
 
     Args:
         call: what the worker calls, found there by its name.
@@ -73,9 +73,6 @@ def check_executor(given: object) -> None:
 
 def workers_of(executor: Any) -> int | None:
     """Return how many tasks an executor does at a time; None: it does not tell."""
-    client = getattr(executor, "_client", None)  # of Dask
-    if client is not None and hasattr(client, "nthreads"):
-        return sum(client.nthreads().values()) or None
     number = getattr(executor, "_max_workers", None)  # of Python, and of most others
     return number if isinstance(number, int) else None
 

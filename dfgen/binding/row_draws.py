@@ -97,7 +97,7 @@ def windowed(
     packed: PackRows | None,
     window: Amount,
     otherwise: bool,
-    batch_size: int = 32,
+    batch_size: int,
 ) -> tuple[Windows | None, str | None]:
     """Return the Windows of rows of packs and array files, and what tells them from others.
 

@@ -28,8 +28,8 @@ _ASKED = 8  # windows that are not asked for again, of all passes that go on at 
 class NextWindow:
     """Has the files of the next window read when a batch of a window begins, and first of its own.
 
-    Of remote files the rows of this host are read into memory, but not if processes read the rows
-    (`far=False`).
+    It reads the rows that this host needs of remote files into memory, but not if processes read
+    the rows (`far=False`).
     A thread asks for it, so that no batch waits. What the system does not do, as where it lacks the
     memory, costs time later and nothing else.
     """

@@ -1,6 +1,5 @@
 """Read and write manifests: Parquet files that say what they are."""
 
-import io
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,34 +9,21 @@ from typing import Any, Never
 import pandas as pd
 import pyarrow as pa
 
-from dfgen.errors import (
-    ArgumentError,
-    DfgenError,
-    ManifestError,
-    reason,
-)
+from dfgen.errors import ArgumentError, DfgenError, ManifestError, reason
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.recipe import absolute_recipe
 from dfgen.manifest.left_out import REMOVED, paths_left_out, with_removed
-from dfgen.manifest.metadata_check import (
-    as_written,
-    rows_of_group,
-)
+from dfgen.manifest.metadata_check import as_written, rows_of_group
 from dfgen.manifest.not_a_manifest import check_out, path_of_manifest
-from dfgen.manifest.parts_writer import write_stream, write_table_in_parts
-from dfgen.manifest.paths import (
-    tidy,
-)
+from dfgen.manifest.parts_writer import write_file, write_stream, write_table_in_parts
+from dfgen.manifest.paths import tidy
 from dfgen.manifest.schema import Label
 from dfgen.manifest.table_reading import read_table
-from dfgen.packs.pack_index import (
-    folder_of,
-    is_in_parts,
-)
+from dfgen.packs.pack_index import folder_of, is_in_parts
 from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
-from dfgen.system import is_special, only_writer, write_whole
+from dfgen.samples.stores.schemes import has_store, scheme_of
+from dfgen.system import is_special, only_writer
 from dfgen.table.any_table import Table, arrow_table, data_frame
 from dfgen.table.from_pandas import to_frame
 from dfgen.table.parquet import write_parquet
@@ -183,12 +169,7 @@ def write_frame(
     table = _in_one_table(df) if is_stream else arrow_table(df)
     table, _ = as_written(table, known, os.path.dirname(path), root)
     rows = rows_of_group(table)
-    if not has_store(scheme_of(path)):
-        write_whole(path, lambda file: write_parquet(table, file, rows))
-        return
-    whole = io.BytesIO()
-    write_parquet(table, whole, rows)
-    store_at(path, options=options).write(path, whole.getvalue())
+    write_file(path, lambda file: write_parquet(table, file, rows), options)
 
 
 def _in_one_table(batches: Iterator[Any]) -> pa.Table:
@@ -209,7 +190,7 @@ def _with_rows_removed(df: Table, path: str) -> Mapping[str, Any]:
         return known
     try:
         with warnings.catch_warnings(action="ignore"):  # of what is replaced, whatever it is
-            table, metadata = read_table(path, reads_files=False)
+            table, metadata = read_table(path, reads_files=False, columns=["path"])
     except DfgenError:
         return known
     if metadata["recipe"] != known["recipe"] or "path" not in table.column_names:

@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 from dfgen.errors import ArgumentError, DfgenError, WriteError, did_you_mean, listed
 from dfgen.manifest.paths import is_utf8
 from dfgen.manifest.schema import KEY
-from dfgen.packs.pack_index import INDEX, is_in_parts
+from dfgen.packs.pack_index import INDEX, PART_FILE, is_in_parts
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
 from dfgen.system import check_writable, refuse_others
 from dfgen.table.any_table import frame_of
 
-_OF_PARTS = re.compile(r"part-[\w-]+\.parquet|\..*")
+_OF_PARTS = re.compile(rf"{PART_FILE}|\..*")
 _MAKERS = {
     **dict.fromkeys((".npy", ".h5", ".hdf5"), "dfgen.build_manifest(arrays={})"),
     **dict.fromkeys((".yaml", ".yml"), "dfgen.build_manifest(yolo={})"),

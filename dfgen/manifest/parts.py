@@ -41,7 +41,14 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.metadata_check import metadata_of_pack
 from dfgen.manifest.row_filter import EVERYTHING, Selection
 from dfgen.manifest.schema import Metadata, as_category, part_column
-from dfgen.packs.pack_index import INDEX, PackFile, folder_of, in_pack, is_remote
+from dfgen.packs.pack_index import (
+    INDEX,
+    PackFile,
+    folder_of,
+    in_pack,
+    is_remote,
+    refuse_lacking,
+)
 from dfgen.samples.stores.remote.ranges import checksum_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
@@ -189,9 +196,7 @@ def read_parts_index(folder: str, options: StorageOptions | None = None) -> Part
 
 def _index(folder: str, path: str, content: dict[str, Any], checksum: str) -> PartsIndex:
     try:
-        wrong = [name for name, kind in _NEEDED.items() if not isinstance(content.get(name), kind)]
-        if wrong:
-            raise ValueError(f"{', '.join(wrong)} is missing, or not what it should be")
+        refuse_lacking(content, _NEEDED)
         parts = tuple(Part(**part) for part in content["parts"])
         if sum(part.rows for part in parts) != content["rows"] or not parts:
             raise ValueError("the rows of its parts are not those of the manifest")

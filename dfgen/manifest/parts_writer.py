@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -29,7 +29,7 @@ from dfgen.manifest.parts import (
 from dfgen.manifest.path_roots import has_members
 from dfgen.manifest.paths import is_url
 from dfgen.manifest.schema import Label, Metadata, describe_labels, label_columns, repeated
-from dfgen.packs.pack_index import INDEX, in_pack, is_remote
+from dfgen.packs.pack_index import INDEX, PART_FILE, in_pack, is_remote
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
 from dfgen.system import only_writer, write_whole
@@ -43,7 +43,7 @@ PART_ROWS = 1_000_000
 _PART_BYTES = 1 << 29  # of a part whose rows hold files
 _GROUP_ROWS = 1 << 17  # rows of a row group: as many are read where a filter is for few
 _CHECKED = 5_000_000  # ids that are compared at once
-_PART = re.compile(r"part-[\w-]+\.parquet")
+_PART = re.compile(PART_FILE)
 
 
 def write_part(
@@ -70,11 +70,14 @@ def write_part(
         write_parquet(plain, sink, rows_of_group(plain) or _GROUP_ROWS)
         told.update(nbytes=target.tell(), checksum=sink.checksum)
 
-    _put(path, write, options)
+    write_file(path, write, options)
     return described_part(plain, file, **told)
 
 
-def _put(path: str, write: Any, options: StorageOptions | None) -> None:
+def write_file(
+    path: str, write: Callable[[Any], object], options: StorageOptions | None = None
+) -> None:
+    """Write a file, on a disk or in a store, whole or not at all."""
     if not is_remote(path):
         write_whole(path, write)
         return
@@ -128,7 +131,7 @@ def finish_parts(
     with contextlib.suppress(DfgenError):  # what was there may be anything
         old = read_parts_index(folder, options)
         index = replace(index, next=max(index.next, old.next))
-    _put(in_pack(folder, INDEX), lambda file: file.write(index.to_json()), options)
+    write_file(in_pack(folder, INDEX), lambda file: file.write(index.to_json()), options)
     _remove_others(index)
     return index
 

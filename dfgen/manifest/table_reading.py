@@ -48,7 +48,7 @@ from dfgen.table.parquet import has_checksum, read_parquet
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is read of which manifest: the arguments of `read_table`, the path absolute."""
+    """The arguments of `read_table`, with an absolute path."""
 
     path: str
     root: str | os.PathLike[str] | None

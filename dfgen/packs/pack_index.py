@@ -36,6 +36,8 @@ PACK_FORMAT = 1
 INDEX, TABLE = "_manifest.json", "manifest.arrow"
 PARTS_SUFFIX = ".manifest"
 """How the folder of a manifest in parts is called; see dfgen/manifest/parts.py."""
+PART_FILE = r"part-[\w-]+\.parquet"
+"""And a file in it, as a pattern."""
 PLACES = ("shard", "row")
 """Columns of rows that lie in packs: the path of a file of a pack, and the row in it."""
 
@@ -225,11 +227,16 @@ def read_index(folder: str | os.PathLike[str], options: StorageOptions | None = 
     return _index(os.path.dirname(path), content)
 
 
+def refuse_lacking(content: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
+    """Raise a ValueError where content lacks an entry of those types that it needs."""
+    wrong = [name for name, kind in needed.items() if not isinstance(content.get(name), kind)]
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)} is missing, or not what it should be")
+
+
 def _index(folder: str, content: dict[str, Any]) -> PackIndex:
     try:
-        wrong = [name for name, kind in _NEEDED.items() if not isinstance(content.get(name), kind)]
-        if wrong:
-            raise ValueError(f"{', '.join(wrong)} is missing, or not what it should be")
+        refuse_lacking(content, _NEEDED)
         shards = tuple(PackFile(**shard) for shard in content["shards"])
         table = PackFile(**content["table"])
         if sum(shard.rows for shard in shards) != content["rows"] or table.rows != content["rows"]:

@@ -73,7 +73,7 @@ class RemoteShards(PackShards):
     def ahead(self, shards: IntArray, places: IntArray) -> Iterator[None]:
         """Fetch rows, shard by shard; who asks for one of them first, fetches those of its shard.
 
-        Whoever needs a row that could not be fetched says what is wrong.
+        A row that could not be fetched is told of when it is asked for.
         """
         wanted = np.unique(shards[shards != NOTHING]).tolist()
         for shard in wanted:
@@ -155,7 +155,7 @@ class RemoteShard:
                 with contextlib.suppress(ReadError):  # of others, perhaps
                     found = self.fetch_expected()
             else:
-                with self._coming:
+                with self._coming:  # they may be among those that are coming
                     pass
             found |= self._fetch(places, opened)
         self._expected[places] = False

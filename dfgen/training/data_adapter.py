@@ -39,14 +39,20 @@ from dfgen.training.checks.validation_check import (
     validation_of,
     warn_of_same_rows,
 )
-from dfgen.training.device_division import check_not_empty, check_ranks, divide, mesh_division
+from dfgen.training.device_division import (
+    check_not_empty,
+    check_ranks,
+    connected,
+    divide,
+    mesh_division,
+)
 from dfgen.training.fit_pass import Interruption, Pass, PlainPasses, Run
 from dfgen.training.keras_calls import Call, call_by_keras, of_fit, refuse_adapt
 from dfgen.training.keras_private import DataAdapter, shorten
 from dfgen.training.keras_probe import falls_back, lacks, refuse_if_unseen
 from dfgen.training.layout import Layout, SequenceView
 from dfgen.training.progress import Progress
-from dfgen.training.ranks import Ranks, alike, connected, gathered, meet
+from dfgen.training.ranks import Ranks, alike, gathered, meet
 
 
 class Passes(keras.utils.PyDataset, DataAdapter):

@@ -132,14 +132,20 @@ def divide(given: Plan, call: Call, weighable: bool, endless: bool) -> tuple[Pla
     return replace(given, tail="pad"), True
 
 
+def connected() -> Shard | None:
+    """Return which of how many processes this is, None where no backend connects several."""
+    found = {"torch": torch_processes, "jax": jax_processes}.get(keras.backend.backend())
+    processes = None if found is None else found()
+    return processes if processes is not None and processes[1] > 1 else None
+
+
 def check_ranks(model: Any, given: Plan) -> None:
     """Warn of a `fit` that would train a model in each process, or refuse it."""
     backend, count = keras.backend.backend(), given.shard[1]
     if count == 1 or type(model).train_step is not keras.Model.train_step:
         return
     connect = _CONNECT.get(backend)
-    asked = {"torch": torch_processes, "jax": jax_processes}.get(backend)
-    _, processes = (asked and asked()) or (0, 1)
+    _, processes = connected() or (0, 1)
     if processes == 1:
         warnings.warn(
             f"shard={given.shard} makes a part of each batch, but nothing connects this process "

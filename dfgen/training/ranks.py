@@ -29,7 +29,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, RankError, brief
 from dfgen.loading.loader import Loader
-from dfgen.training.device_division import Shard, jax_processes, torch_processes
+from dfgen.training.device_division import connected
 from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_private import VERSION, random_seed
 
@@ -37,13 +37,6 @@ _GRACE = 5.0  # seconds in which a process may end by itself after another one h
 _CONNECTING = 30.0  # seconds
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """Seconds, seconds and times: a machine that is gone is noticed after 25 s."""
-
-
-def connected() -> Shard | None:
-    """Return which of how many processes this is, None where no backend connects several."""
-    found = {"torch": torch_processes, "jax": jax_processes}.get(keras.backend.backend())
-    processes = None if found is None else found()
-    return processes if processes is not None and processes[1] > 1 else None
 
 
 def gathered(value: Any) -> list[Any]:

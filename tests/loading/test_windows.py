@@ -320,7 +320,7 @@ def test_blocks_of_many_large_files_have_numbers_of_their_own():
         [paths.take(pa.array(files)), pa.array(rows)], ["path", "index"]
     )
     bound, sources = BoundFeature("array", X, values), {"array": FileSource(X, values)}
-    found = windowed(stored_rows([bound], sources, Files()), None, 12 * 64, False)[0]
+    found = windowed(stored_rows([bound], sources, Files()), None, 12 * 64, False, 32)[0]
     assert (np.diff(found.starts) == 1).all()
     assert len(found.starts) == 10_001
 

@@ -11,7 +11,7 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.shuffle import Uints, domain, permutation, round_keys, walk
 from dfgen.spec import IntArray
 
-_LANES = 64  # so that up to 64 hosts share no bytes; 3 hosts share 2 of 64
+_LANES = 64  # the most: 2, 3 or 4 hosts share few of them or none
 
 
 class _Epoch(NamedTuple):
@@ -60,7 +60,7 @@ class Windows:
     If rows stand mixed within their blocks, a host need not fetch those of others: the rows of a
     window are dealt to up to 64 lanes, each of which has one stretch of every block, and fills the
     same slots of all batches. A host fills slots that follow each other, so it needs one part of
-    every block, the same in each epoch; and the order is the same for any number of hosts.
+    every block, about the same in each epoch; the order is the same for any number of hosts.
 
     Args:
         starts: the row at which each block begins, none empty, and the number of rows.

@@ -159,7 +159,7 @@ def build_manifest(
         out: also write the manifest to this file. Until it is there, the facts that were read lie
             in the folder `<out>.building`: broken off, even by SIGKILL, the same call goes on.
         workers: threads that read headers; None: as many as this process may use CPUs, 64 for URLs.
-        executor: any `concurrent.futures.Executor`, as of Dask, that reads the files instead; or a
+        executor: any `concurrent.futures.Executor`, which reads the files instead; or a
             function that makes one, called again where its workers were lost. It changes nothing
             of the manifest. Its workers see the files at the same paths, and have the same dfgen;
             `workers` are then the threads of each task (None: 1, 64 for URLs).

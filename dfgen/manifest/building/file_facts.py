@@ -1,6 +1,6 @@
 """Reads the facts of files in threads of this process: size, time, header, and all of a file.
 
-What a decoder says of a file is its problem, behind `UNDECODABLE`.
+A file that a decoder refuses has a problem that begins with `UNDECODABLE`.
 """
 
 from collections.abc import Iterator
