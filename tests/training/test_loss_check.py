@@ -198,7 +198,6 @@ OF_DENSE = {
     "numbers that a transform changes": (3, "softmax", SPARSE, "late", {"transform": from_zero}),
     "labels that a batch_transform changes":
         (2, "softmax", SPARSE, "kind", {"batch_transform": doubled}),
-    "a shard": (3, "softmax", SPARSE, "code", {"shard": (0, 2)}),
 }  # fmt: skip
 """Units and activation of the last layer, the loss, y and options of the Sequence."""
 
@@ -270,6 +269,12 @@ RIGHT = {name: of_dense(*one) for name, one in OF_DENSE.items()} | {
 @pytest.mark.parametrize("right", RIGHT.values(), ids=RIGHT)
 def test_what_goes_together_begins_to_train_without_a_word(right, frame):
     begin(*right(frame))
+
+
+def test_of_a_shard_that_nothing_connects_to_others_that_alone_is_told(frame):
+    with pytest.warns(UserWarning, match="nothing connects this process") as told:
+        begin(*of_dense(3, "softmax", SPARSE, "code", {"shard": (0, 2)})(frame))
+    assert len(told) == 1
 
 
 @pytest.mark.slow
