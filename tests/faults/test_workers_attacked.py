@@ -238,7 +238,9 @@ def test_what_nobody_holds_is_freed_with_all_that_it_has_open(tmp_path, place, w
     for _ in range(3):
         gc.collect()
     assert reference() is None
-    assert not [one for one in threading.enumerate() if one.name.startswith("dfgen-")]
+    for thread in [one for one in threading.enumerate() if one.name.startswith("dfgen-")]:
+        thread.join(timeout=30)
+        assert not thread.is_alive(), thread
     del kept
 
 
