@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any
 
@@ -28,9 +28,14 @@ def plain_feature(feature: Feature) -> dict[str, Any]:
     """
     name = type(feature).__name__
     what = f"{name}({feature.column!r})"
+    if not is_dataclass(feature):
+        raise ArgumentError(
+            f"{what} cannot be saved, for nothing tells what it holds: write "
+            f"@dataclasses.dataclass(frozen=True) above class {name}"
+        )
     values = {
         one.name: _plain(getattr(feature, one.name), f"{one.name} of {what}")
-        for one in fields(feature)  # type: ignore[arg-type]
+        for one in fields(feature)
     }
     return {"feature": reference(type(feature), what), "fields": values}
 

@@ -125,6 +125,24 @@ def test_an_array_of_any_length_comes_to_a_transform_without_blank_rows_and_may_
     assert (x[0][1:] == -1).all()
 
 
+class Doubled(Feature):
+    column = "y"
+    kind = "doubled"
+    spec = Spec((2,), np.dtype("float32"))
+
+    def read(self, value, out, store, watch, given):
+        out[:] = 2 * value
+
+
+def test_a_class_that_is_no_dataclass_is_read_and_shown_and_cannot_be_saved():
+    df = pd.DataFrame({"id": range(4), "y": range(4)})
+    with dfgen.Sequence(df, Doubled(), "y", batch_size=4, shuffle=False) as seq:
+        assert seq[0][0].tolist() == [[0, 0], [2, 2], [4, 4], [6, 6]]
+        assert repr(Doubled()) == "Doubled()"
+        with pytest.raises(dfgen.DfgenError, match=r"Doubled\('y'\) .* above class Doubled"):
+            seq.preprocessing().to_json()
+
+
 class Older(Feature):
     """Two numbers of a list, by the members that kept their names."""
 

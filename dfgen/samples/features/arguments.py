@@ -47,7 +47,8 @@ def check_column(feature: Any) -> None:
 
 def lacks_class_names(feature: Any) -> bool:
     """Whether a feature has a field `class_names` that is not filled yet."""
-    return feature.class_names is None and "class_names" in feature.__dataclass_fields__
+    its_fields = getattr(feature, "__dataclass_fields__", ())  # a plain class has none
+    return feature.class_names is None and "class_names" in its_fields
 
 
 def series_name(value: Any) -> str | None:

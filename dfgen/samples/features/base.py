@@ -7,7 +7,7 @@ default; each member says who asks for it, and when.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -248,9 +248,10 @@ class Feature:
 
     def __repr__(self) -> str:
         """As it would be written: without what is the default."""
+        its_fields: Any = fields(self) if is_dataclass(self) else ()
         given = [
             f"{field.name}={getattr(self, field.name)!r}"
-            for field in fields(self)  # type: ignore[arg-type]
+            for field in its_fields
             if getattr(self, field.name) != field.default
         ]
         return f"{type(self).__name__}({', '.join(given)})"
