@@ -16,6 +16,7 @@ from dfgen.explore.picture_grid import show
 from dfgen.explore.plain_words import one_line
 from dfgen.explore.predicted import SUGGESTED, heads_of, own_labels
 from dfgen.manifest.schema import PARTS
+from dfgen.manifest.sources.table_format import as_cell
 from dfgen.system import refuse_others, write_whole
 from dfgen.table.any_table import Table, data_frame
 
@@ -192,7 +193,8 @@ class Mistakes:
         """Write the likely mislabels as a table of corrections that `dfgen.update_labels` takes.
 
         It has the ids and the suggested labels. Take out the rows whose label is right after all:
-        `show_mislabels` shows them.
+        `show_mislabels` shows them. Text like a formula (`=1+1`) stands after a `'`, so that no
+        spreadsheet runs it; `update_labels` takes the `'` off.
 
         Args:
             path: of the .csv file.
@@ -221,14 +223,14 @@ class Mistakes:
         found = pd.DataFrame(
             {"id": self.mislabels["id"], self.label: self.mislabels["suggested"].astype(object)}
         )
-        text = found.to_csv(index=False).encode()
+        text = _csv(found)
         refuse_others(os.path.abspath(path), "table of corrections", self._is_corrections)
         write_whole(os.path.abspath(path), lambda file: file.write(text))
         return found
 
     def _is_corrections(self, file: IO[bytes]) -> bool:
         """Whether a file has the columns of corrections, and not all rows, as labels have."""
-        head = pd.DataFrame(columns=["id", self.label]).to_csv(index=False).encode()
+        head = _csv(pd.DataFrame(columns=["id", self.label]))
         return file.readline() == head and sum(1 for _ in file) < len(self.frame)
 
     def _names(self, kind: str) -> "pd.Series[Any]":
@@ -384,3 +386,8 @@ def _label_column(frame: pd.DataFrame, end: str) -> str | None:
         ).equals(text):
             return name
     return None
+
+
+def _csv(table: pd.DataFrame) -> bytes:
+    cells = {as_cell(name): [*map(as_cell, table[name])] for name in table.columns}
+    return pd.DataFrame(cells).to_csv(index=False).encode()

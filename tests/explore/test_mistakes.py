@@ -1,5 +1,7 @@
 """Where a model is wrong: confusion, classes, the worst rows, and labels that are likely wrong."""
 
+import csv
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -204,3 +206,26 @@ def test_frames_of_something_else_are_refused(predicted):
         with pytest.raises(ManifestError) as caught:
             mistakes(frame, **how)
         assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "names", [["=1+1", "@A1", "-x"], ["'=2", "''-y", "\t=3"], ["-3.5", "+4", "'"]]
+)
+def test_no_spreadsheet_runs_a_cell_of_the_corrections_and_all_come_back(
+    predicted, tmp_path, names
+):
+    renamed = {
+        name: predicted[name].cat.rename_categories(names) for name in ("kind", "y_true", "y_pred")
+    }
+    ids = [f"{'=+-@'[row % 4]}{row}x" for row in range(60)]
+    frame = predicted.assign(**renamed, id=ids).rename(columns={"kind": "=kind"})
+    wrong = mistakes(frame, label="=kind")
+    wrong.write(tmp_path / "to_fix.csv")
+    wrong.write(tmp_path / "to_fix.csv")  # over itself
+    with open(tmp_path / "to_fix.csv", newline="") as file:
+        head, *rows = csv.reader(file)
+    assert (head, [row[0] for row in rows]) == (["id", "'=kind"], ["'@7x", "'=8x"])
+    assert not [row[1] for row in rows if row[1][0] in "=@\t" or row[1] == "-x"]
+    manifest = frame[["id", "path", "=kind"]]
+    mended = dfgen.update_labels(manifest, tmp_path / "to_fix.csv")
+    assert mended["=kind"].tolist()[6:10] == [names[0], names[1], names[2], names[0]]

@@ -35,7 +35,7 @@ from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_pattern
 from dfgen.manifest.sources.source import RowGroup
-from dfgen.manifest.sources.table_format import TableFormat
+from dfgen.manifest.sources.table_format import TableFormat, as_cell, from_cells
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import is_text
 
@@ -61,14 +61,13 @@ def rows_by_id(
         given = os.fspath(given)
     elif not isinstance(given, str | pd.DataFrame):
         given = arrow_table(given, name)
-    [group] = read_rows(given, ["id", *text], limits, written)
+    [group] = read_rows(given, ["id", *text, *(str(as_cell(one)) for one in text)], limits, written)
+    rows = from_cells(group.rows) if isinstance(given, str) else group.rows
     whole = pa.types.is_integer(ids.type)
     known = key_text(ids, "id", "the manifest")
     one_row = "One row tells of one id: keep one of them"
     missing = 'Call the column of ids "id"'
-    keys, faults = label_keys(
-        group.rows, "id", name, whole, known, missing=missing, several=one_row
-    )
+    keys, faults = label_keys(rows, "id", name, whole, known, missing=missing, several=one_row)
     refuse(faults)
     places = pc.index_in(keys, value_set=known)
     if places.null_count:
@@ -82,7 +81,7 @@ def rows_by_id(
             "Mend these ids, or leave their rows out",
         ]
         raise ManifestError("\n".join(lines))
-    return group.rows, places.to_numpy().astype(np.int64)
+    return rows, places.to_numpy().astype(np.int64)
 
 
 def label_keys(

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import islice
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from dfgen.errors import ArgumentError, ManifestError, quote
+from dfgen.table.arrow_types import is_text
 
 SEPARATED = {".csv": ",", ".tsv": "\t"}
 """Extension of a table of separated values -> its usual separator."""
@@ -17,6 +21,7 @@ WORKBOOK = ".xlsx"
 _SEPARATORS = (",", ";", "\t", "|")
 _TABS = ("\\t", "tab")  # how a shell writes a tab
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_RUN = "=+-@\t\r"  # first characters of a cell that a spreadsheet may run as a formula
 _HEAD = 1 << 18  # characters that are looked at
 _ROWS = 1_000
 
@@ -113,3 +118,34 @@ def _rows(head: str, sep: str) -> Iterator[list[str]]:
         yield from csv.reader(io.StringIO(head, newline=""), delimiter=sep)
     except csv.Error:  # a value longer than any: by this separator it is no table
         yield from ([], ["", ""], [""])
+
+
+def as_cell(value: object) -> object:
+    """Return a value as a cell of CSV that no spreadsheet runs: text like a formula after `'`.
+
+    The characters are those that OWASP lists under CSV injection.
+    """
+    runs = isinstance(value, str) and value.lstrip("'").startswith(tuple(_RUN))
+    return f"'{value}" if runs and not _is_number(str(value)) else value
+
+
+def from_cells(rows: pa.Table) -> pa.Table:
+    """Return the rows of a table with text as it was before `as_cell`, in names of columns too."""
+    taken_off = {"pattern": f"^'('*[{re.escape(_RUN)}])", "replacement": r"\1"}
+    for place, name in enumerate(rows.column_names):
+        if is_text(rows[name].type):
+            column = pc.replace_substring_regex(rows[name], **taken_off)
+            rows = rows.set_column(place, name, column)
+    return rows.rename_columns(
+        pc.replace_substring_regex(
+            pa.array(rows.column_names, pa.string()), **taken_off
+        ).to_pylist()
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
