@@ -207,13 +207,16 @@ def read_index(folder: str | os.PathLike[str], options: StorageOptions | None = 
     except ReadError as error:
         raise type(error)(f"{path}: {error}") from None
     except FileNotFoundError:
-        if not is_remote(path) and not os.path.isdir(os.path.dirname(path)):
-            raise MissingFileError(
-                f"there is no folder {os.path.dirname(path)}: expected that of a pack"
-            ) from None
+        here = os.path.dirname(path)
+        if not is_remote(path) and not os.path.isdir(here):
+            raise MissingFileError(f"there is no folder {here}: expected that of a pack") from None
+        begun = not is_remote(path) and any(one.startswith("shard-") for one in os.listdir(here))
         raise MissingFileError(
-            f"there is no pack in {os.fspath(folder)}: {INDEX}, which is written last, is missing. "
-            "Where packing was broken off, run the same command again"
+            f"{os.fspath(folder)} is a pack that was not finished: {INDEX}, which is written last, "
+            "is missing. Run the command that packed it again"
+            if begun
+            else f"there is no pack in {os.fspath(folder)}: {INDEX}, which is written last, is "
+            "missing. Where packing was broken off, run the same command again"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise ManifestError(f"{path} cannot be read: {reason(error)}. Pack again") from None

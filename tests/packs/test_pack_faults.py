@@ -97,8 +97,8 @@ def test_a_pack_with_the_table_of_another_or_that_was_broken_off_says_so(pack, t
     with pytest.raises(MissingFileError) as error:
         read(pack)
     assert str(error.value) == (
-        f"there is no pack in {pack}: {INDEX}, which is written last, is missing. Where packing "
-        "was broken off, run the same command again"
+        f"{pack} is a pack that was not finished: {INDEX}, which is written last, is missing. Run "
+        "the command that packed it again"
     )
 
 
