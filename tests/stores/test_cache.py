@@ -579,6 +579,23 @@ def test_a_cache_that_is_removed_meanwhile_is_no_harm(frame, tmp_path):
     assert_same([plain[0], *plain], [batch.arrays for batch in batches])
 
 
+@pytest.mark.parametrize("name", ["pixels", "index"])
+def test_a_cache_that_is_cut_short_meanwhile_warns_once_and_training_goes_on(frame, tmp_path, name):
+    bound = bind(frame, image(), "label", cache=tmp_path / "cache")
+    loader = Loader(bound.reader, workers=2, batch_size=5, shuffle=False)
+    batches = [loader.batch(epoch, step) for epoch in (0, 1) for step in range(4)]
+    (file,) = (tmp_path / "cache").glob(f"*/{name}")
+    os.truncate(file, 70)
+    with pytest.warns(
+        UserWarning, match="the cache takes no more pixels: Input/output error"
+    ) as told:
+        batches += [loader.batch(epoch, step) for epoch in (2, 3) for step in range(4)]
+    assert len(told) == 1
+    loader.close()
+    plain, _ = made(frame, shuffle=False)
+    assert_same(4 * plain[:4], [batch.arrays for batch in batches])
+
+
 def test_it_is_told_and_cleared_and_what_is_not_its_own_stays(frame, tmp_path):
     cache = tmp_path / "cache"
     made(frame, cache=cache)

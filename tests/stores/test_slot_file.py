@@ -85,6 +85,22 @@ def test_a_chunk_is_taken_at_once_and_says_what_is_missing(tmp_path):
 LARGE = Spec((64, 64, 3), np.dtype(np.uint8))  # three pages
 
 
+@pytest.mark.parametrize("name", ["pixels", "index"])
+@pytest.mark.parametrize("left", [0, 100])
+def test_a_file_that_is_cut_short_in_use_is_no_hit_and_ends_no_process(tmp_path, name, left):
+    slots = slot_file(tmp_path, LARGE)
+    put(slots, *range(9))
+    assert held(slots, range(9)) == [*range(9)]
+    size = os.path.getsize(tmp_path / name)
+    os.truncate(tmp_path / name, left)
+    assert slots.take(np.arange(9), np.zeros((9, *LARGE.shape), np.uint8)).sum() == 0
+    assert slots.at(3) is None
+    assert slots.find(keys(*range(9))).tolist() == [NOWHERE] * 9
+    assert put(slots, 10) == [NOWHERE]
+    os.truncate(tmp_path / name, size)  # by a hole: no array of zeros is taken for a picture
+    assert held(slots, range(9)) == [0] * (name == "index" and left == 100)
+
+
 def flipped(data, place):
     data[place] ^= 4
 

@@ -151,6 +151,8 @@ class SlotFile:
 
     def refresh(self) -> None:
         """Find what was written since."""
+        if self._is_cut():
+            return
         with self._lock:
             count = max(0, os.fstat(self._index).st_size - _HEADER_BYTES) // _SLOT.itemsize
             if count > len(self._records):
@@ -167,6 +169,8 @@ class SlotFile:
 
     def find(self, keys: KeyHalves) -> IntArray:
         """Return the slots of some keys, shape (keys, 2), NOWHERE where there is none."""
+        if self._is_cut():
+            return np.full(len(keys), NOWHERE)
         with self._lock:
             slots = self._found.slots(keys[:, 0])
         there = np.flatnonzero(slots != NOWHERE)
@@ -271,8 +275,22 @@ class SlotFile:
         self.is_full = count < 1
         return max(0, count)
 
+    def _is_cut(self) -> bool:
+        """Whether a file is shorter than what is mapped of it: to read that would end the process.
+
+        Nothing in it is trusted any more, for it may grow again.
+        """
+        pixels, index = (os.lseek(file, 0, os.SEEK_END) for file in (self._pixels, self._index))
+        if pixels >= self._slots.nbytes and index >= self._records.nbytes + _HEADER_BYTES:
+            return False
+        self._trusted[:] = False
+        self.failed = self.failed or errno.EIO
+        return True
+
     def _reaches(self, slot: int) -> bool:
         """Map the pixels as far as a slot; False where the file is shorter than it should be."""
+        if self._is_cut():
+            return False
         if slot >= len(self._slots):
             with self._lock:
                 count = os.fstat(self._pixels).st_size // self._size
