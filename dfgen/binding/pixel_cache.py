@@ -1,12 +1,15 @@
-"""Which images of a Sequence have their pixels kept, and where: `cache=`."""
+"""What a Sequence keeps of its images, or of packs in a store, and where: `cache=`."""
 
 import os
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from dfgen.errors import ArgumentError, brief, warn
 from dfgen.limits import Limits
+from dfgen.packs.shard_blocks import block_bytes
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.sources.cached_pixels import CachedPixels, cache_steps, settings_of
 from dfgen.samples.sources.file_source import RowSource
@@ -31,7 +34,8 @@ def cached(
 ) -> dict[str, RowSource]:
     """Return the sources of features, of which the images keep their decoded pixels.
 
-    A folder that cannot be used is warned of, and nothing is kept.
+    Packs in a store keep what is fetched of them. A folder that cannot be used is warned of, and
+    nothing is kept.
 
     Args:
         bound: features of the rows of a manifest.
@@ -42,7 +46,7 @@ def cached(
         transforms: whether a transform sees the pixels.
 
     Raises:
-        ArgumentError: there is no image whose pixels may be kept.
+        ArgumentError: there is nothing that may be kept.
     """
     if cache is None:
         return dict(sources)
@@ -53,17 +57,25 @@ def cached(
         if one.files is not None
     }
     kept = {name: found for name, found in steps.items() if not isinstance(found, str)}
-    if not kept:
+    far = [shards for source in sources.values() for shards in source.far_packs]
+    if not kept and not far:
         why = "; ".join(f"{name!r}: {reason}" for name, reason in steps.items())
         raise ArgumentError(f"cache={cache!r} has no image to keep: {why or 'there are no files'}")
+    count = len(kept) + bool(far)
     try:
-        made = {name: _slots(cache, fixed, limits, len(kept)) for name, (fixed, _) in kept.items()}
+        made = {
+            name: _slots(cache, fixed.spec, settings_of(fixed), limits, count)
+            for name, (fixed, _) in kept.items()
+        }
+        blocks = _blocks(cache, far, limits, count) if far else None
     except OSError as error:
         why = str(error.strerror or error)
         warn(f"cache={cache!r} cannot be used: {why}. Training goes on without it")
         return dict(sources)
-    if not all(slots.writable for slots in made.values()):
+    if not all(slots.writable for slots in (*made.values(), blocks) if slots is not None):
         warn(f"cache={cache!r} cannot be written to: what is in it is used, nothing is added")
+    for shards in far:
+        shards.slots = blocks
     held = {
         name: CachedPixels(sources[name].files, kept[name], store, slots)
         for name, slots in made.items()
@@ -93,9 +105,17 @@ def _checked(cache: Any) -> str:
     return os.fspath(cache)
 
 
-def _slots(cache: str, fixed: Any, limits: Limits, count: int) -> SlotFile:
-    spec: Spec = fixed.spec
+def _blocks(cache: str, far: Iterable[Any], limits: Limits, count: int) -> SlotFile:
+    """Return what keeps the blocks of shards in a store."""
+    spec = Spec((block_bytes(file for shards in far for file in shards.files),), np.dtype(np.uint8))
+    settings = {"of": "packs in a store", "shape": spec.shape, "dtype": spec.dtype.name}
+    return _slots(cache, spec, settings, limits, count)
+
+
+def _slots(
+    cache: str, spec: Spec, settings: Mapping[str, Any], limits: Limits, count: int
+) -> SlotFile:
     if cache == "memory":
         most = limits.cache_bytes or free_memory() // 2
         return open_memory(spec, most // count)
-    return open_folder(os.path.abspath(cache), settings_of(fixed), spec, limits.cache_bytes)
+    return open_folder(os.path.abspath(cache), settings, spec, limits.cache_bytes)

@@ -14,7 +14,7 @@ Folder = Annotated[str, typer.Argument(help="The folder that cache= was given.",
 
 
 def info_command(folder: Folder, as_json: Json = False) -> None:
-    """Say what a cache holds: images and bytes, by how they were decoded."""
+    """Say what a cache holds: images by how they were decoded, blocks of packs, and bytes."""
     from dfgen.samples.stores.cache.cache_folder import cached_settings
 
     found = cached_settings(folder)
@@ -23,8 +23,10 @@ def info_command(folder: Folder, as_json: Json = False) -> None:
         return
     for one in found:
         made = " ".join(f"{name}={value}" for name, value in one.settings.items())
-        print(f"{one.name}  {one.images:,} images, {one.bytes:,} bytes  {made}")
-    images, nbytes = sum(one.images for one in found), sum(one.bytes for one in found)
+        kept = "blocks" if "of" in one.settings else "images"
+        print(f"{one.name}  {one.images:,} {kept}, {one.bytes:,} bytes  {made}")
+    images = sum(one.images for one in found if "of" not in one.settings)
+    nbytes = sum(one.bytes for one in found)
     print(f"{images:,} images, {nbytes:,} bytes")
 
 

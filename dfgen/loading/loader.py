@@ -29,7 +29,7 @@ from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, refuse_inside,
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.sources.cached_pixels import CACHE_FAILED
+from dfgen.samples.stores.cache.slot_file import CACHE_FAILED
 from dfgen.spec import IntArray, Present, Spec
 from dfgen.system import flag, machine_memory, usable_cpus, whole
 
@@ -252,7 +252,9 @@ class Loader:
     def metrics(self) -> Metrics:
         """The work of the workers since the loader was made, and how long it took them."""
         stopwatches = (worker.stopwatch for worker in self._maker.pool.workers)
-        held = sum(cached.nbytes for cached in self.reader.cached)
+        for slots in self.reader.cached:
+            slots.refresh()
+        held = sum(slots.nbytes for slots in self.reader.cached)
         pool, ahead = self._maker.pool, self._maker.ahead
         made = total(stopwatches, self._waited, self._handed_out, pool.abandoned, held)
         counts = {} if ahead is None else ahead.counts

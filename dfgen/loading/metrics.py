@@ -82,9 +82,9 @@ class Metrics:
     batches: int  # handed out
     bytes: int  # read from files
     abandoned: int = 0  # workers given up since a file took longer than `limits.read_timeout`
-    cache_hits: int = 0  # images whose pixels were in the cache
-    cache_misses: int = 0  # images that were decoded, and kept if there was room
-    cache_bytes: int = 0  # pixels in the cache, those of other Sequences of its settings included
+    cache_hits: int = 0  # images whose pixels were in the cache, or blocks of packs in a store
+    cache_misses: int = 0  # those that were decoded, or fetched, and kept if there was room
+    cache_bytes: int = 0  # in the cache, those of other Sequences of its settings included
     ahead: dict[str, int] = field(default_factory=dict)
     """Counts of remote files: `reads` begun ahead, `retries` and `hedges` among them, reads
     `in_flight` now, and the `readers` that there are."""

@@ -151,7 +151,9 @@ def _files(index: PackIndex) -> tuple[ShardFile, ...]:
     starts, last = index.starts.tolist(), in_pack(index.folder, INDEX)
     written = () if is_remote(last) else (last, version_of(os.stat(last)))
     return tuple(
-        ShardFile(index.path(shard), start, shard.rows, shard.bytes, index.plan, written)
+        ShardFile(
+            index.path(shard), start, shard.rows, shard.bytes, index.plan, written, shard.checksum
+        )
         for shard, start in zip(index.shards, starts, strict=False)
     )
 

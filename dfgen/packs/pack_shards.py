@@ -36,6 +36,7 @@ class ShardFile(NamedTuple):
     nbytes: int
     plan: Mapping[str, Any]  # what tells its pack from another, as of `PackIndex`
     written: tuple[str, ArchiveVersion] | tuple[()] = ()  # `_manifest.json`, and its version
+    checksum: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}, which has the rows {self.start:,} to {self.start + self.rows - 1:,}"

@@ -87,9 +87,9 @@ class PackedSource(RowSource):
         return self.stored.spec
 
     @property
-    def far(self) -> bool:
-        """Whether some of the packs are remote."""
-        return self.files.far or self.stored.far
+    def far_packs(self) -> tuple[PackShards, ...]:
+        """The shards of packs in a store."""
+        return (*self.files.far_packs, *self.stored.far_packs)
 
     def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Any:
         """Fill `out` with the packed pixels of one row, else with those of its file."""
@@ -175,9 +175,9 @@ class PackedPixels:
         return place(_known(self.sizes, row), size, size, self.resize)
 
     @property
-    def far(self) -> bool:
-        """Whether some of the shards are remote."""
-        return self.shards.far
+    def far_packs(self) -> tuple[PackShards, ...]:
+        """The shards, where some are in a store."""
+        return (self.shards,) if self.shards.far else ()
 
     def ahead(self, rows: IntArray) -> Iterator[None]:
         """Have the shards read where some rows lie."""
@@ -198,7 +198,7 @@ class SmallerFiles:
     sizes: npt.NDArray[np.int32]
     most: int
     spec = Spec((None, None, None), np.dtype(np.uint8))
-    far = False
+    far_packs = ()
 
     def at(self, row: int) -> None:
         """Return nothing: its file is decoded."""
@@ -243,9 +243,9 @@ class PackedFiles:
         return {"bytes": data, "path": path}
 
     @property
-    def far(self) -> bool:
-        """Whether some of the shards are remote."""
-        return self._shards.far
+    def far_packs(self) -> tuple[PackShards, ...]:
+        """The shards, where some are in a store."""
+        return (self._shards,) if self._shards.far else ()
 
     def ahead(self, rows: IntArray) -> Iterator[None]:
         """Have the shards read where some rows lie."""

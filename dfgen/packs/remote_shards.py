@@ -1,6 +1,7 @@
 """Shards of packs in a remote store: rows are fetched into memory when they are asked for."""
 
 import contextlib
+import json
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -19,6 +20,8 @@ from dfgen.packs.pack_shards import (
     held,
     telling,
 )
+from dfgen.packs.shard_blocks import Extent, ShardBlocks
+from dfgen.samples.stores.cache.slot_file import SlotFile
 from dfgen.samples.stores.remote.ranges import PIECE, as_file, fetch, request_each
 from dfgen.samples.stores.store import Head, Store
 from dfgen.spec import IntArray, Values
@@ -35,18 +38,26 @@ class RemoteShards(PackShards):
     The rows of a window are foretold, and fetched, by `ahead`; those that nobody has foretold are
     fetched when they are asked for, and those after them where they are asked for one after
     another. About `most` bytes stay in memory, those that were used last; foretold rows stay until
-    somebody has asked for them, unless they alone are twice as much.
+    somebody has asked for them, unless they alone are twice as much. The blocks that are fetched
+    are kept in `slots`, if there are any, and taken from there from then on.
     """
 
     far = True
 
-    def __init__(self, files: Iterable[ShardFile], column: str, store: Store, most: int) -> None:
+    def __init__(
+        self,
+        files: Iterable[ShardFile],
+        column: str,
+        store: Store,
+        most: int,
+        slots: SlotFile | None = None,
+    ) -> None:
         super().__init__(files, column)
-        self.store, self.most = store, most
+        self.store, self.most, self.slots = store, most, slots
         self._far: dict[int, RemoteShard] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RemoteShards, (self.files, self.column, self.store, self.most)
+        return RemoteShards, (self.files, self.column, self.store, self.most, self.slots)
 
     def __getitem__(self, shard: int) -> Opened:
         """Return what a shard holds, of which no row may have been fetched."""
@@ -94,7 +105,7 @@ class RemoteShards(PackShards):
         with self._lock:
             far = self._far.pop(number, None)
             if far is None:
-                far = RemoteShard(self.files[number], self.column, self.store)
+                far = RemoteShard(self.files[number], self.column, self.store, self.slots)
             self._far[number] = far  # the last one of use
         return far
 
@@ -115,8 +126,10 @@ class RemoteShard:
     Arrow maps that memory just as it would map the file.
     """
 
-    def __init__(self, file: ShardFile, column: str, store: Store) -> None:
-        self._file, self._column, self._store = file, column, store
+    def __init__(self, file: ShardFile, column: str, store: Store, slots: SlotFile | None) -> None:
+        self._file, self._column, self._store, self._slots = file, column, store, slots
+        self._blocks: ShardBlocks | None = None
+        self._unkept: list[Extent] = []
         self._lock, self._coming = threading.Lock(), threading.Lock()
         self._opened: Opened | None = None
         self._there = np.zeros(file.rows, np.bool_)
@@ -172,8 +185,9 @@ class RemoteShard:
             missing = np.union1d(missing, np.arange(missing[0], until))
         runs = [*_runs(self._first + starts[missing], self._first + stops[missing])]
         with telling(self._file):
-            self._fetch_runs(runs)
+            fetched = self._fetch_runs(runs)
             self._refuse_other(self._store.head(self._file.path))
+            self._keep(fetched)
         self._there[missing] = True
         return True
 
@@ -183,10 +197,12 @@ class RemoteShard:
         if self._head.size != self._file.nbytes:
             raise ManifestError(self._file.of_length(self._head.size))
         self._memory = np.zeros(self._file.nbytes, np.uint8)
+        if self._slots is not None:
+            self._blocks = ShardBlocks(self._slots, self._name(), self._memory)
         size = self._file.nbytes
         self._ends = min(_ENDS, max(_LEAST, size >> 8))
         head = min(self._ends, size)
-        self._fetch_runs([(0, head), (max(head, size - self._ends), size)])
+        self._unkept += self._fetch_runs([(0, head), (max(head, size - self._ends), size)])
         source = pa.PythonFile(as_file(size, self._read, self._ends), "r")
         options = pa.ipc.IpcReadOptions(included_fields=[0])  # so that it reads no pixels
         with pa.ipc.open_file(source, options=options) as reader:
@@ -200,17 +216,37 @@ class RemoteShard:
         """Return some bytes, of which its ends are in memory already."""
         stop = start + nbytes
         if stop > self._ends and start < self._file.nbytes - self._ends:
-            self._fetch_runs([(start, stop)])
+            self._unkept += self._fetch_runs([(start, stop)])
         return self._memory[start:stop].tobytes()
 
     def _fetch_buffers(self, buffers: Iterable[Any]) -> None:
         first = _address(self._memory)
         places = [(b.address - first, b.size) for b in buffers if b is not None and b.size]
-        self._fetch_runs([(at, at + size) for at, size in places])
+        self._unkept += self._fetch_runs([(at, at + size) for at, size in places])
 
-    def _fetch_runs(self, runs: list[tuple[int, int]]) -> None:
+    def _fetch_runs(self, runs: list[Extent]) -> list[Extent]:
+        """Have some runs in memory; return what had to be fetched."""
+        if self._blocks is not None:
+            runs, nbytes = self._blocks.lacking(runs)
+            self.taken += nbytes
         fetch(self._store, self._file.path, runs, self._memory)
+        if self._blocks is not None:
+            self._blocks.fetched(runs)
         self.taken += sum(stop - start for start, stop in runs)
+        return runs
+
+    def _keep(self, fetched: list[Extent]) -> None:
+        """Keep what was fetched of the file that is still there, and what told how it lies."""
+        if self._blocks is not None:
+            unkept, self._unkept = self._unkept, []
+            self._blocks.keep([*unkept, *fetched])
+
+    def _name(self) -> str:
+        """Tell its contents from others, by what the pack and the store say of it."""
+        file, head = self._file, self._head
+        plan = json.dumps(file.plan, sort_keys=True)
+        told = head.mtime_ns if head.version is None else head.version
+        return repr((file.path, file.nbytes, file.checksum, plan, told))
 
     def _refuse_other(self, head: Head) -> None:
         times = (head.mtime_ns, self._head.mtime_ns) if head.version is None else ()
@@ -245,7 +281,7 @@ def _extents(opened: Opened) -> tuple[IntArray, IntArray]:
     return starts, starts + each
 
 
-def _runs(starts: IntArray, stops: IntArray) -> Iterator[tuple[int, int]]:
+def _runs(starts: IntArray, stops: IntArray) -> Iterator[Extent]:
     """Yield the extents of rows that follow each other, with small gaps, as one."""
     breaks = np.flatnonzero(starts[1:] - stops[:-1] > _GAP) + 1
     firsts, lasts = [0, *breaks.tolist()], [*breaks.tolist(), len(starts)]

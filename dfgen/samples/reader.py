@@ -22,6 +22,7 @@ from dfgen.samples.bound_feature import BoundFeature, Padding, Sizes, padding_of
 from dfgen.samples.features.base import Encoded, Feature
 from dfgen.samples.sources.cached_pixels import CachedPixels
 from dfgen.samples.sources.file_source import FileSource, RowSource
+from dfgen.samples.stores.cache.slot_file import SlotFile
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed, without_blanks
@@ -163,9 +164,12 @@ class SampleReader(BoundRows):
         }
 
     @cached_property
-    def cached(self) -> list[CachedPixels]:
-        """The images whose pixels are kept."""
-        return [source for source in self.sources.values() if isinstance(source, CachedPixels)]
+    def cached(self) -> list[SlotFile]:
+        """What `cache=` keeps: the pixels of images, and blocks of packs in a store."""
+        sources = self.sources.values()
+        found = [source.slots for source in sources if isinstance(source, CachedPixels)]
+        found += [shards.slots for source in sources for shards in source.far_packs]
+        return [*dict.fromkeys(slots for slots in found if slots is not None)]
 
     @cached_property
     def _others(self) -> list[RowStep]:
@@ -270,7 +274,7 @@ class SampleReader(BoundRows):
     def ahead(self, rows: IntArray, far: bool = True) -> Iterator[None]:
         """Have what is stored of some rows read, file by file; of far ones only if `far`."""
         for source in self.sources.values():
-            if far or not source.far:
+            if far or not source.far_packs:
                 yield from source.ahead(rows)
 
     def read(

@@ -134,7 +134,8 @@ class Sequence(Passes):
             size. Pixels are those after resizing and before what chance decides; of
             `crop="random"` from a `load_size`, all of that. `limits.cache` bounds it, nothing is
             evicted, and a file with another size or time is decoded anew. A folder that cannot be
-            used warns. `metrics` counts hits.
+            used warns. `metrics` counts hits. Of a pack in a store it keeps what is fetched, so
+            that later epochs and runs read it from there.
         where: which rows of a manifest that is given by its path, as of `dfgen.read_manifest`:
             `"split == 'train' and width > 200"`. None: all.
 

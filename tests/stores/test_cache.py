@@ -321,7 +321,7 @@ def test_a_file_that_is_exchanged_after_it_was_looked_for_is_told_as_without(tmp
         written(tmp_path / f"imgs/{row}.bmp", [row])
     frame = rows_in(tmp_path / "imgs").assign(mtime_ns=10**18)
     reader = bind(frame, image(), "label", cache=tmp_path / "cache").reader
-    assert not reader.cached[0].has(0)
+    assert not reader.sources["image"].has(0)
     written(tmp_path / "imgs/0.bmp", [2], time=10**18 + 10**10)
     loader = Loader(reader, workers=0, batch_size=2, shuffle=False)
     with pytest.raises(ValueError, match="the file has changed since the manifest was made"):

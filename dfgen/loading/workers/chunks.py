@@ -70,8 +70,8 @@ class ChunkMaker:
             for name, array in arrays.items():
                 array[list(blanks)] = self.reader.specs[name].blank
         stopwatch.counts["samples"] += made - len(blanks)
-        for cached in self.reader.cached:
-            stopwatch.counts.update(cached.counted())
+        for slots in self.reader.cached:
+            stopwatch.counts.update(slots.counted())
         return blanks
 
     def _take(self, chunk: Chunk, arrays: ChunkArrays, stopwatch: Stopwatch) -> Present:

@@ -6,9 +6,6 @@ rows go through both, so a batch does not depend on what is cached.
 
 import os
 import struct
-import threading
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from importlib.metadata import version
@@ -55,11 +52,9 @@ class CachedPixels(RowSource):
         self._arguments = (files, steps, store, slots)
         self.files, self.spec = files, slots.spec
         self.fixed, self.rest = steps
-        self._paths, self._store, self._slots = files.values, store, slots
+        self._paths, self._store, self.slots = files.values, store, slots
         self._places = np.zeros(len(files.values), np.int64)
         self._sought: dict[int, tuple[SlotKey, _Facts]] = {}  # of rows that are being made
-        self._counts, self._lock = Counter[str](), threading.Lock()
-        self._told: int | None = None
         self._is_all = replace(self.rest, scale=None).passes_through(self.spec)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,17 +72,17 @@ class CachedPixels(RowSource):
         if not there.any():
             return there
         if there.all():
-            found = self._slots.take(places - 1, out)
+            found = self.slots.take(places - 1, out)
             there = there if found is None else found
         else:
             for place in np.flatnonzero(there).tolist():
-                array = self._slots.at(int(places[place]) - 1)
+                array = self.slots.at(int(places[place]) - 1)
                 there[place] = array is not None
                 if array is not None:
                     out[place] = array
         broken = (places > 0) & ~there
         self._places[rows[broken]] = _UNKNOWN
-        self._count("cache_hits", int(there.sum()))
+        self.slots.count("cache_hits", int(there.sum()))
         return None if there.all() else there
 
     def at(self, row: int) -> Values | None:
@@ -95,7 +90,7 @@ class CachedPixels(RowSource):
         place = int(self._places[row])
         if place == _UNKNOWN:
             place = int(self._looked_up(np.array([row]), (_UNKNOWN,))[0])
-        found = self._slots.at(place - 1) if place > 0 else None
+        found = self.slots.at(place - 1) if place > 0 else None
         if place > 0 and found is None:
             self._places[row] = _UNKNOWN
         return found
@@ -108,7 +103,7 @@ class CachedPixels(RowSource):
 
     def placed(self, row: int) -> Geometry:
         """Return how the upright image of a row, which is there, became its pixels."""
-        size = self._slots.facts(int(self._places[row]) - 1)
+        size = self.slots.facts(int(self._places[row]) - 1)
         return self.fixed.place(size, self.spec.shape[:2])
 
     def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Geometry:
@@ -123,38 +118,22 @@ class CachedPixels(RowSource):
             found = np.empty(self.spec.shape, self.spec.dtype)
             placed = self._made(row, found, store, watch)
         else:
-            self._count("cache_hits", 1)
+            self.slots.count("cache_hits", 1)
             placed = self.placed(row)
         return self.rest.fill(found, out, watch, given, placed)
-
-    def counted(self) -> Mapping[str, int]:
-        """Return how many rows were there and how many were made, since it was asked last."""
-        with self._lock:
-            counts, self._counts = self._counts, Counter()
-        failed = self._slots.failed
-        if failed != self._told:
-            self._told = failed
-            counts[f"{CACHE_FAILED}{failed}"] = 1
-        return counts
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all pixels that are kept, those of other rows included."""
-        self._slots.refresh()
-        return self._slots.nbytes
 
     def _made(self, row: int, pixels: Values, store: Store, watch: Watch) -> Geometry:
         """Decode the image of one row, and keep it if its file stayed the same meanwhile."""
         path = self._paths[row].as_py()
         placed = self.fixed.read(path, pixels, store, watch)
-        self._count("cache_misses", 1)
+        self.slots.count("cache_misses", 1)
         sought = self._sought.pop(row, None)
         if sought is None:
             return placed
         key, facts = sought
         is_same = self._store.of(path).far or self._facts(row, path) == facts
-        slot = self._slots.put(key, placed.image, pixels) if is_same else NOWHERE
-        is_over = self._slots.is_full or self._slots.failed is not None
+        slot = self.slots.put(key, placed.image, pixels) if is_same else NOWHERE
+        is_over = self.slots.is_full or self.slots.failed is not None
         none = _ABSENT if is_over else _UNKNOWN  # another process was at it
         self._places[row] = none if slot == NOWHERE else 1 + slot
         return placed
@@ -169,8 +148,8 @@ class CachedPixels(RowSource):
             return places
         found = {row: key for row in rows[new].tolist() if (key := self._key(row)) is not None}
         if found:
-            self._slots.refresh()
-            slots = self._slots.find(np.array([key for key, _ in found.values()], np.uint64))
+            self.slots.refresh()
+            slots = self.slots.find(np.array([key for key, _ in found.values()], np.uint64))
             for (row, key), slot in zip(found.items(), slots.tolist(), strict=True):
                 self._places[row] = 1 + slot if slot != NOWHERE else _SOUGHT
                 if slot == NOWHERE:
@@ -207,10 +186,6 @@ class CachedPixels(RowSource):
         # archives are often made anew with the times that their members had
         return head.size, when, head.version if "://" in path else None
 
-    def _count(self, what: str, rows: int) -> None:
-        with self._lock:
-            self._counts[what] += rows
-
 
 def cache_steps(bound: BoundFeature, source: RowSource, transforms: bool, store: Store) -> Any:
     """Return the image that a cache keeps and the one made of it, or why nothing may be kept.
@@ -231,10 +206,6 @@ def cache_steps(bound: BoundFeature, source: RowSource, transforms: bool, store:
     if feature.pixel_kind != "image":
         return f"{type(feature).__name__} is not kept, images alone are"
     return in_two_steps(feature, feature.read_spec(transforms))
-
-
-CACHE_FAILED = "cache_failed_"
-"""Before an errno: the count that tells why nothing more is kept."""
 
 
 def settings_of(fixed: Image) -> dict[str, Any]:

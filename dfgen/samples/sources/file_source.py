@@ -45,9 +45,9 @@ class RowSource:
     none, and `take` is never called."""
 
     @property
-    def far(self) -> bool:
-        """Whether it reads ahead into the memory of this process."""
-        return False
+    def far_packs(self) -> tuple[Any, ...]:
+        """The shards of packs in a store that it reads, `RemoteShards`."""
+        return ()
 
     @property
     def pixels_for(self) -> Feature:
@@ -91,9 +91,9 @@ class FileSource(RowSource):
         return self
 
     @property
-    def far(self) -> bool:
-        """Whether the files lie in remote packs."""
-        return bool(getattr(self.values, "far", False))
+    def far_packs(self) -> tuple[Any, ...]:
+        """The shards that hold the files."""
+        return getattr(self.values, "far_packs", ())
 
     def ahead(self, rows: IntArray) -> Iterator[None]:
         """Have the packs of files read where some rows lie."""

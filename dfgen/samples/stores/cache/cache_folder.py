@@ -31,7 +31,10 @@ SPARE_PART = 20
 
 @dataclass(frozen=True)
 class CachedSetting:
-    """The part of a cache for one decode setting: its folder, what the pixels were made by."""
+    """The part of a cache for one decode setting: its folder, what the pixels were made by.
+
+    Of packs in a store, `images` is the number of blocks.
+    """
 
     name: str
     settings: Mapping[str, Any]

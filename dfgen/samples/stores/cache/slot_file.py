@@ -20,6 +20,8 @@ import struct
 import tempfile
 import threading
 import weakref
+from collections import Counter
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -48,6 +50,9 @@ NOWHERE = -1
 
 SlotFacts = tuple[int, int]
 """Two numbers that are kept with an array."""
+
+CACHE_FAILED = "cache_failed_"
+"""Before an errno: the count that tells why nothing more is kept."""
 
 
 class SlotsByKey:
@@ -127,6 +132,8 @@ class SlotFile:
         self._found = SlotsByKey()
         self._records = np.empty(0, _SLOT)
         self._slots: Values = np.empty((0, *self._shape), spec.dtype)
+        self._counts = Counter[str]()
+        self._told: int | None = None
         self._trusted = np.empty(0, np.bool_)
         self._seen, self._pending = 0, np.empty(0, np.int64)
         self._begin()
@@ -148,6 +155,25 @@ class SlotFile:
     def nbytes(self) -> int:
         """The bytes of those arrays."""
         return len(self) * self._size
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it takes more arrays, as far as is known."""
+        return self.writable and self.failed is None and not self.is_full
+
+    def count(self, what: str, number: int) -> None:
+        """Note that so many were there, `"cache_hits"`, or had to be made, `"cache_misses"`."""
+        with self._lock:
+            self._counts[what] += number
+
+    def counted(self) -> Mapping[str, int]:
+        """Return what was counted since it was asked last, and once what ended the writing."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+            failed, self._told = self.failed != self._told, self.failed
+        if failed:
+            counts[f"{CACHE_FAILED}{self.failed}"] = 1
+        return counts
 
     def refresh(self) -> None:
         """Find what was written since."""

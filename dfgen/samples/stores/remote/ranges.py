@@ -40,10 +40,10 @@ def fetch(store: Store, path: str, runs: Iterable[tuple[int, int]], into: Values
         into[slice(*piece)] = np.frombuffer(_piece(store, path, *piece), np.uint8)
 
     pieces = [piece for run in runs for piece in _pieces(*run)]
-    if len(pieces) == 1:
+    if len(pieces) > 1:
+        request_each(one, pieces, _IN_FLIGHT)
+    elif pieces:
         one(pieces[0])
-        return
-    request_each(one, pieces, _IN_FLIGHT)
 
 
 def whole_file(store: Store, path: str, nbytes: int) -> Values:
