@@ -8,7 +8,6 @@ import pandas as pd
 import pyarrow as pa
 
 from dfgen.binding.frame_columns import Columns
-from dfgen.binding.row_ids import plain_ids
 from dfgen.limits import Limits
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.column_files import ColumnFiles
@@ -54,7 +53,7 @@ class MappedColumns(Columns):
 
     def ids_digest(self) -> str | None:
         """Return the digest of the ids, which is made once."""
-        return self.rows.digest_of_ids(lambda ids: ids_digest(plain_ids(ids)))
+        return self.rows.digest_of_ids(ids_digest)
 
     def loose_files(self, bound: BoundFeature) -> list[Any]:
         """Return some files of a feature, one of each store."""

@@ -2,19 +2,23 @@
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, brief
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.shuffle import ORDER
 from dfgen.system import whole
+from dfgen.table.arrow_types import joined_text
+from dfgen.table.mapped_column import MappedColumn
 
 State = dict[str, int | str | None]
 
@@ -63,23 +67,37 @@ def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
     return sum(int.from_bytes(digest, "little") for digest in digests) % 2**128
 
 
-def ids_digest(ids: Iterable[object]) -> str:
+def ids_digest(ids: Any) -> str:
     """Return the digest of ids in their order, as 32 hexadecimal digits.
 
-    Use it to tell whether two frames have the same rows in the same order: 10**6 ids take 0.2 s. An
-    id counts as its text, so 7 is "7". It is BLAKE2b-128 of "dfgen/ids/1" and, for each 65,536 ids,
-    their number, their lengths in characters (all little-endian int64) and their joined UTF-8.
+    Use it to tell whether two frames have the same rows in the same order: 10**6 ids take
+    0.05 s in an array, else 0.2 s. An id counts as its text, so 7 is "7". It is BLAKE2b-128 of
+    "dfgen/ids/1" and, for each 65,536 ids, their number, their lengths in characters (all
+    little-endian int64) and their joined UTF-8.
 
     Example:
         >>> ids_digest(["a", "bc"]) == ids_digest(["ab", "c"])
         False
     """
     digest = blake2b(b"dfgen/ids/1", digest_size=16)
+    for block in _texts(ids):
+        lengths = pc.utf8_length(block).to_numpy()
+        digest.update(np.append(len(block), lengths).astype("<i8").tobytes())
+        digest.update(joined_text(block)[0])
+    return digest.hexdigest()
+
+
+def _texts(ids: Any) -> Iterator[pa.Array]:
+    """Yield ids as text, 65,536 at a time."""
+    if isinstance(ids, pa.Array | MappedColumn | np.ndarray):
+        for start in range(0, len(ids), _IDS):
+            block = ids[start : start + _IDS]
+            block = pa.array(block) if isinstance(block, np.ndarray) else block
+            yield block.cast(pa.large_string())
+        return
     rest = iter(ids)
     while block := [str(id) for id in islice(rest, _IDS)]:
-        digest.update(np.array([len(block), *map(len, block)], "<i8").tobytes())
-        digest.update("".join(block).encode())
-    return digest.hexdigest()
+        yield pa.array(block, pa.large_string())
 
 
 @dataclass(frozen=True)

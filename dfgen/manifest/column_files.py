@@ -14,7 +14,9 @@ import pickle
 import re
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
@@ -36,7 +38,7 @@ from dfgen.samples.stores.remote.ranges import checksum_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
 from dfgen.system import threads, usable_cpus, write_whole
-from dfgen.table.arrow_types import in_one, is_text
+from dfgen.table.arrow_types import in_one, is_text, joined_text
 from dfgen.table.mapped_column import MappedColumn
 from dfgen.table.parquet import Summed
 
@@ -216,8 +218,12 @@ class ColumnFiles:
             return table[name]
 
         with threads(min(_AT_ONCE, usable_cpus())) as pool:
-            for start in range(0, len(parts), _AT_ONCE):
-                yield from pool.map(read, parts[start : start + _AT_ONCE])
+            ahead = deque[Future[pa.ChunkedArray]]()
+            for part in parts:
+                ahead.append(pool.submit(read, part))
+                if len(ahead) > _AT_ONCE:
+                    yield ahead.popleft().result()
+            yield from (one.result() for one in ahead)
 
 
 def _remove_older(place: str) -> None:
@@ -240,7 +246,7 @@ def _in_one_array(
     ends, valid, end = [np.zeros(1, np.int64)], list[Any](), 0
     with tempfile.NamedTemporaryFile(dir=folder) as file:
         for chunk in (chunk for piece in pieces for chunk in piece.chunks):
-            data, own = _text(chunk)
+            data, own = joined_text(chunk)
             file.write(data)
             ends.append(own + end)
             end = int(ends[-1][-1]) if len(own) else end
@@ -253,13 +259,3 @@ def _in_one_array(
         bits = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
         buffers = [bits, pa.py_buffer(np.concatenate(ends)), pa.memory_map(file.name).read_buffer()]
         yield pa.Array.from_buffers(pa.large_string(), len(there), buffers)
-
-
-def _text(chunk: pa.Array) -> tuple[memoryview, Any]:
-    """Return the bytes of all texts, and where each ends in them."""
-    chunk = chunk.cast(pa.large_string()).fill_null("")
-    if not len(chunk):
-        return memoryview(b""), np.zeros(0, np.int64)
-    _, offsets, data = chunk.buffers()
-    own = np.frombuffer(offsets, "<i8", len(chunk) + 1, chunk.offset * 8)
-    return memoryview(data or b"")[int(own[0]) : int(own[-1])], own[1:] - own[0]

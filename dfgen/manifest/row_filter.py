@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list, did_you_mean, reason
 from dfgen.explain.unknown_column import not_a_column
-from dfgen.manifest.paths import whole_paths
+from dfgen.manifest.path_roots import joined
 from dfgen.manifest.schema import with_column
 from dfgen.table.arrow_types import is_text, value_type
 
@@ -82,6 +82,7 @@ class Selection:
             filter=None if self.of_paths else self.where,
             batch_size=_SCANNED,
             batch_readahead=1,
+            fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
         )  # fmt: skip
         return replace(self, columns=tuple(names)).of_table(found, root) if self.of_paths else found
 
@@ -92,7 +93,7 @@ class Selection:
             return table.select(names)
         stored = table
         if self.of_paths and root is not None:
-            used = with_column(stored, "path", whole_paths(stored["path"], root))
+            used = with_column(stored, "path", joined(root, stored["path"]))
             table = used.append_column(_STORED, stored["path"])
         table = table.filter(self.where)
         if table.column_names != stored.column_names:

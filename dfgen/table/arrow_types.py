@@ -19,6 +19,22 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+def joined_text(values: pa.Array) -> tuple[memoryview, IntArray]:
+    """Return the bytes of all texts one after the other, and where each ends in them.
+
+    Example:
+        >>> data, ends = joined_text(pa.array(["ab", None, "c"]))
+        >>> bytes(data), ends
+        (b'abc', array([2, 2, 3]))
+    """
+    if not len(values):
+        return memoryview(b""), np.zeros(0, np.int64)
+    values = values.cast(pa.large_string()).fill_null("")
+    _, offsets, data = values.buffers()
+    own = np.frombuffer(offsets, "<i8", len(values) + 1, values.offset * 8)
+    return memoryview(data or b"")[int(own[0]) : int(own[-1])], own[1:] - own[0]
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Whether an Arrow type is one of lists."""
     return bool(

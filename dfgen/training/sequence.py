@@ -20,7 +20,6 @@ from dfgen.binding.nested import Tree
 from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering, new_weights
-from dfgen.binding.row_ids import plain_ids
 from dfgen.binding.row_weights import ClassWeight, SampleWeight
 from dfgen.errors import ArgumentError, brief
 from dfgen.explain.other_libraries import refuse_unknown
@@ -398,8 +397,7 @@ class Sequence(Passes):
             seed=self.seed,
             batch_size=self.batch_size,
             rows=rows,
-            ids=self._binding.columns.ids_digest()
-            or ids_digest(plain_ids(self._loader.reader.ids)),
+            ids=self._binding.columns.ids_digest() or ids_digest(self._loader.reader.ids),
             labels=self._binding.labels_digest,
             shuffle=self._shuffle,
             rows_per_epoch=None if places == rows else places,

@@ -12,6 +12,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.loading.workers.worker_tuning import may_be_processes
 from dfgen.manifest import parts_writer
 from dfgen.manifest.column_files import ColumnFiles
 from dfgen.table.mapped_column import MappedColumn
@@ -71,6 +72,11 @@ def test_worker_processes_map_the_same_files(pets):
     frame = dfgen.read_manifest(pets)
     options = {"use_multiprocessing": True, "workers": 2}
     assert batches(pets, **options) == batches(frame, **options)
+
+
+def test_processes_are_tried_for_small_files_as_they_are_for_those_of_a_frame(pets):
+    with opened(pets) as sequence:
+        assert may_be_processes(sequence._loader.reader)
 
 
 def test_every_column_says_what_the_frame_says(pets):

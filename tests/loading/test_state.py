@@ -5,6 +5,7 @@ from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,6 +100,12 @@ class TestIdsDigest:
 
     def test_numbers_count_as_their_text(self):
         assert ids_digest(np.arange(3)) == ids_digest(["0", "1", "2"]) == ids_digest(iter(range(3)))
+
+    def test_arrays_have_that_of_their_values_across_blocks(self):
+        text = [f"ä{row}" for row in range(140_000)]
+        assert ids_digest(pa.array(text)[7:]) == ids_digest(text[7:])
+        numbers = np.arange(140_000) * -(2**40)
+        assert ids_digest(numbers) == ids_digest(pa.array(numbers)) == ids_digest(numbers.tolist())
 
 
 class TestState:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -190,7 +191,6 @@ def test_a_path_outside_the_given_root_is_refused(tmp_path):
         ("x/../../a.png", 'leaves its root by ".."'),
         ("x\\..\\a.png", 'leaves its root by ".."'),
         ("/etc/a.png", "is absolute, but has a root"),
-        ("C:/a.png", "is absolute, but has a root"),
         ("s3://bucket/a.png", "is absolute, but has a root"),
         ("a\0.png", "holds a NUL character"),
     ],
@@ -204,6 +204,22 @@ def test_stored_paths_are_checked(tmp_path, path, fault):
         f"row 1 (id 1): {json.dumps(path)}. Paths are stored relative to the manifest's root, or "
         "all of them absolute"
     )
+
+
+@pytest.mark.parametrize("name", ["A:/x.png", "C:\\win.png", "\\x.png"])
+@pytest.mark.parametrize("suffix", ["parquet", "manifest"])
+def test_names_that_only_windows_takes_for_absolute_are_listed_and_read(tmp_path, name, suffix):
+    file, path = tmp_path / "imgs" / name, tmp_path / f"m.{suffix}"
+    file.parent.mkdir(parents=True)
+    PIL.Image.new("RGB", (4, 4)).save(file)
+    PIL.Image.new("RGB", (4, 4)).save(tmp_path / "imgs" / "b.png")
+    built = dfgen.build_manifest(tmp_path / "imgs", out=path)
+    assert set(built["id"]) == {name, "b.png"}
+    assert built["problem"].isna().all()
+    assert dfgen.read_manifest(path, where=f"path == {str(file)!r}")["id"].tolist() == [name]
+    assert dfgen.verify(path).empty
+    with dfgen.Sequence(path, image_size=(4, 4)) as sequence:
+        assert len(sequence[0][0]) == 2
 
 
 def test_a_relative_path_without_root_is_refused(tmp_path):

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen import __version__
-from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError, brief, legible
 from dfgen.executors import Made, Work, check_executor, spread
 from dfgen.explain.other_libraries import refuse_unknown
@@ -280,7 +279,7 @@ def _finish(
         packed=plan.identity["packed"],
         order=plan.identity["order"],
         table=write_arrow(path, table, plan.whole.options),
-        ids=ids_digest(plain_ids(in_one(table["id"]))),
+        ids=ids_digest(in_one(table["id"])),
         dfgen=plan.metadata,
         created_by=f"dfgen {__version__}",
         plan=plan.identity,

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
-from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.fingerprint import columns_digest
@@ -143,7 +142,7 @@ def ids_of_rows(sequence: Sequence, rows: slice) -> dict[str, Any]:
     else:  # of a pack, mapped
         name = "id"
     is_whole = rows == slice(0, len(ids))
-    digest = sequence.state_dict()["ids"] if is_whole else ids_digest(plain_ids(ids[rows]))
+    digest = sequence.state_dict()["ids"] if is_whole else ids_digest(ids[rows])
     return {"id": name, "part_ids": digest}
 
 
