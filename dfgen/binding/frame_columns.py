@@ -168,6 +168,10 @@ class Columns:
             return self.source[rows]
         return self.source.filter(pa.array(rows))
 
+    def of_split(self, name: str, rows: npt.NDArray[np.bool_], fold: int | None) -> Any:
+        """Return the rows of a split, or of one side of a fold, as a Sequence takes them."""
+        return self.part(rows)
+
     def check(self, argument: str, name: object) -> str:
         """Return the name of a column that exists, or tell which ones do."""
         if isinstance(name, str) and name in self.names:

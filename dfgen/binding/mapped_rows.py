@@ -1,19 +1,20 @@
 """Rows of a manifest in parts, whose columns stay on the disk however many there are."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns
+from dfgen.binding.frame_columns import Columns, open_manifest
 from dfgen.limits import Limits
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.column_files import ColumnFiles
 from dfgen.manifest.io import read_manifest
 from dfgen.manifest.table_reading import column_files
-from dfgen.packs.pack_index import PLACES
+from dfgen.packs.pack_index import PLACES, is_in_parts
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import examples_of_schemes
@@ -47,6 +48,13 @@ class MappedColumns(Columns):
             return self.rows.paths()
         return super().files(name)
 
+    def of_split(self, name: str, rows: Any, fold: int | None) -> Any:
+        """Return the rows of a split, mapped from files of their own."""
+        column = "split" if fold is None else "fold"
+        meets = pc.field(column) == (name if fold is None else fold)
+        chosen = ~meets if fold is not None and name == "train" else meets
+        return replace(self, source=self.rows.only(chosen, column), whole=False, kept={})
+
     def mapped_ids(self) -> Any:
         """Return the ids, which were checked when the manifest was written."""
         return self.rows.stored("id")
@@ -74,20 +82,25 @@ class MappedColumns(Columns):
         return read_manifest(index.folder, self.rows.root, storage_options=given, where=where)
 
 
-def open_parts(
-    manifest: str,
+def open_mapped(
+    manifest: object,
     root: str | os.PathLike[str] | None,
     limits: Limits,
-    options: StorageOptions,
+    options: StorageOptions | None = None,
     where: Any = None,
-) -> MappedColumns | None:
-    """Return the columns of a manifest in parts, of which no row is read here.
+) -> Columns:
+    """Return the columns of a manifest, as `open_manifest`; of one in parts no row is read here.
 
-    None: its rows must be looked at, as a root was given for absolute paths, or they lie in packs.
+    Unless its rows must be looked at, as a root was given for absolute paths, or they lie in packs.
     """
-    source, metadata = column_files(manifest, root, limits, options, where)
+    if isinstance(manifest, Columns):
+        return manifest
+    if not isinstance(manifest, str | os.PathLike) or not is_in_parts(os.fspath(manifest)):
+        return open_manifest(manifest, root, limits, options, where)
+    options = options or StorageOptions()
+    source, metadata = column_files(os.fspath(manifest), root, limits, options, where)
     if (root is not None and source.root is None) or {*PLACES} <= {*source.column_names}:
-        return None
+        return open_manifest(manifest, root, limits, options, where)
     return MappedColumns(
         source,
         metadata["labels"],

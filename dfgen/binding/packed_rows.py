@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dfgen.binding.frame_columns import Columns, InPacks, open_manifest
+from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.binding.image_sizes import known_sizes
-from dfgen.binding.mapped_rows import open_parts
+from dfgen.binding.mapped_rows import MappedColumns, open_mapped
 from dfgen.errors import DfgenError, ManifestError, warn
 from dfgen.limits import Limits
 from dfgen.manifest.io import read_manifest
@@ -22,7 +22,6 @@ from dfgen.manifest.path_roots import absolute_place, ends_of
 from dfgen.packs.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
 from dfgen.packs.pack_index import (
     PackIndex,
-    is_in_parts,
     is_remote,
     looks_like_pack,
     mapped_table,
@@ -172,10 +171,7 @@ def open_columns(
     """
     opening = Opening(options, limits, window)
     path = os.fspath(manifest) if isinstance(manifest, str | os.PathLike) else None
-    mapped = None
-    if path is not None and is_in_parts(path):
-        mapped = open_parts(path, root, limits, opening.options or StorageOptions(), where)
-    elif path is not None and where is None and looks_like_pack(path, options):
+    if path is not None and where is None and looks_like_pack(path, options):
         index = read_index(path, options)
         metadata = metadata_of_pack(index.dfgen, index.folder)
         packs = packs_of_folder(index, opening)
@@ -187,9 +183,9 @@ def open_columns(
             packs=packs,
             options=options,
         )
-    if mapped is not None:
-        return mapped
-    columns = open_manifest(manifest, root, limits, options, where)
+    columns = open_mapped(manifest, root, limits, options, where)
+    if isinstance(columns, MappedColumns):
+        return columns
     packs_named = packs_of_columns(columns, opening)
     return columns if packs_named is None else PackedColumns(**vars(columns), packs=packs_named)
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, column_list, warn
+from dfgen.manifest.column_files import ColumnFiles
 from dfgen.manifest.schema import part_column
 from dfgen.manifest.splitting.shared_paths import shared_paths, told
 from dfgen.system import whole
@@ -141,7 +142,10 @@ def warn_of_shared_paths(columns: Columns, parts: Masks) -> bool:
     """Warn of files in several splits, but of array files, whose rows share them by `index`."""
     if "path" not in columns.names or "index" in columns.names:
         return False
-    told = shared_paths(columns["path"], np.argmax([*parts.values()], axis=0))
+    source = columns.source  # as they are stored those of mapped rows are shorter
+    paths = source.stored("path").array if isinstance(source, ColumnFiles) else columns["path"]
+    told = shared_paths(paths, np.argmax([*parts.values()], axis=0))
+    pa.default_memory_pool().release_unused()
     if told is not None:
         warn(told)
     return told is not None

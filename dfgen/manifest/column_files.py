@@ -3,8 +3,8 @@
 A column is made when it is first asked for, part by part, in `.columns/KEY/` beside the parts, or
 in the cache folder of the user where nothing can be written there. KEY stands for the manifest as
 it is and for the condition on its rows, so that a manifest that changed has other files; those of
-the last two keys are kept, as a training may go on. `0003-1b2c3d4e-8000290.arrow` is the column 3,
-with the CRC-32 and the length of the file: one that is damaged is made again, and of one above
+the last eight keys are kept, as a training may go on. `0003-1b2c3d4e-8000290.arrow` is the column
+3, with the CRC-32 and the length of the file: one that is damaged is made again, and of one above
 128 MB the length alone is compared.
 """
 
@@ -44,7 +44,7 @@ from dfgen.table.parquet import Summed
 
 _FORMAT = 1
 _FOLDER = ".columns"
-_KEYS = 2
+_KEYS = 8
 _AT_ONCE = 2  # parts that are read
 _SUMMED = 1 << 27  # bytes of a file whose checksum is compared each time
 _NAME = re.compile(r"(\d{4,})-([0-9a-f]{8})-(\d+)\.arrow")
@@ -72,6 +72,13 @@ class ColumnFiles:
         self.index, self.chosen, self.root = index, chosen, root
         self._limits, self._options = limits, options
         self._known = set[str]()  # parts that were compared with their checksums
+
+    def only(self, condition: Any, column: str) -> "ColumnFiles":
+        """Return those of the rows that meet a condition on one column."""
+        known = self.chosen.where
+        where = condition if known is None else known & condition
+        chosen = replace(self.chosen, where=where, asks=self.chosen.asks | {column})
+        return ColumnFiles(self.index, chosen, self.root, self._limits, self._options)
 
     @property
     def schema(self) -> pa.Schema:

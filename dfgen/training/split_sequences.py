@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any, TypedDict, Unpack
 
 from dfgen.binding.default_features import Options, chosen_features
-from dfgen.binding.frame_columns import open_manifest
+from dfgen.binding.mapped_rows import open_mapped
 from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.row_weights import ClassWeight, SampleWeight
@@ -19,7 +19,7 @@ from dfgen.binding.split_rows import (
 )
 from dfgen.errors import ArgumentError
 from dfgen.explain.other_libraries import refuse_unknown
-from dfgen.limits import Amount, Limits
+from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.stores.remote.store_options import StorageOptions
@@ -110,9 +110,8 @@ def sequences(
     own = _checked(given, train)
     asked = {f.name: given.pop(f.name) for f in fields(Options) if f.name in given}
     opened = StorageOptions(given.get("storage_options"))
-    source = open_manifest(
-        manifest, given.get("root"), options=opened, where=given.pop("where", None)
-    )
+    limits, where = given.get("limits") or DEFAULT, given.pop("where", None)
+    source = open_mapped(manifest, given.get("root"), limits, opened, where)
     columns = replace(source, whole=True)
     taken = {given.get("id"), *leaves(given.get("sample_weight"))} - {None}
     x, y = chosen_features(columns, x, y, Options(**asked), taken)
@@ -125,7 +124,7 @@ def sequences(
     columns = without_leaks(columns)  # not told again of each split
     found = _Splits()
     for name, rows in parts.items():
-        part = columns.part(rows)
+        part = columns.of_split(name, rows, fold)
         if name == "train":
             found[name] = Sequence(part, x, y, **{**given, **own})
         else:

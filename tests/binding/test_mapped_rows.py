@@ -115,7 +115,7 @@ def test_columns_are_made_once_and_again_when_the_manifest_changed(pets):
     dfgen.write_manifest(changed, pets)
     assert batches(pets) == batches(changed)
     assert column_files(pets).keys() > made.keys()  # of a training that goes on
-    for rows in (9, 8):
+    for rows in range(9, 1, -1):
         dfgen.write_manifest(changed.head(rows), pets)
         batches(pets)
     assert not column_files(pets).keys() & made.keys()
@@ -169,12 +169,35 @@ def test_a_condition_on_a_frame_and_one_that_keeps_nothing_are_refused(pets):
         opened(pets, where="kind == 'y'")
 
 
-def test_splits_of_a_condition_are_those_of_the_frame(pets):
-    options = {"y": "kind", "image_size": (4, 4), "batch_size": 8}
-    of_parts = dfgen.sequences(pets, where="age > 3", **options)
-    of_frame = dfgen.sequences(dfgen.read_manifest(pets, where="age > 3"), **options)
-    for split in ("train", "val"):
-        assert of_parts[split].manifest["id"].tolist() == of_frame[split].manifest["id"].tolist()
+@pytest.mark.parametrize("where", [None, "age > 3", "kind != 'x' or age > 3"])
+@pytest.mark.parametrize("fold", [None, 1])
+def test_splits_are_mapped_and_those_of_the_frame(pets, where, fold):
+    if fold is not None:
+        frame = dfgen.read_manifest(pets).drop(columns="split")
+        dfgen.write_manifest(dfgen.split(frame, folds=3), pets)
+    options = {"y": "kind", "image_size": (4, 4), "batch_size": 8, "fold": fold}
+    of_parts = dfgen.sequences(pets, where=where, **options)
+    of_frame = dfgen.sequences(dfgen.read_manifest(pets, where=where), **options)
+    assert [*of_parts] == [*of_frame] == ["train", "val"]
+    for split, sequence in of_parts.items():
+        with sequence, of_frame[split] as other:
+            assert sequence.state_dict() == other.state_dict()
+            for mapped, held in zip(sequence, other, strict=True):
+                np.testing.assert_equal(mapped, held)
+            assert isinstance(sequence._binding.reader.ids, MappedColumn)
+            ids = sequence.manifest["id"].tolist()
+            assert ids == other.manifest["id"].tolist()
+
+
+def test_splits_of_a_condition_and_of_worker_processes_keep_their_files(pets):
+    options = {"y": "kind", "image_size": (4, 4), "use_multiprocessing": True, "workers": 2}
+    for where in ("age > 3", "age > 4"):
+        of_parts = dfgen.sequences(pets, where=where, **options)
+        of_frame = dfgen.sequences(dfgen.read_manifest(pets, where=where), **options)
+        for split, sequence in of_parts.items():
+            with sequence, of_frame[split] as other:
+                for mapped, held in zip(sequence, other, strict=True):
+                    np.testing.assert_equal(mapped, held)
 
 
 def test_a_root_that_moved_is_given(pets, tmp_path):
