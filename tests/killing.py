@@ -75,6 +75,10 @@ def light_model():
     return model
 
 
+def steps_done(sequence):
+    return -(-sequence.state_dict()["positions"] // sequence.batch_size)
+
+
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -91,7 +95,7 @@ class Reweigh(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
-        self.done = self.sequence.state_dict()["step"]
+        self.done = steps_done(self.sequence)
         self.done = 0 if self.done == STEPS else self.done
 
     def on_train_batch_end(self, batch, logs=None):
@@ -116,7 +120,7 @@ class Killer(keras.callbacks.Callback):
         self.pass_by("epoch begin", epoch, 0)
 
     def on_train_batch_end(self, batch, logs=None):
-        self.pass_by("step", self.epoch, self.sequence.state_dict()["step"])
+        self.pass_by("step", self.epoch, steps_done(self.sequence))
 
     def on_test_batch_end(self, batch, logs=None):
         self.pass_by("validation", self.epoch, batch)

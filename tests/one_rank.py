@@ -102,7 +102,9 @@ def main(index, count, port, folder, options):
     callbacks = [
         tell,
         dfgen.InputMonitor(receipts=receipts),
-        dfgen.BackupAndRestore(options.get("folder", f"{folder}/backup"), train, save_freq=3),
+        dfgen.BackupAndRestore(
+            options.get("folder", f"{folder}/backup"), train, save_freq=options.get("save_freq", 3)
+        ),
     ]
     model = make_model(count)
     model.fit(train, epochs=options.get("epochs", EPOCHS), verbose=0, callbacks=callbacks)

@@ -34,35 +34,39 @@ class NextWindow:
     memory, costs time later and nothing else.
     """
 
-    def __init__(
-        self, reader: SampleReader, windows: Windows, seed: int, plan: Plan, far: bool = True
-    ) -> None:
-        self._reader, self._windows, self._seed, self._far = reader, windows, seed, far
-        self._plan = plan
+    def __init__(self, reader: SampleReader, order: RowOrder, plan: Plan, far: bool = True) -> None:
+        self._reader, self._order, self._plan, self._far = reader, order, plan, far
         self._asked: deque[tuple[int, int]] = deque(maxlen=_ASKED)
         self._threads = Threads(1, Worker)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return NextWindow, (self._reader, self._windows, self._seed, self._plan, self._far)
+        return NextWindow, (self._reader, self._order, self._plan, self._far)
 
-    def begin(self, epoch: int, step: int) -> None:
+    def begin(self, epoch: int, step: int, plan: Plan) -> None:
         """Note that a batch of an epoch begins, which may be of several windows."""
-        size, rows = self._plan.batch_size, self._plan.rows
-        window_of = partial(self._windows.window, seed=self._seed, epoch=epoch)
-        last = window_of(rows - 1)
-        wanted = range(window_of(step * size), window_of(min((step + 1) * size, rows) - 1) + 2)
+        start, end = plan.first + step * plan.batch_size, plan.rows
+        windows, seed = self._windows(epoch)
+        window_of = partial(windows.window, seed=seed, epoch=epoch)
+        last = window_of(end - 1)
+        wanted = range(window_of(start), window_of(min(start + plan.batch_size, end) - 1) + 2)
         for asked in ((epoch, at) if at <= last else (epoch + 1, 0) for at in wanted):
             if asked not in self._asked:
                 self._asked.append(asked)
-                self._threads.submit(partial(self._ask, *asked))
+                of_it = plan if asked[0] == epoch else self._plan
+                self._threads.submit(partial(self._ask, *asked, of_it))
+
+    def _windows(self, epoch: int) -> tuple[Windows, int]:
+        order: Any = self._order.of(epoch)
+        return order.windows, order.seed
 
     def close(self) -> None:
         """End the thread."""
         self._threads.close()
 
-    def _ask(self, epoch: int, window: int, worker: Worker) -> None:
+    def _ask(self, epoch: int, window: int, plan: Plan, worker: Worker) -> None:
         with contextlib.suppress(Exception):  # whoever reads the rows says what is wrong
-            rows = self._windows.rows_of(window, self._plan, seed=self._seed, epoch=epoch)
+            windows, seed = self._windows(epoch)
+            rows = windows.rows_of(window, plan, seed=seed, epoch=epoch)
             for _ in self._reader.ahead(rows, self._far):
                 if worker.abandoned:
                     return
@@ -75,7 +79,7 @@ class BatchMaker:
     pool: Pool
     maker: ChunkMaker
     order: RowOrder
-    plan: Plan  # of an epoch; others may differ in their tail
+    plan: Plan  # of an epoch; others may differ in their tail, and in where they begin
     weights: Weights | None  # of all rows
     own: OwnWeights  # of all rows
     transform: TriedTransform | None
@@ -98,7 +102,7 @@ class BatchMaker:
         if order.windows is None or order.seed is None:
             return None
         far = not self.pool.processes
-        return NextWindow(self.maker.reader, order.windows, order.seed, self.plan, far)
+        return NextWindow(self.maker.reader, order, self.plan, far)
 
     def reseeded(self, seed: int, seed_of_order: int | None) -> "BatchMaker":
         """Return a maker of batches by other seeds, and end the workers of this one."""
@@ -120,7 +124,7 @@ class BatchMaker:
         """
         rows, earlier = self.batch_rows.batch(epoch, step, plan)
         if self.next_window is not None:
-            self.next_window.begin(epoch, step)
+            self.next_window.begin(epoch, step, plan)
         specs = self._specs(epoch, step, plan, rows)
         make = partial(self._buffers.batch, len(rows), specs)
         if specs is not None or len(rows) < plan.size:

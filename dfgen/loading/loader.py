@@ -240,7 +240,15 @@ class Loader:
 
     def redraw(self, draws: Draws) -> None:
         """Draw rows otherwise; what was made ahead of epochs where that changes is thrown away."""
-        order = replace(self.row_order, balance=draws)
+        self._reorder(replace(self.row_order, balance=draws))
+
+    def go_on(self, epoch: int, batch: int) -> None:
+        """Keep the order of an epoch that was begun with so many rows in a batch."""
+        self._reorder(self.row_order.going_on(epoch, batch))
+
+    def _reorder(self, order: RowOrder) -> None:
+        if self._maker.next_window is not None:
+            self._maker.next_window.close()
         self._maker = replace(self._maker, order=order)
         self.park(None)
 
@@ -263,12 +271,12 @@ class Loader:
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> IntArray:
         """Return the rows of one batch on this host: those at its positions of the order."""
         plan = self.plan if plan is None else plan
-        rows: IntArray = self._maker.batch_rows.batch(epoch, step, plan)[0]
+        rows: IntArray = self._maker.batch_rows.batch(epoch, step, plan.of(epoch))[0]
         return rows
 
-    def batch(self, epoch: int, step: int) -> Batch:
+    def batch(self, epoch: int, step: int, plan: Plan | None = None) -> Batch:
         """Return one batch, whatever else is under way."""
-        return self.result(self.start(epoch, step))
+        return self.result(self.start(epoch, step, plan))
 
     def batches(self, epoch: int = 0, plan: Plan | None = None) -> Iterator[Batch]:
         """Yield the batches of one epoch with their `rows` and `ids`; training does not notice.
@@ -339,7 +347,7 @@ class Loader:
         refuse_inside(self.reader)
         self._begin_anew_where_forked()
         plan = self.plan if plan is None else plan
-        return self._maker.start(epoch, step, plan, spread, self._known, block)
+        return self._maker.start(epoch, step, plan.of(epoch), spread, self._known, block)
 
     def depth_for(self, at_once: int) -> int:
         """Return how many batches are made ahead where so many are taken at once: twice as many."""

@@ -116,13 +116,12 @@ class LookAhead:
         (at_once, endless), (epoch, step) = self.taken, position
         if at_once == 1:
             return None
-        steps, (begun, first) = len(self.plan), self._first
-        if endless:
-            before = (epoch - begun) * steps + step - first
-        else:
-            before = step - first * (epoch == begun)
+        begun, first = self._first
+        before = step - first * (epoch == begun)
+        if endless and epoch > begun:
+            before += len(self.plan.of(begun)) - first + (epoch - begun - 1) * len(self.plan)
         place = before % at_once
-        if not endless and step - place + at_once > steps:
+        if not endless and step - place + at_once > len(self.plan.of(epoch)):
             return None  # the rest of an epoch
         if self._block is None or not place:
             self._block = Block(at_once)
@@ -136,7 +135,7 @@ class LookAhead:
 
     def _after(self, position: Position) -> Position:
         epoch, step = position
-        if step + 1 < len(self.plan):
+        if step + 1 < len(self.plan.of(epoch)):
             return epoch, step + 1
         return (epoch, 0) if self.repeat_epoch else (epoch + 1, 0)
 

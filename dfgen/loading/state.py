@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, brief
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.shuffle import ORDER
-from dfgen.system import whole
+from dfgen.system import flag, whole
 from dfgen.table.arrow_types import joined_text
 from dfgen.table.mapped_column import MappedColumn
 
@@ -30,12 +30,33 @@ class Place(NamedTuple):
     step: int = 0  # batches taken of the next one; or all of an epoch that has just ended
     digest: int = 0  # the receipt of their rows
     skipped: int = 0  # how many of their rows could not be read
+    first: int = 0  # positions before batch 0, taken by batches of another size: below their size
+    ended: bool = False  # whether the epoch has: what of it was not taken is left out
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something of the epoch was taken."""
+        return bool(self.step or self.first)
+
+    def taken(self, batch_size: int, rows: int) -> int:
+        """Return how many positions of the epoch were taken."""
+        return min(self.step * batch_size + self.first, rows)
+
+    def plan(self, plan: Plan) -> Plan:
+        """Return the plan of epochs of which this one goes on here."""
+        if not (self.first or self.ended):
+            return plan
+        stop = self.taken(plan.batch_size, plan.rows) if self.ended else None
+        return plan.going_on(self.epoch, self.first, stop)
 
 
-_VERSION = 1
+_VERSION = 2
 _IDS = 65_536  # hashed at once
-_OPTIONAL = ("rows_per_epoch", "weights", "window")  # which a state has where they are not None
-_PLACE = ("epoch", "step", "receipt", "skipped")
+# which a state has where they are not None
+_OPTIONAL = ("rows_per_epoch", "weights", "window", "order_batch")
+_PLACE = ("epoch", "step", "positions", "ended", "receipt", "skipped")
+_MAY_CHANGE = ("batch_size", "processes")
+_OF_VERSION_2 = ("positions", "ended", "processes")  # one of version 1 has `step` in their place
 CHECKSUM = "checksum"
 OF_RANK = "receipt", "skipped", CHECKSUM
 """What each of the processes that train together has its own of."""
@@ -116,6 +137,9 @@ class Identity:
         rows_per_epoch: rows drawn in an epoch, None where they are as many as there are.
         weights: a digest of those that rows are drawn by, None where they are not.
         window: bytes of a window and a digest of its blocks, None where rows are not shuffled so.
+        processes: how many share each batch.
+        order_batch: the batch size that the epoch was begun with, where its order depends on that
+            and it is another one by now; else None.
 
     Raises:
         ArgumentError: a number that cannot be.
@@ -123,7 +147,7 @@ class Identity:
     Example:
         >>> training = Identity(seed=0, batch_size=2, rows=6, ids=ids_digest(range(6)))
         >>> training.place(training.state(Place(epoch=1, step=2)))
-        Place(epoch=1, step=2, digest=0, skipped=0)
+        Place(epoch=1, step=2, digest=0, skipped=0, first=0, ended=False)
     """
 
     seed: int
@@ -137,6 +161,13 @@ class Identity:
     rows_per_epoch: int | None = None
     weights: str | None = None
     window: str | None = None
+    processes: int = 1
+    order_batch: int | None = None
+
+    @property
+    def places(self) -> int:
+        """The number of positions of an epoch."""
+        return self.rows_per_epoch or self.rows
 
     def __post_init__(self) -> None:
         for name, least in (("seed", 0), ("batch_size", 1), ("rows", 0)):
@@ -147,17 +178,20 @@ class Identity:
 
         Args:
             place: `step` counts the global batches of the epoch that the model took: at its end
-                either all of them, or 0 with the next epoch. The digest is of rows it took.
+                all of them, and it has ended, or 0 with the next epoch. The digest is of rows it
+                took.
 
         Raises:
             ArgumentError: a number is negative.
         """
+        step = whole("step", place.step)
         state: State = {
             "version": _VERSION,
             "order": ORDER,
             **{name: v for name, v in vars(self).items() if v is not None or name not in _OPTIONAL},
             "epoch": whole("epoch", place.epoch),
-            "step": whole("step", place.step),
+            "positions": place._replace(step=step).taken(self.batch_size, self.places),
+            "ended": place.ended,
             "receipt": f"{whole('receipt', place.digest, most=2**128 - 1):032x}",
             "skipped": whole("skipped", place.skipped),
         }
@@ -166,9 +200,10 @@ class Identity:
     def place(self, state: Mapping[str, object]) -> Place:
         """Return the place to go on from, or refuse the state of another training.
 
-        Use it before a training goes on: with other rows, another seed or batch size, rows would be
-        repeated and missed. The number of hosts and workers may have changed. Changed labels warn.
-        One without a checksum, of an older dfgen or edited on purpose, has its numbers checked.
+        Use it before a training goes on: with other rows or another seed, rows would be repeated
+        and missed. The number of workers may have changed. So may the batch size, the number of
+        processes and labels, which warns. One without a checksum, of an older dfgen or edited on
+        purpose, has its numbers checked. One of version 1 counts batches.
 
         Args:
             state: what `state` gave, also after JSON; what else is in it is for others to read.
@@ -186,20 +221,41 @@ class Identity:
                 "the state was saved with other labels: training goes on with those of now",
                 stacklevel=3,
             )
-        plan = Plan(self.rows_per_epoch or self.rows, self.batch_size)
-        epoch = whole("epoch of the state", state["epoch"])
-        step = whole("step of the state", state["step"], most=len(plan))
-        done = min(step * self.batch_size, plan.rows)
-        skipped = whole("skipped of the state", state["skipped"], most=done)
+        size = whole("batch_size of the state", state["batch_size"], least=1)
+        epoch, ended = whole("epoch of the state", state["epoch"]), False
+        if state["version"] == 1:
+            steps = len(Plan(self.places, size))
+            step = whole("step of the state", state["step"], most=steps)
+            taken = Place(0, step).taken(size, self.places)
+        else:
+            taken = whole("positions of the state", state["positions"], most=self.places)
+            ended = flag("ended of the state", state["ended"])
+        skipped = whole("skipped of the state", state["skipped"], most=taken)
         digest = state["receipt"]
         if not isinstance(digest, str) or re.fullmatch("[0-9a-f]{1,32}", digest) is None:
             raise ArgumentError(f"receipt of the state={digest!r} is not a hexadecimal number")
-        return Place(epoch, step, int(digest, 16), skipped)
+        self._tell_changes(state, taken)
+        step, first = divmod(taken, self.batch_size)
+        return Place(epoch, step, int(digest, 16), skipped, first, ended)
+
+    def _tell_changes(self, state: Mapping[str, object], taken: int) -> None:
+        now = vars(self)
+        names = [name for name in _MAY_CHANGE if state.get(name, now[name]) != now[name]]
+        if names:
+            was, new = (
+                " and ".join(f"{name}={values[name]!r}" for name in names)
+                for values in (state, now)
+            )
+            warnings.warn(
+                f"the state was saved with {was}, this training has {new}: its epoch goes on "
+                f"after the {taken:,} rows that were taken",
+                stacklevel=4,
+            )
 
     def _check_order(self, state: Mapping[str, object]) -> None:
         for name, value in vars(self).items():
             saved = state.get(name)
-            if name == "labels" or saved == value:
+            if name in ("labels", "order_batch", *_MAY_CHANGE) or saved == value:
                 continue
             was = f"with {name}={saved!r}, this training has {name}={value!r}"
             advice = f"Go on with {name}={saved!r}"
@@ -225,15 +281,16 @@ def _check_form(state: Mapping[str, object], expected: State) -> None:
             f"the state is {brief(state)}, expected the dict that state_dict() gave: "
             "of a file, json.loads(Path(path).read_text())"
         )
-    optional = (CHECKSUM, *_OPTIONAL)
-    missing = [key for key in expected if key not in state and key not in optional]
+    older, optional = state.get("version") == 1, (CHECKSUM, *_OPTIONAL)
+    keys = [key for key in expected if not (older and key in _OF_VERSION_2)] + ["step"] * older
+    missing = [key for key in keys if key not in state and key not in optional]
     if missing:
         raise ArgumentError(
             f"the state lacks {', '.join(missing)}: it was cut short, or is no state of dfgen. "
             "Use the one saved before it"
         )
     for name in ("version", "order"):
-        if state[name] != expected[name]:
+        if state[name] != expected[name] and not (older and name == "version"):
             raise ArgumentError(
                 f"the state has {name}={state[name]!r}; this dfgen reads {name}="
                 f"{expected[name]!r}. If it was saved by a newer dfgen: pip install --upgrade "

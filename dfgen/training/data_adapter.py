@@ -273,7 +273,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         It is what the order holds; that the model took them so is for `receipt` to say.
         """
         epoch = self.epoch if epoch is None else whole("epoch", epoch)
-        return self._loader.row_order.counts(epoch, self._loader.plan.rows - self.left_out)
+        plan = self._progress.plan().of(epoch)
+        return self._loader.row_order.counts(epoch, plan.rows - plan.left_out)
 
     @property
     def metrics(self) -> Metrics:
@@ -315,7 +316,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         """
         self._check_index(index)
         epochs, step = divmod(index, len(self._loader))
-        return self._loader.rows(self.epoch + epochs * self._endless, step).copy()
+        epoch = self.epoch + epochs * self._endless
+        return self._loader.rows(epoch, step, self._progress.plan()).copy()
 
     def ids(self, index: int) -> list[object]:
         """Return the ids of the rows of batch `index` of the current epoch, in order.
@@ -370,7 +372,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         length = None
         if run.keras_iterator is None and not run.plain:
             place = self._progress.place
-            run.exact = not (self._endless or (self._progress.resumed and place.step))
+            run.exact = not (self._endless or (self._progress.resumed and place.under_way))
             length = INFINITE if self._endless else len(run.plan) if run.exact else None
         return self._dataset(run, length)
 
@@ -408,7 +410,9 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def _first_steps(self, run: Run, call: Call) -> int:
         progress, length = self._progress, len(self._loader)
         done, progress.steps_done = progress.steps_done, 0
-        left = length - (progress.place.step if progress.resumed and not self._endless else 0)
+        left = length
+        if progress.resumed and not self._endless:
+            left = len(progress.plan().of(progress.place.epoch)) - progress.place.step
         if not lacks("EpochIterator._num_batches"):
             if done or left < length:
                 run.undo = shorten(call.iterator, left, done)

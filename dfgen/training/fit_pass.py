@@ -134,19 +134,21 @@ class Pass:
         progress, place = self._progress, self._progress.place
         follows = self._endless or self._driver == "fit" or (progress.resumed and not self._driver)
         place = place if follows else Place(place.epoch)
-        steps = range(place.step, len(self._plan)) if self._part is None else self._part[0]
+        plan = place.plan(self._plan)
+        steps = range(place.step, len(plan.of(place.epoch)))
+        steps = steps if self._part is None else self._part[0]
         self._epoch = place.epoch
         if not self._endless:
             self._left = len(steps)
-            if self._exact and place.step:
+            if self._exact and place.under_way:
                 raise ArgumentError(
-                    f"this dataset is of whole epochs of {len(self._plan)} batches, and the state "
+                    f"this dataset is of whole epochs of {len(plan)} batches, and the state "
                     f"that was loaded since goes on after {place.step} of them: call "
                     "get_tf_dataset() again"
                 )
         self._ledger = progress.fit if self._driver else progress.begin_loop(place)
         self._stream = self._loader.stream(
-            place.epoch, steps.start, self._plan, self._at_once or 1, self._endless
+            place.epoch, steps.start, plan, self._at_once or 1, self._endless
         )
         if self._part is None:
             self._stream.repeat_epoch = self._driver in ("evaluate", "predict")
@@ -251,7 +253,7 @@ class PlainPasses:
         position = place.epoch + (epochs if self._endless else 0), step
         if within and not self._endless:
             self._progress.begin(position[0])
-        batch = self._loader.batch(*position)
+        batch = self._loader.batch(*position, self._progress.plan())
         with self._lock:
             if within and self._ledger and (self._endless or step not in self._handed):
                 handed = Handed(time.perf_counter(), position, batch.rows, batch.skipped)
@@ -266,7 +268,7 @@ class PlainPasses:
         place = self._progress.place
         if self._loader.plan.shard[1] > 1:
             fault = "processes cannot share batches: train in one process, or in a loop of your own"
-        elif self._progress.resumed and place.step and not self._endless:
+        elif self._progress.resumed and (place.first or (place.step and not self._endless)):
             fault = (
                 f"training cannot go on after {place.step} batches of an epoch: load a state from "
                 "between two epochs, or go on in a loop of your own"

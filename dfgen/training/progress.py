@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.loading.loader import Loader
+from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.proportions import Proportions, proportions_of
 from dfgen.loading.receipts import Handed, Ledger, Receipt
 from dfgen.loading.state import Place
@@ -51,12 +52,16 @@ class Progress:
     def _new_ledger(self, place: Place | None = None) -> Ledger:
         return Ledger(self._loader.order, self.place if place is None else place, HANDED_OUT)
 
-    def go_to(self, place: Place) -> None:
-        """Have the next pass begin at a place, and draw rows by the weights that were set last."""
+    def go_to(self, place: Place, begun: int) -> None:
+        """Have the next pass begin at a place, and draw rows by the weights that were set last.
+
+        Its epoch was begun with so many rows in a batch.
+        """
         self._begun = -1
         if (draws := self._loader.row_order.proportions) is not None:
             self._redraw(draws.at_once)
-        place = place._replace(step=min(place.step, len(self._loader)))
+        self._loader.go_on(place.epoch, begun if place.under_way else self._loader.batch_size)
+        place = place._replace(step=min(place.step, self._length(place)))
         counted, self.fit = self.fit.counted, self._new_ledger(place)
         self.ledger, self.fit.counted = self.fit, counted
         if self.fit.complete:
@@ -74,7 +79,7 @@ class Progress:
             return  # whoever goes on from a state of weights is refused
         later = proportions_of(weights, draws.places)
         with self._redrawing:
-            since = self.place.epoch + (self.place.step > 0)
+            since = self.place.epoch + self.place.under_way
             self._redraw(draws.followed_by(later, max(since, self._begun + 1)))
 
     def _redraw(self, draws: Proportions) -> None:
@@ -92,7 +97,14 @@ class Progress:
 
     def _next(self, place: Place) -> Place:
         """The place itself, or the beginning of the next epoch where one has ended."""
-        return Place(place.epoch + 1) if place.step >= len(self._loader) else place
+        return Place(place.epoch + 1) if place.step >= self._length(place) else place
+
+    def _length(self, place: Place) -> int:
+        return len(self.plan(place).of(place.epoch))
+
+    def plan(self, place: Place | None = None) -> Plan:
+        """Return the plan of epochs that go on at a place, None: where the next pass begins."""
+        return (self.place if place is None else place).plan(self._loader.plan)
 
     def begin_loop(self, place: Place) -> Ledger:
         """A loop of the user's own begins."""
@@ -158,9 +170,11 @@ class Progress:
     def end_epoch(self, endless: bool) -> None:
         """`fit` has ended its epoch."""
         self.taken(self._steps - 1)
-        length, step = len(self._loader), self.place.step + self._steps
-        more, step = divmod(step if endless else min(step, length), length)
-        epoch = self.place.epoch + more
+        length, (epoch, step) = self._length(self.place), self.place[:2]
+        step += self._steps if endless else min(self._steps, length - step)
+        if step >= length:
+            more, step = divmod(step - length, len(self._loader))
+            epoch += 1 + more
         if self.fit.place.epoch < epoch and not self.fit.complete:
             self._note(self.fit.close())  # some of its batches never came
         self.place, self.resumed = self.fit.at(epoch, step), False

@@ -338,10 +338,21 @@ class Sequence(Passes):
         """
         place = self.progress.ledger.place
         weights = [draws.digest for draws in self.progress.weights_of(place)]
-        return replace(self._identity, weights=next(iter(weights), None)).state(place)
+        order = self._loader.row_order
+        begun = order.of(place.epoch).batch
+        return replace(
+            self._identity,
+            weights=next(iter(weights), None),
+            processes=self.shard[1],
+            order_batch=None if begun == order.batch else begun,
+        ).state(place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state: the next pass yields the rest of its epoch, later ones are whole.
+
+        The batch size and the number of processes may be others, which warns: batches go on at the
+        first row that was not taken. An epoch whose order depends on the batch size, with
+        `bucket_by` or in windows of a pack, keeps until its end the order that it was begun with.
 
         A Sequence made with `seed=None` takes the seed of the state. Changed labels warn. One
         that draws rows by weights draws them by those set last, which must be those of the state.
@@ -350,21 +361,24 @@ class Sequence(Passes):
             state: what `state_dict` gave, also after JSON.
 
         Raises:
-            ArgumentError: it is the state of other rows, another seed, order or batch size, cut
-                short, edited, damaged, or of a newer dfgen.
+            ArgumentError: it is the state of other rows, another seed or order, cut short, edited,
+                damaged, or of a newer dfgen.
         """
         seed = state.get("seed") if self._seed_was_drawn and isinstance(state, Mapping) else None
         seed = seed if isinstance(seed, int) else self.seed
-        identity = replace(self._identity, seed=seed, weights=self._loader.row_order.weights)
+        weights, processes = self._loader.row_order.weights, self.shard[1]
+        identity = replace(self._identity, seed=seed, weights=weights, processes=processes)
         place = identity.place(state)
+        begun = state.get("order_batch") or state["batch_size"]
+        begun = whole("order_batch of the state", begun, least=1)
         if state.get(CHECKSUM) is None:
-            self._check_receipt(place, seed)
+            self._check_receipt(place, seed, begun)
         if seed != self.seed:
             self._loader.reseed(seed)
             self._seed, self._identity = seed, replace(identity, weights=None)
-        self.progress.go_to(place)
+        self.progress.go_to(place, begun)
 
-    def _check_receipt(self, place: Place, seed: int) -> None:
+    def _check_receipt(self, place: Place, seed: int, begun: int) -> None:
         """Refuse a place whose receipt is of other batches than those before it.
 
         It cannot be told where rows were skipped, or several processes counted each its own.
@@ -377,11 +391,11 @@ class Sequence(Passes):
             loader.row_order,
             seed=seed if self._shuffle else None,
             balance=loader.row_order.balance if draws is None else draws.at_once,
-        )
-        done = min(place.step, len(loader))
-        if loader.order.redrawn(order).digest_before(place.epoch, done) != place.digest:
+        ).going_on(place.epoch, begun)
+        taken = place.taken(self.batch_size, order.places)
+        if loader.order.redrawn(order).digest_before(place.epoch, taken) != place.digest:
             raise ArgumentError(
-                f"the state has another receipt than {done} batches of epoch {place.epoch} give: "
+                f"the state has another receipt than {taken} rows of epoch {place.epoch} give: "
                 "it was edited or damaged, and rows would be repeated or missed. Use the one saved "
                 "before it, or start anew without a state"
             )
@@ -390,7 +404,7 @@ class Sequence(Passes):
     def _identity(self) -> Identity:
         """The identity that tells this Sequence's order of rows from another's."""
         rows, places = len(self._binding.columns), self._loader.row_order.places
-        drawn_by = dict(self._binding.drawn_by)
+        drawn_by: dict[str, Any] = dict(self._binding.drawn_by)
         if not self._shuffle:
             drawn_by["window"] = None
         return Identity(

@@ -158,7 +158,7 @@ def test_seven_steps_in_executions_of_five_are_ten_batches(frame, watched):
     assert model.seen() == orders(46, range(4))[: 3 * 46 + 4 * 4]
     assert seq.epoch == 3
     if watched:  # else batches count that TensorFlow only fetched
-        assert seq.state_dict()["step"] == 4
+        assert seq.state_dict()["positions"] == 16
         assert (seq.receipt.epoch, seq.receipt.rows, seq.receipt.missing) == (2, 46, 0)
 
 

@@ -18,6 +18,12 @@ from dfgen.loading.state import Identity, Place, ids_digest, receipt
 N, BATCH_SIZE = 50, 12
 IDS = [f"row-{row}" for row in range(N)]
 NOW = Identity(seed=3, batch_size=BATCH_SIZE, rows=N, ids=ids_digest(IDS))
+OLDER = {
+    "version": 1, "order": "dfgen/perm/1", "seed": 3, "epoch": 2, "step": 1, "batch_size": 12,
+    "rows": 50, "ids": ids_digest(IDS), "labels": "", "shuffle": True, "balance": None,
+    "bucket_by": None, "window": None, "pack": None, "skipped": 7,
+    "receipt": "0000000000000000000000000000002a",
+}  # fmt: skip
 EDITED = (
     "the state is not as it was saved: it was edited or damaged, and rows would be repeated or "
     "missed. Use the one saved before it, or start anew without a state; one that you edit on "
@@ -113,32 +119,66 @@ class TestState:
     def test_goes_through_json_at_every_step(self, step):
         """At step 0 and after the last step of an epoch too."""
         state = json.loads(json.dumps(NOW.state(Place(2, step, EPOCH))))
-        assert NOW.place(state) == (2, step, EPOCH, 0)
+        place = NOW.place(state)
+        assert NOW.state(place) == state
+        assert (place.epoch, place.digest) == (2, EPOCH)
+        assert place.taken(BATCH_SIZE, N) == min(step * BATCH_SIZE, N)
 
     def test_a_second_resume_within_an_epoch_goes_on_from_the_second(self):
         first = NOW.place(NOW.state(Place(1, 1)))
         second = NOW.place(NOW.state(first._replace(step=first.step + 2)))
-        assert second == (1, 3, 0, 0)
+        assert second == Place(1, 3)
 
-    def test_the_state_of_an_older_dfgen_is_read(self):
+    def test_golden_state(self):
+        place = Place(2, 1, 42, 7, first=5)
+        assert json.dumps(replace(NOW, order_batch=7, processes=2).state(place)) == (
+            '{"version": 2, "order": "dfgen/perm/1", "seed": 3, "batch_size": 12, "rows": 50, '
+            '"ids": "IDS", "labels": "", "shuffle": true, "balance": null, "bucket_by": null, '
+            '"processes": 2, "order_batch": 7, "epoch": 2, "positions": 17, "ended": false, '
+            '"receipt": "0000000000000000000000000000002a", "skipped": 7, "checksum": "SUM"}'
+        ).replace("IDS", ids_digest(IDS)).replace("SUM", "ca67ae98f150fb52")
+
+    @pytest.mark.parametrize("checksum", [{}, {"checksum": "dee9241b06b00c53"}], ids=len)
+    def test_the_state_of_an_older_dfgen_counts_batches_and_is_read(self, checksum):
         """It had two keys more, for what never came."""
-        older = {
-            "version": 1, "order": "dfgen/perm/1", "seed": 3, "epoch": 2, "step": 1,
-            "batch_size": 12, "rows": 50, "ids": ids_digest(IDS), "labels": "", "shuffle": True,
-            "balance": None, "bucket_by": None, "window": None, "pack": None,
-            "receipt": "0000000000000000000000000000002a", "skipped": 7,
-        }  # fmt: skip
-        assert NOW.place(json.loads(json.dumps(older))) == (2, 1, 42, 7)
-        checksum = {"checksum": "dee9241b06b00c53"}
-        now = NOW.state(Place(2, 1, 42, 7))
-        assert older | checksum == now | {"window": None, "pack": None}
-        assert NOW.place(now | {"window": None, "pack": None}) == (2, 1, 42, 7)
+        older = json.loads(json.dumps(OLDER | checksum))
+        assert NOW.place(older) == Place(2, 1, 42, 7)
+        with pytest.warns(UserWarning, match="was saved with batch_size=12, this training has"):
+            assert replace(NOW, batch_size=5).place(older) == Place(2, 2, 42, 7, first=2)
+        if checksum:
+            for change in ({"step": 2}, {"positions": 24}, {"batch_size": 6}, {"version": 2}):
+                with pytest.raises(
+                    ArgumentError, match=r"not as it was saved|lacks processes, positions"
+                ):
+                    NOW.place(older | change)
+
+    @pytest.mark.parametrize("size", [1, 5, 12, 60])
+    @pytest.mark.parametrize("taken", [(0, 0), (1, 3), (4, 1), (4, 2)])
+    def test_another_batch_size_and_number_of_processes_warn_and_count_the_same(self, size, taken):
+        step, first = taken
+        state = replace(NOW, processes=2).state(Place(1, step, 42, 0, first))
+        with pytest.warns(UserWarning) as warned:
+            place = replace(NOW, batch_size=size, processes=3).place(state)
+        done = step * BATCH_SIZE + first
+        assert place == Place(1, done // size, 42, 0, done % size)
+        was, now = "batch_size=12 and processes=2", f"batch_size={size} and processes=3"
+        if size == BATCH_SIZE:
+            was, now = "processes=2", "processes=3"
+        assert [str(each.message) for each in warned] == [
+            f"the state was saved with {was}, this training has {now}: its epoch goes on after the "
+            f"{done} rows that were taken"
+        ]
+
+    def test_an_epoch_that_has_ended_leaves_out_what_it_did(self):
+        state = NOW.state(Place(1, 4, ended=True))
+        assert NOW.place(state).ended
+        assert NOW.place(state).plan(Plan(N, BATCH_SIZE)).of(1).left_out == 2
 
     def test_is_under_1_kb(self):
         largest = Identity(
             seed=2**128, batch_size=2**40, rows=2**62, ids="f" * 32, labels="f" * 16,
             shuffle=False, balance="b" * 128, bucket_by="b" * 128, rows_per_epoch=2**30,
-            weights="f" * 16,
+            weights="f" * 16, window="9" * 20 + "f" * 16, processes=2**30, order_batch=2**40,
         )  # fmt: skip
         state = largest.state(Place(2**62, 2**62, 2**128 - 1, 2**62))
         assert len(json.dumps(state)) < 1000
@@ -146,13 +186,12 @@ class TestState:
     def test_numbers_of_numpy_become_plain(self):
         numbers = {"seed": np.int64(3), "batch_size": np.int32(12), "rows": np.int64(N)}
         state = replace(NOW, **numbers).state(Place(np.int64(1), np.int64(2)))
-        assert NOW.place(json.loads(json.dumps(state))) == (1, 2, 0, 0)
+        assert NOW.place(json.loads(json.dumps(state))) == Place(1, 2)
 
     @pytest.mark.parametrize(
         ("change", "text"),
         [
             ({"seed": 4}, "seed=4, this training has seed=3"),
-            ({"batch_size": 16}, "batch_size=16, this training has batch_size=12"),
             ({"rows": 49}, "rows=49, this training has rows=50"),
             ({"shuffle": False}, "shuffle=False, this training has shuffle=True"),
             ({"balance": "kind"}, "balance='kind', this training has balance=None"),
@@ -182,18 +221,22 @@ class TestState:
     @pytest.mark.parametrize(
         ("change", "text"),
         [
-            ({"version": 2},
-             "the state has version=2; this dfgen reads version=1. "
+            ({"version": 3},
+             "the state has version=3; this dfgen reads version=2. "
              "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen"),
             ({"order": "dfgen/perm/2"},
              "the state has order='dfgen/perm/2'; this dfgen reads order='dfgen/perm/1'. "
              "If it was saved by a newer dfgen: pip install --upgrade keras-dfgen"),
             ({"epoch": -1}, "epoch of the state=-1 is not a whole number of 0 or more"),
-            ({"step": 6}, "step of the state=6 is not a whole number from 0 to 5"),
-            ({"step": "1"}, "step of the state='1' is not a whole number from 0 to 5"),
-            ({"step": True}, "step of the state=True is not a whole number from 0 to 5"),
+            ({"positions": 51}, "positions of the state=51 is not a whole number from 0 to 50"),
+            ({"positions": "1"}, "positions of the state='1' is not a whole number from 0 to 50"),
+            ({"positions": True}, "positions of the state=True is not a whole number from 0 to 50"),
+            ({"version": 1, "step": 6}, "step of the state=6 is not a whole number from 0 to 5"),
+            ({"version": 1}, "the state lacks step: it was cut short"),
+            ({"ended": 2}, "ended of the state must be True or False, got 2"),
+            ({"batch_size": 0}, "batch_size of the state=0 is not a whole number of 1 or more"),
             ({"skipped": 13}, "skipped of the state=13 is not a whole number from 0 to 12"),
-            ({"step": 5, "skipped": 51}, "skipped of the state=51 is not a whole number from 0 to"),
+            ({"positions": 50, "skipped": 51}, "skipped of the state=51 is not a whole num"),
             ({"receipt": "xyz"}, "receipt of the state='xyz' is not a hexadecimal number"),
             ({"receipt": "0" * 33}, f"receipt of the state={'0' * 33!r} is not a hexadecimal num"),
         ],
@@ -205,21 +248,28 @@ class TestState:
         assert str(refusal.value).startswith(text)
 
     def test_an_edited_entry_is_told(self):
-        for change in ({"epoch": 1}, {"step": 2}, {"labels": "x"}, {"seed": 4}, {"skipped": True}):
+        for change in (
+            {"epoch": 1},
+            {"positions": 24},
+            {"step": 2},
+            {"labels": "x"},
+            {"seed": 4},
+            {"skipped": True},
+        ):
             with pytest.raises(ArgumentError) as refusal:
                 NOW.place(NOW.state(Place(0, 1)) | change)
             assert str(refusal.value) == EDITED
 
     @given(st.data())
     def test_any_edit_of_any_entry_is_refused_or_changes_nothing(self, data):
-        now = replace(NOW, window="1 a", weights="b", balance="c")
+        now = replace(NOW, window="1 a", weights="b", balance="c", order_batch=7)
         state = now.state(Place(2, 3, 42, 7))
         name = data.draw(st.sampled_from([*state, "rows_per_epoch", "pack", "extra"]))
         edited = {**state, name: data.draw(VALUES | st.sampled_from([*state.values()]))}
         if data.draw(st.booleans()):
             del edited[name]
         try:
-            assert now.place(edited) == (2, 3, 42, 7)
+            assert now.place(edited) == Place(2, 3, 42, 7)
         except ArgumentError:
             assert edited != state or name == "labels"
 
@@ -280,7 +330,7 @@ class TestState:
     def test_other_labels_warn_only(self):
         with pytest.warns(UserWarning) as warned:
             place = replace(NOW, labels="b").place(replace(NOW, labels="a").state(Place(0, 1)))
-        assert place == (0, 1, 0, 0)
+        assert place == Place(0, 1)
         assert [str(warning.message) for warning in warned] == [
             "the state was saved with other labels: training goes on with those of now"
         ]

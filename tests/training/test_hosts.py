@@ -474,8 +474,8 @@ def test_inputs_alone_have_no_weights_on_devices_either(frame):
 def test_where_devices_leave_nothing_of_an_epoch_the_next_one_begins():
     made = loader(28)
     progress = Progress(made)
-    progress.go_to(Place(2, 2))
-    assert progress.place == (2, 2, 0, 0)  # four rows are left
+    progress.go_to(Place(2, 2), progress._loader.batch_size)
+    assert progress.place == Place(2, 2)  # four rows are left
     made.plan = replace(made.plan, tail="drop")
     progress.begin_fit(endless=False)
     assert progress.place == Place(3)

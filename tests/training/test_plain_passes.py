@@ -324,7 +324,7 @@ def test_batches_of_repeat_asked_for_from_outside_do_not_count(frame):
     before = seq.state_dict()
     for step in (7, 8):
         passes.batch(step)
-    assert before["step"] == 4
+    assert before["positions"] == 16
     assert seq.state_dict() == before
 
 
@@ -345,7 +345,7 @@ def test_a_state_is_of_whole_epochs(frame, plain):
         on_train_batch_end=lambda batch, logs: states.append(seq.state_dict())
     )
     model.fit(seq, epochs=2, verbose=0, callbacks=[note])
-    assert {state["step"] for state in states} == {0}
+    assert {state["positions"] for state in states} == {0}
     state = json.loads(json.dumps(seq.state_dict()))
     again, other = sequence(frame, 46), trained_watcher()
     again.load_state_dict(state)

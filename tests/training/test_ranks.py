@@ -12,11 +12,13 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from one_rank import EPOCHS, ROWS
 from watching import KERAS
 
+import dfgen
 from dfgen.errors import RankError
 from dfgen.training.ranks import Ranks
 
@@ -232,6 +234,38 @@ class TestProcesses:
         assert table["digest"].to_pylist()[-1] == one["digest"]
         assert table["rows"].to_pylist() == [ROWS] * EPOCHS
         assert not (tmp_path / "receipts-1.parquet").exists()
+
+    @pytest.mark.parametrize("counts", [(2, 1, 3), (1, 2, 4)], ids=str)
+    def test_killed_twice_others_go_on_in_other_batches_with_each_row_once(
+        self, backend, tmp_path, counts
+    ):
+        """The second epoch is of one, then of another, then of a third number of processes."""
+        sizes = (12, 18, 9) if counts[-1] == 3 else (12, 16, 20)
+        kills = 6, 2, None
+        for count, size, kill in zip(counts, sizes, kills, strict=True):
+            options = {"batch_size": size, "died_after": kill, "save_freq": 1}
+            with Training(backend, str(tmp_path), count, **options) as training:
+                if kill is None:
+                    found = training.found()
+                    continue
+                codes, texts = training.ended()
+                assert -signal.SIGKILL in codes, texts
+                assert 0 not in codes, texts
+        assert {json.dumps(process["weights"]) for process in found} == {
+            json.dumps(found[0]["weights"])
+        }
+        receipts = pq.read_table(tmp_path / "receipts-0.parquet").to_pylist()
+        table = pd.DataFrame({"id": range(ROWS), "n": 0.0})
+        with dfgen.Sequence(table, "n", workers=0) as seq:
+            order = seq._loader.order
+        for one in receipts:
+            assert one["digest"] == f"{order.digest_before(one['epoch'], one['rows']):032x}"
+        left = ROWS % sizes[-1]  # of an epoch that is of this size alone
+        assert [
+            (one["epoch"], one["rows"], one["left_out"], one["missing"], one["repeated"])
+            for one in receipts
+        ] == [(0, ROWS, 0, 0, 0), (1, ROWS, 0, 0, 0), (2, ROWS - left, left, 0, 0)]
+        assert {process["total"] for process in found} == {receipts[-1]["digest"]}
 
     @pytest.mark.parametrize("dies", [0, 1])
     def test_one_that_dies_ends_the_others_with_its_name(self, backend, tmp_path, dies):

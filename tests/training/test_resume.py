@@ -190,7 +190,7 @@ def test_rows_in_their_own_order_stay_so_with_a_seed_taken_from_the_state(frame)
 def test_the_state_is_small_and_says_what_it_is_of(frame):
     state = state_after(frame(46), 3)
     assert len(json.dumps(state)) < 1000
-    assert (state["epoch"], state["step"], state["rows"], state["seed"]) == (0, 3, 46, 0)
+    assert (state["epoch"], state["positions"], state["rows"], state["seed"]) == (0, 12, 46, 0)
 
 
 def test_the_repr_says_how_far_it_is_and_what_was_counted(frame):
@@ -224,7 +224,6 @@ def test_the_rest_of_the_epoch_comes_whatever_the_order_of_rows(frame, tmp_path,
     ("options", "name", "was", "now"),
     [
         ({"seed": 7}, "seed", 0, 7),
-        ({"batch_size": 5}, "batch_size", 4, 5),
         ({"shuffle": False}, "shuffle", True, False),
         ({"rows": 45}, "rows", 46, 45),
     ],
@@ -262,8 +261,8 @@ def test_a_truncated_state_is_refused(frame, key):
 
 
 def test_a_state_of_a_newer_version_is_refused(frame):
-    state = {**state_after(frame(46), 3), "version": 2}
-    with pytest.raises(ValueError, match=r"^the state has version=2; this dfgen reads version=1"):
+    state = {**state_after(frame(46), 3), "version": 3}
+    with pytest.raises(ValueError, match=r"^the state has version=3; this dfgen reads version=2"):
         sequence(frame(46)).load_state_dict(state)
 
 
@@ -328,7 +327,9 @@ def test_any_edit_of_a_state_is_refused_or_changes_no_row(frame, tmp_path, name)
     try_an_edit()
 
 
-@pytest.mark.parametrize("edit", [{"step": 7}, {"step": 4}, {"receipt": "0" * 32}], ids=str)
+@pytest.mark.parametrize(
+    "edit", [{"positions": 28}, {"positions": 16}, {"receipt": "0" * 32}], ids=str
+)
 @pytest.mark.parametrize("older", [False, True], ids=["with a checksum", "of an older dfgen"])
 @pytest.mark.parametrize("name", ["plain", "weights", "buckets", "a drawn seed"])
 def test_a_state_that_was_edited_is_refused_and_nothing_changes(frame, name, older, edit):
@@ -341,14 +342,14 @@ def test_a_state_that_was_edited_is_refused_and_nothing_changes(frame, name, old
     seed = seq.seed
     with pytest.raises(ValueError, match="edited") as refused:
         seq.load_state_dict(state | edit)
-    step = edit.get("step", 5)
+    taken = edit.get("positions", 20)
     receipt = (
-        f"the state has another receipt than {step} batches of epoch 0 give: it was edited or "
+        f"the state has another receipt than {taken} rows of epoch 0 give: it was edited or "
         "damaged, and rows would be repeated or missed. Use the one saved before it, or start anew "
         "without a state"
     )
     assert str(refused.value) == (receipt if older else EDITED)
-    assert (seq.seed, seq.epoch, seq.state_dict()["step"]) == (seed, 0, 0)
+    assert (seq.seed, seq.epoch, seq.state_dict()["positions"]) == (seed, 0, 0)
     seq.load_state_dict(state)
     rest(seq)
     assert (seq.receipt.missing, seq.receipt.repeated) == (0, 0)
@@ -390,8 +391,9 @@ def test_the_state_counts_what_the_model_took_not_what_was_fetched(frame):
     )
     callbacks = [dfgen.InputMonitor(), note, StopAt(1, 4)]
     model.fit(seq, epochs=2, verbose=0, callbacks=callbacks)
-    found = [(state["epoch"], state["step"]) for state in states]
-    assert found == [(0, step) for step in range(1, 13)] + [(1, step) for step in range(1, 6)]
+    found = [(state["epoch"], state["positions"]) for state in states]
+    taken = [*range(4, 46, 4), 46]
+    assert found == [(0, each) for each in taken] + [(1, each) for each in taken[:5]]
     assert repr(seq).endswith("epoch 1, 5 of its batches taken>")
     again = sequence(frame(46))
     again.load_state_dict(through_json(seq.state_dict()))
@@ -421,7 +423,7 @@ def test_validation_and_evaluate_after_a_resume_are_whole(frame):
     seq.load_state_dict(state_after(frame(24), 4))
     model.evaluate(seq, verbose=0)
     assert len(model.seen("tested")) == 72
-    assert seq.state_dict()["step"] == 4
+    assert seq.state_dict()["positions"] == 16
 
 
 @pytest.mark.backend
@@ -430,7 +432,7 @@ def test_validation_and_evaluate_after_a_resume_are_whole(frame):
 def test_several_steps_per_execution_count_all_their_batches(frame, rows):
     seq, model = sequence(frame(rows)), watcher(built=True, steps_per_execution=5)
     model.fit(seq, epochs=2, verbose=0, callbacks=[dfgen.InputMonitor(), StopAt(1, 4)])
-    assert seq.state_dict()["step"] == 5
+    assert seq.state_dict()["positions"] == 20
     again = sequence(frame(rows))
     again.load_state_dict(seq.state_dict())
     model.fit(again, epochs=1, verbose=0, callbacks=[dfgen.InputMonitor()])
@@ -448,6 +450,6 @@ def test_a_loop_within_a_fit_leaves_what_the_model_took(frame):
 
     callbacks = [dfgen.InputMonitor(), keras.callbacks.LambdaCallback(on_train_batch_end=look)]
     model.fit(seq, epochs=1, verbose=0, callbacks=[*callbacks, StopAt(0, 9)])
-    assert seq.state_dict()["step"] == 10
+    assert seq.state_dict()["positions"] == 40
     assert model.seen() == order(40, 0)
     assert (seq.receipt.rows, seq.receipt.counted) == (40, "taken")

@@ -1,6 +1,6 @@
 """The plan of an epoch: which positions make up each batch of this host."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,8 @@ class Plan:
     `"drop"`, they are left out; `"pad"`, a full batch, in which rows from the start of the order
     stand beside them with weight 0.
 
+    An epoch in which training goes on with another batch size has a plan of its own: see `of`.
+
     Example:
         >>> [Plan(10, 4, (host, 2), "drop").positions(1).tolist() for host in (0, 1)]
         [[4, 5], [6, 7]]
@@ -28,6 +30,9 @@ class Plan:
     batch_size: int  # rows of a global batch
     shard: tuple[int, int] = (0, 1)  # index of this host, and how many there are
     tail: str = "short"
+    first: int = 0  # the position at which batch 0 begins: below `batch_size`
+    stop: int | None = None  # the position at which an epoch that has ended did; None: the last
+    other: "tuple[int, Plan] | None" = None  # an epoch that has another plan, and that
 
     def __post_init__(self) -> None:
         whole("rows", self.rows)
@@ -44,8 +49,17 @@ class Plan:
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, the same on every host."""
-        full, rest = divmod(self.rows, self.batch_size)
+        full, rest = divmod(self._stop - self.first, self.batch_size)
         return full + (rest > 0 and self.tail != "drop")
+
+    def of(self, epoch: int) -> "Plan":
+        """Return the plan of one epoch."""
+        return self if self.other is None or self.other[0] != epoch else self.other[1]
+
+    def going_on(self, epoch: int, first: int, stop: int | None) -> "Plan":
+        """Return the plan where the batches of one epoch, which goes on, lie otherwise."""
+        plain = replace(self, other=None)
+        return replace(plain, other=(epoch, replace(plain, first=first, stop=stop)))
 
     @property
     def size(self) -> int:
@@ -55,7 +69,18 @@ class Plan:
     @property
     def left_out(self) -> int:
         """Rows of all hosts that an epoch leaves out."""
-        return max(0, self.rows - len(self) * self.batch_size)
+        return self.rows - min(self._stop, self.first + len(self) * self.batch_size)
+
+    @property
+    def _stop(self) -> int:
+        return self.rows if self.stop is None else self.stop
+
+    def taken(self, step: int) -> int:
+        """Return how many rows of this host come before a batch, those before batch 0 included."""
+        (host, hosts), before = self.shard, 0
+        if step:
+            before = (step - 1) * self.size + self.real(step - 1)
+        return before + self.first * (host + 1) // hosts - self.first * host // hosts
 
     def positions(self, step: int) -> IntArray:
         """Return the positions of one batch; where it is padded, those of the padding too."""
@@ -67,16 +92,16 @@ class Plan:
     def block(self, first: int, steps: int) -> IntArray:
         """Return the positions of several batches after one another, without any padding."""
         starts = np.arange(first, first + steps, dtype=np.int64) * self.batch_size
-        starts += self.shard[0] * self.size
+        starts += self.first + self.shard[0] * self.size
         positions = starts[:, None] + np.arange(self.size, dtype=np.int64)
-        return positions[positions < self.rows]
+        return positions[positions < self._stop]
 
     def real(self, step: int) -> int:
         """Return how many rows of a batch are not padding."""
-        return min(self.size, max(0, self.rows - self._start(step)))
+        return min(self.size, max(0, self._stop - self._start(step)))
 
     def _start(self, step: int) -> int:
         if not len(self):
             raise ArgumentError(f"step={step!r}, but {self.rows} rows make no batches")
         whole("step", step, most=len(self) - 1)
-        return step * self.batch_size + self.shard[0] * self.size
+        return self.first + step * self.batch_size + self.shard[0] * self.size

@@ -1,7 +1,7 @@
 """Which row stands at each position of an epoch: shuffled, wholly or not, balanced, by shape."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ class RowOrder:
     balance: Draws | None = None  # needs a seed
     buckets: Buckets | None = None  # likewise
     windows: Windows | None = None  # neither of these beside it; without a seed it has no part
+    other: "tuple[int, RowOrder] | None" = None  # an epoch that was begun with another batch size
     _window: Callable[[int, int], IntArray] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +59,32 @@ class RowOrder:
         object.__setattr__(self, "_window", lru_cache(maxsize=2)(window))  # no circle through self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RowOrder, (self.rows, self.seed, self.balance, self.buckets, self.windows)
+        parts = self.rows, self.seed, self.balance, self.buckets, self.windows, self.other
+        return RowOrder, parts
+
+    @property
+    def batch(self) -> int | None:
+        """Rows of the global batch that the order depends on; None where it depends on none."""
+        if self.buckets is not None:
+            return self.buckets.batch_size
+        return None if self.windows is None or self.seed is None else self.windows.batch
+
+    def of(self, epoch: int) -> "RowOrder":
+        """Return the order of one epoch."""
+        return self if self.other is None or self.other[0] != epoch else self.other[1]
+
+    def going_on(self, epoch: int, batch: int) -> "RowOrder":
+        """Return the order where one epoch stays as it was begun, by another batch size."""
+        plain = replace(self, other=None)
+        if self.batch in (None, batch):
+            return plain
+        buckets, windows = self.buckets, self.windows
+        begun = replace(
+            plain,
+            buckets=None if buckets is None else replace(buckets, batch_size=batch),
+            windows=None if windows is None else replace(windows, batch=batch),
+        )
+        return replace(plain, other=(epoch, begun))
 
     @property
     def places(self) -> int:
@@ -81,6 +107,8 @@ class RowOrder:
 
     def at(self, epoch: int, positions: IntArray) -> IntArray:
         """Return int64 of shape (2, positions): the rows, and how often each came before."""
+        if (order := self.of(epoch)) is not self:
+            return order.at(epoch, positions)
         if self.windows is not None and self.seed is not None:
             found = self.windows.at(positions, seed=self.seed, epoch=epoch)
             return np.stack([found, np.zeros_like(found)])
@@ -130,18 +158,22 @@ class BatchRows:
         self._order, self._plan = order, plan
         self._batches = batches = max(1, _ASKED // plan.size)
         self._block = lru_cache(maxsize=4)(
-            lambda epoch, block: order.at(epoch, plan.block(block * batches, batches))
+            lambda epoch, block, first: order.at(
+                epoch, replace(plan, first=first).block(block * batches, batches)
+            )
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BatchRows, (self._order, self._plan)
 
     def batch(self, epoch: int, step: int, plan: Plan) -> IntArray:
-        """Return what `RowOrder.at` does for one batch; plans may differ in their tail."""
+        """Return what `RowOrder.at` does for one batch; plans may differ in tail and `first`."""
         if not 0 <= step < len(plan):
             raise IndexError(f"batch {step} does not exist: an epoch has {len(plan)} batches")
         block, place = divmod(step, self._batches)
-        drawn = self._block(epoch, block)[:, place * plan.size : (place + 1) * plan.size]
+        drawn = self._block(epoch, block, plan.first)[
+            :, place * plan.size : (place + 1) * plan.size
+        ]
         if plan.tail != "pad" or drawn.shape[1] == plan.size:
             return drawn
         rest = self._order.at(epoch, plan.positions(step)[drawn.shape[1] :])

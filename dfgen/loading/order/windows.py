@@ -122,8 +122,9 @@ class Windows:
             blocks = self.blocks_of(window, seed=seed, epoch=epoch).tolist()
             return np.concatenate([np.empty(0, np.int64), *map(self.block_rows, blocks)])
         start, stop = known.windows[window : window + 2].tolist()
-        first, last = start // plan.batch_size, -(-stop // plan.batch_size)
-        positions = plan.block(first, min(last, len(plan)) - first)
+        first = max(0, (start - plan.first) // plan.batch_size)
+        last = -(-(stop - plan.first) // plan.batch_size)
+        positions = plan.block(first, max(0, min(last, len(plan)) - first))
         positions = positions[(positions >= start) & (positions < stop)]
         return np.sort(self.at(positions, seed=seed, epoch=epoch))
 

@@ -56,6 +56,10 @@ class BackupAndRestore(keras.callbacks.Callback):
     Not in it: what the generators of Python and NumPy would draw. `History` and the progress bar
     begin with the epoch where it goes on, and callbacks count its batches from 0.
 
+    The batch size and the number of processes may be others, with a warning: the epoch goes on with
+    the rows that are left of it, each once. Its steps are then told as if all of them had been of
+    the new size, and of `steps_per_epoch` as many count as done as the rows that were taken fill.
+
     If several processes train together (`shard`), the first one saves, and all go on from what
     it saved, so they must see the same folder, which is checked. On SIGTERM to any of them they
     leave together, before a step that all have their batch of or where one does not get it. On
@@ -130,7 +134,7 @@ class BackupAndRestore(keras.callbacks.Callback):
                 "BackupAndRestore was made for another Sequence than the one that fit was given "
                 f"({found!r})"
             )
-        self._epoch = self._step = self._unsaved = 0
+        self._epoch = self._step = self._steps = self._unsaved = 0
         self._due = self._in_step = self._begun = False
         self._logs: Mapping[str, Any] = {}
         self._found: tuple[Mapping[str, Any], NamedArrays, NamedArrays] | None = None
@@ -196,7 +200,9 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Note the epoch."""
         begin_at(self.model, None)
-        self._step = 0 if self._found is None else self._found[0]["step"]
+        self._step, self._steps = 0, self.params["steps"]
+        if self._found is not None:
+            self._step, self._steps = (self._found[0][name] for name in ("step", "steps"))
         self._epoch, self._before = epoch, self._step
 
     def _all_begun_epoch(self) -> None:
@@ -222,14 +228,14 @@ class BackupAndRestore(keras.callbacks.Callback):
         """Count the step."""
         self._progress.taken(batch)
         self._in_step = False
-        step = min(self._before + batch + 1, self.params["steps"])
+        step = min(self._before + batch + 1, self._steps)
         self._unsaved += step - self._step
         self._step = step
         self._due |= self._save_freq != "epoch" and self._unsaved >= int(self._save_freq)
         self._logs = logs or {}
 
     def _all_ended_batch(self) -> None:
-        goes_on = self._step < self.params["steps"] and not self.model.stop_training
+        goes_on = self._step < self._steps and not self.model.stop_training
         if self._leaves_alone or (self._due and goes_on):
             self._save()
 
@@ -296,6 +302,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         facts = {
             "epoch": self._epoch,
             "step": self._step,
+            "steps": self._steps,
             "begun": self._begun,
             "stopped": bool(self.model.stop_training),
             "logs": {name: v for name, v in self._logs.items() if isinstance(v, int | float)},
@@ -331,10 +338,9 @@ class BackupAndRestore(keras.callbacks.Callback):
 
         With another number of processes the first one has what all of them had.
         """
-        state, ranks = dict(facts["input"]), facts.get("of_ranks")
+        state = dict(facts["input"])
+        ranks = facts.get("of_ranks") or [[state.get(each) for each in OF_RANK]]
         index, count = (0, 1) if self._ranks is None else (self._ranks.index, self._ranks.count)
-        if ranks is None or (len(ranks) == count and index == 0):
-            return state
         if len(ranks) == count:
             return {**state, **dict(zip(OF_RANK, ranks[index], strict=True))}
         receipts = [int(receipt, 16) for receipt, _, _ in ranks] if index == 0 else []
@@ -347,6 +353,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             print(f"dfgen: {path} is of a run that has ended: this one begins anew", flush=True)
             return
         epoch, step, steps = facts["epoch"], facts["step"], self.params["steps"]
+        facts = {"begun": step > 0, "stopped": False, "logs": {}, "callbacks": {}, **facts}
         drawn_by = [arrays.pop(name) for name in [*arrays] if name.startswith(_DRAWS)]
         lists = {name: arrays.pop(name) for name in [*arrays] if name.startswith(COUNTS)}
         for weights in drawn_by[:1]:
@@ -357,23 +364,26 @@ class BackupAndRestore(keras.callbacks.Callback):
         specs = view_of(self._sequence, self.model, "fit").element_spec
         build(self.model, specs, facts.get("trained"))
         restore(self.model, arrays, facts.get("optimizer"))
+        ended = bool(facts["begun"] and step and step >= facts.get("steps", steps))
+        if step and not ended:
+            step, steps, ended = self._counted(facts)
         after = f" after {step} of {steps} steps" if step else ""
         print(f"dfgen: going on in epoch {epoch + 1}{after}, from {path}", flush=True)
-        facts = {"begun": step > 0, "stopped": False, "logs": {}, "callbacks": {}, **facts}
+        facts = {**facts, "step": step, "steps": steps}
         callbacks = of_fit("callbacks")
         for told in put_back(callbacks.callbacks, facts["callbacks"], lists):
             print(f"dfgen: {told}", flush=True)
         self._found = (facts, arrays, lists) if facts["begun"] else None
-        if facts["begun"] and (step >= steps or facts["stopped"]):
+        if facts["begun"] and (ended or facts["stopped"]):
             # what was cut off after the last step: its validation, and its end
             self._logs = facts["logs"]
             callbacks.on_epoch_begin(epoch)
             logs = validation_logs(self.model, epoch)
             callbacks.on_epoch_end(epoch, {**self._logs, **logs})
-            epoch, step = epoch + 1, 0
+            epoch, step, steps = epoch + 1, 0, self.params["steps"]
         if facts["stopped"] or self.model.stop_training:
             epoch = self.params["epochs"]
-        self._step = self._progress.steps_done = step
+        self._step, self._progress.steps_done = step, self.params["steps"] - (steps - step)
         if not lacks("Model._initial_epoch"):
             begin_at(self.model, epoch)
         elif of_fit("initial_epoch") != epoch:
@@ -381,6 +391,17 @@ class BackupAndRestore(keras.callbacks.Callback):
                 f"with Keras {keras.__version__} nobody but fit can say at which epoch it begins, "
                 f"and the backup is of epoch {epoch}: call fit(..., initial_epoch={epoch})"
             )
+
+    def _counted(self, facts: Mapping[str, Any]) -> tuple[int, int, bool]:
+        """Return the steps done of an epoch and all of it, in batches of now, and if it ended."""
+        steps, size = self.params["steps"], self._sequence.batch_size
+        if isinstance(of_fit("x"), Sequence) and steps == len(self._sequence):
+            place = self._progress.place
+            if not place.under_way:  # the rows that are left fill no batch
+                return facts["step"], facts["step"], True
+            return place.step, len(self._progress.plan().of(place.epoch)), False
+        step = facts["step"] * facts["input"]["batch_size"] // size
+        return step, steps, step >= steps
 
 
 def _folder_of(callback: Any) -> Any:
