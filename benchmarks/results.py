@@ -30,6 +30,7 @@ LARGE = {
     "stores": "files in S3 and behind HTTP with 50 ms, on loopback",
     "small": "PNG 32x32 with default arguments",
     "sparse": "100 GB of shards as holes, 10^4 shards, 10^8 rows",
+    "parts": "a manifest in parts",
     "E": "job E by simulation: 3 TB, 64 GB of memory",
 }
 """The rows of the table of data that does not fit in memory, by the `row` of verdicts."""

@@ -327,8 +327,12 @@ def opened_part(
             nbytes, handle = os.path.getsize(path), pa.OSFile(path)
             found = checksum_of(store_at(path), path, nbytes)
     except FileNotFoundError:
+        advice = MEND
+        with contextlib.suppress(DfgenError):
+            if read_parts_index(index.folder, options).checksum != index.checksum:
+                advice = "The manifest was written anew since it was opened: open it again"
         raise MissingFileError(
-            f"{path} is missing, which holds {part.rows:,} rows of {index.folder}. {MEND}"
+            f"{path} is missing, which holds {part.rows:,} rows of {index.folder}. {advice}"
         ) from None
     except ReadError as error:
         raise type(error)(f"{path}: {error}") from None

@@ -9,18 +9,15 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from dfgen.errors import ArgumentError, DfgenError, ManifestError, WriteError, first, quote
-from dfgen.manifest.fingerprint import fingerprint, hashed, pieces_digest
+from dfgen.errors import ArgumentError, DfgenError, ManifestError, WriteError
+from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.metadata_check import metadata_of, rows_of_group, with_stored_paths
 from dfgen.manifest.parts import (
     Part,
     PartsIndex,
-    as_indexed,
     described_part,
     read_part,
     read_parts_index,
@@ -28,7 +25,13 @@ from dfgen.manifest.parts import (
 )
 from dfgen.manifest.path_roots import has_members
 from dfgen.manifest.paths import is_url
-from dfgen.manifest.schema import Label, Metadata, describe_labels, label_columns, repeated
+from dfgen.manifest.schema import Label, Metadata, describe_labels, label_columns
+from dfgen.manifest.written_parts import (
+    as_read,
+    fingerprint_of_parts,
+    refuse_repeated,
+    unchecked,
+)
 from dfgen.packs.pack_index import INDEX, PART_FILE, in_pack, is_remote
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
@@ -42,8 +45,7 @@ PART_ROWS = 1_000_000
 
 _PART_BYTES = 1 << 29  # of a part whose rows hold files
 _GROUP_ROWS = 1 << 17  # rows of a row group: as many are read where a filter is for few
-_CHECKED = 5_000_000  # ids that are compared at once
-_PART = re.compile(PART_FILE)
+_PART = re.compile(rf"{PART_FILE}|\.{PART_FILE}\.[0-9a-f]{{8}}\.tmp")
 
 
 def write_part(
@@ -123,9 +125,9 @@ def finish_parts(
     }
     numbers = [int(found[1]) for part in parts if (found := re.match(r"part-(\d+)", part.file))]
     index = PartsIndex(folder, parts, schema, others, metadata, max(numbers, default=-1) + 1)
-    index = replace(index, schema=_as_read(index, options))
+    index = replace(index, schema=as_read(index, options))
     if not is_checked:
-        _refuse_repeated(index, options)
+        refuse_repeated(index, options)
         digest = fingerprint_of_parts(index, schema, options)
         index = replace(index, dfgen={**metadata, "fingerprint": digest})
     with contextlib.suppress(DfgenError):  # what was there may be anything
@@ -136,19 +138,6 @@ def finish_parts(
     return index
 
 
-def _as_read(index: PartsIndex, options: StorageOptions | None) -> pa.Schema:
-    """Return the schema with the types that Parquet gives back: it has no seconds, for one."""
-    with _unchecked(index, index.parts[0], options) as file:
-        stored = file.schema_arrow
-    fields = []
-    for field in index.schema:
-        kind = stored.field(field.name).type
-        if pa.types.is_dictionary(field.type):
-            kind = pa.dictionary(pa.int32(), kind, field.type.ordered)
-        fields.append(pa.field(field.name, kind))
-    return pa.schema(fields, index.schema.metadata)
-
-
 def _with_int32(field: pa.Field) -> pa.Field:
     """Return a category with numbers that hold any number of names; other fields as they are."""
     kind = field.type
@@ -157,73 +146,8 @@ def _with_int32(field: pa.Field) -> pa.Field:
     return field.with_type(pa.dictionary(pa.int32(), kind.value_type, kind.ordered))
 
 
-@contextlib.contextmanager
-def _unchecked(
-    index: PartsIndex, part: Part, options: StorageOptions | None
-) -> Iterator[pq.ParquetFile]:
-    """Yield a part that was just written, of which single columns are read."""
-    path = index.path(part)
-    with store_at(path, options=options).open(path) as handle, pq.ParquetFile(handle) as file:
-        yield file
-
-
-def fingerprint_of_parts(
-    index: PartsIndex, schema: pa.Schema, options: StorageOptions | None = None
-) -> str:
-    """Return the fingerprint that one file of the rows would have, column by column.
-
-    `schema` has the types that the rows had before Parquet, which makes milliseconds of seconds.
-    """
-
-    def pieces(name: str) -> Iterator[pa.ChunkedArray]:
-        kind = schema.field(name).type
-        for part in index.parts:
-            with _unchecked(index, part, options) as file:
-                column = as_indexed(file.read([name]), index)[name]
-            yield column.cast(kind) if pa.types.is_temporal(kind) else column
-
-    return pieces_digest(index.schema, hashed(schema.names), index.rows, pieces)
-
-
-def _refuse_repeated(index: PartsIndex, options: StorageOptions | None) -> None:
-    """Refuse ids that stand in two parts; some millions are in memory at a time."""
-    parts = sorted((p for p in index.parts if p.rows), key=lambda part: part.least)  # type: ignore[arg-type,return-value]
-    if all(a.greatest < b.least for a, b in pairwise(parts)):  # type: ignore[operator]
-        return
-
-    def ids() -> Iterator[pa.ChunkedArray]:
-        for part in index.parts:
-            with _unchecked(index, part, options) as file:
-                yield file.read(["id"])["id"]
-
-    ranges = -(-index.rows // _CHECKED)
-    sample = pa.chunked_array([c for one in ids() for c in one.take(_spread(len(one))).chunks])
-    sample = sample.take(pc.sort_indices(sample))
-    bounds = [sample[len(sample) * place // ranges] for place in range(1, ranges)]
-    for low, high in zip([None, *bounds], [*bounds, None], strict=True):
-        chosen = [c for one in ids() for c in _between(one, low, high).chunks]
-        twice = repeated(pa.chunked_array(chosen, sample.type))
-        if len(twice):
-            shown = ", ".join(quote(one) for one in first(twice.field("values")))
-            raise ManifestError(
-                f"the rows for {index.folder} have ids that stand in several batches "
-                f"({len(twice):,} or more): {shown}. An id is the name of one row: give each row "
-                "its own"
-            )
-
-
-def _spread(rows: int) -> pa.Array:
-    return pa.array(np.linspace(0, rows - 1, min(rows, 1000)).astype(np.int64))
-
-
-def _between(ids: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
-    if low is not None:
-        ids = ids.filter(pc.greater_equal(ids, low))
-    return ids if high is None else ids.filter(pc.less(ids, high))
-
-
 def _remove_others(index: PartsIndex) -> None:
-    """Remove parts of this machine that no longer belong to a manifest."""
+    """Remove parts of this machine that no longer belong to a manifest, and half ones."""
     if is_remote(index.folder):
         return
     kept = {part.file for part in index.parts}
@@ -336,12 +260,14 @@ def _same_rows(
     begin = 0
     for part in old.parts:
         with contextlib.suppress(DfgenError, pa.ArrowException, OSError):  # of damaged ones
-            with _unchecked(old, part, options) as file:
+            with unchecked(old, part, options) as file:
                 head = next(file.iter_batches(1, columns=["id"]))["id"]
             ids = table["id"].slice(begin)
             place = pc.index(ids, pa.scalar(head[0].as_py(), ids.type)).as_py() if part.rows else -1
+            if place < 0:
+                continue
             rows = table.slice(begin + place, part.rows)
-            if place >= 0 and _equal(plain_values(rows), plain_values(read_part(old, part))):
+            if _equal(plain_values(rows), plain_values(read_part(old, part))):
                 yield part, begin + place
                 begin += place + part.rows
 

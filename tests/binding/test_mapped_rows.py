@@ -131,6 +131,14 @@ def test_a_damaged_column_is_made_again(pets, damage):
     assert batches(pets) == whole
 
 
+def test_batches_stay_the_same_while_the_manifest_is_replaced(pets):
+    before = batches(pets)[1]
+    with opened(pets) as sequence:
+        dfgen.write_manifest(dfgen.read_manifest(pets).iloc[::-1], pets)
+        again = [[array.tobytes() for array in sequence[i]] for i in range(len(sequence))]
+    assert again == before != batches(pets)[1]
+
+
 def test_a_damaged_part_is_told_before_training(pets):
     part = sorted(pets.glob("part-*"))[2]
     part.write_bytes(part.read_bytes()[:-1])

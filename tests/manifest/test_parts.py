@@ -1,7 +1,11 @@
 import json
+import os
+import random
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -14,7 +18,7 @@ import pytest
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError
 from dfgen.manifest import parts_writer
-from dfgen.manifest.parts import read_parts_index
+from dfgen.manifest.parts import read_part, read_parts_index
 from dfgen.manifest.table_reading import read_table
 
 ROWS = 25
@@ -316,6 +320,20 @@ def test_a_full_disk_leaves_the_manifest_that_was_there():
     assert (folder / "_manifest.json").read_bytes() == before and len(parts_of()) == 2
 
 
+def test_a_manifest_is_replaced_by_one_without_any_of_its_ids():
+    written()
+    other = frame().assign(id=[f"other {number}" for number in range(ROWS)])
+    dfgen.write_manifest(other, "pets.manifest")
+    pd.testing.assert_series_equal(dfgen.read_manifest("pets.manifest")["id"], other["id"])
+
+
+def test_a_reader_of_parts_that_were_replaced_is_told_to_open_them_again():
+    index = read_parts_index(str(written()))
+    dfgen.write_manifest(frame().assign(note="other"), "pets.manifest")
+    with pytest.raises(MissingFileError, match=r"written anew since it was opened: open it again"):
+        read_part(index, index.parts[0])
+
+
 def test_a_folder_of_something_else_is_not_written_into():
     Path("pets.manifest").mkdir()
     Path("pets.manifest/notes.txt").write_text("mine")
@@ -328,3 +346,54 @@ def test_remains_of_a_killed_writer_are_replaced():
     Path("pets.manifest/part-00007.parquet").write_bytes(b"half")
     written()
     assert len(parts_of()) == 2
+
+
+KILLED = """
+import os, signal, sys
+import pandas as pd
+import dfgen
+from dfgen.manifest import parts_writer
+
+parts_writer.PART_ROWS, place = 20, int(sys.argv[1])
+calls = 0
+
+def counted(_, event, function):
+    global calls
+    if event == "c_call" and function.__name__ in ("write", "fsync", "replace", "unlink"):
+        calls += 1
+        if calls == place:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+frame = pd.DataFrame({"id": range(50), "path": [f"s3://b/{n}" for n in range(50)], "kind": "new"})
+sys.setprofile(counted)
+dfgen.write_manifest(frame, "pets.manifest")
+sys.setprofile(None)
+print(calls)
+"""
+
+
+@pytest.mark.slow
+def test_a_writer_that_is_killed_anywhere_leaves_the_old_manifest_or_the_new_one():
+    def write(place):
+        given = [sys.executable, "-c", KILLED, str(place)]
+        return subprocess.run(given, stdout=subprocess.PIPE, check=False)
+
+    written()
+    old, there = dfgen.read_manifest("pets.manifest"), {*os.listdir("pets.manifest")}
+    shutil.copytree("pets.manifest", "kept")
+    calls = int(write(0).stdout)
+    new = dfgen.read_manifest("pets.manifest")
+    places = random.Random(7).sample(range(1, calls + 1), 20)
+    outcomes = set()
+    for place in places:
+        shutil.rmtree("pets.manifest")
+        shutil.copytree("kept", "pets.manifest")
+        assert write(place).returncode == -signal.SIGKILL
+        found = dfgen.read_manifest("pets.manifest")
+        outcomes.add(len(found))
+        pd.testing.assert_frame_equal(found, old if len(found) == len(old) else new)
+        dfgen.write_manifest(old, "pets.manifest")
+        pd.testing.assert_frame_equal(dfgen.read_manifest("pets.manifest"), old)
+        names = {*os.listdir("pets.manifest")}
+        assert len(names) == len(there) and not [name for name in names if "tmp" in name]
+    assert outcomes == {len(old), len(new)}

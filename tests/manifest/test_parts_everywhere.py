@@ -120,11 +120,6 @@ def batches(manifest, _):
         return [(x.tobytes(), y.tobytes()) for x, y in (sequence[i] for i in range(len(sequence)))]
 
 
-def split_batches(manifest, _):
-    with dfgen.sequences(manifest, "path", "label", image_size=(8, 8), batch_size=5) as by_split:
-        return {name: [*one.ids(0)] for name, one in vars(by_split).items() if one is not None}
-
-
 def commanded(*arguments):
     def act(manifest, ending):
         done = run(*(str(one).replace("M", manifest, 1) for one in arguments))
@@ -142,6 +137,16 @@ def found_leaks(manifest, _):
         )
         dfgen.write_manifest(df, manifest)
     return plain(duplicates.duplicates(manifest)), plain(duplicates.leaks(manifest))
+
+
+def split_batches(manifest, _):
+    found = dfgen.sequences(manifest, y="label", image_size=(8, 8), batch_size=5)
+    return {name: [(x.tobytes(), y.tobytes()) for x, y in one] for name, one in found.items()}
+
+
+def relabelled(manifest, ending):
+    Path("fix.csv").write_text("id,label\n02,dog\n")
+    return commanded("update-labels", "M", "fix.csv")(manifest, ending)
 
 
 def recipe_of(manifest, _):
@@ -165,6 +170,10 @@ ACTIONS = {
     "classes": lambda m, _: plain(class_counts.classes(m)),
     "show_sizes": lambda m, _: len(file_sizes.show_sizes(m).axes),
     "recipe": recipe_of,
+    "sequences": split_batches,
+    "check command": lambda m, e: run("check", m).stderr.replace(f".{e}", ""),
+    "pack command": commanded("pack", "M", "--out", "packed", "--image-size", "8,8"),
+    "update-labels command": relabelled,
     "verify command": commanded("verify", "M", "--decode"),
     "diff command": commanded("diff", "M", "M"),
     "report command": lambda m, _: (run("report", m, "--out", "pets.html").returncode, m[:4]),

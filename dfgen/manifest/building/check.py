@@ -208,16 +208,16 @@ def _gathering(given: Mapping[str, Any], access: Access) -> Gathering:
 
 
 def _check_places(table: Any, folder: Any, column: str | None) -> None:
+    if isinstance(table, str) and is_manifest(table):
+        raise ArgumentError(
+            f"{table} is a manifest, expected a table of labels: dfgen verify {table} compares it "
+            "with its files"
+        )
     if isinstance(table, str) and os.path.isdir(table):
         other = folder if isinstance(folder, str) and os.path.isfile(folder) else "labels.csv"
         raise ArgumentError(
             f"{table} is a folder, expected a table of labels: it comes first, dfgen check "
             f"{other} {table}"
-        )
-    if isinstance(table, str) and is_manifest(table):
-        raise ArgumentError(
-            f"{table} is a manifest, expected a table of labels: dfgen verify {table} compares it "
-            "with its files"
         )
     if table is None:
         raise ArgumentError("labels=None: expected a table of labels, or a file of one")
