@@ -23,6 +23,7 @@ from dfgen.manifest.table_reading import read_table
 ROWS = 10_000_000
 BATCH = 1 << 17  # rows that are given at once
 TRAINED = 1_500
+COLUMNS = "a third of it waits for parts, two fifths write and flush seven columns, 48 bytes a row"
 
 
 def main(rows: int = ROWS) -> Findings:
@@ -47,7 +48,7 @@ def main(rows: int = ROWS) -> Findings:
     found = [
         Verdict(f"{name}, written", seconds, 2 * millions, "s", True),
         Verdict(f"{name}, peak of writing", peak, 1500, "MB", True),
-        Verdict(f"{name}, opened first", rows / firsts[0] / 1e6, 3, "10^6 rows/s"),
+        Verdict(f"{name}, opened first", rows / firsts[0] / 1e6, 3, "10^6 rows/s", limit=COLUMNS),
         Verdict(f"{name}, opened again", agains[0], max(0.5, millions / 30), "s", True),
         Verdict(f"{name}, first batch", agains[1], 1, "s", True),
         Verdict(f"{name}, own memory a row", own, 20, "bytes", True),
