@@ -54,10 +54,16 @@ def main() -> Findings:
                 for cache in Path(folder).glob("cache*"):
                     shutil.rmtree(cache)
             print()
+        processes = {"workers": 4, "use_multiprocessing": True}
+        by_processes = max(
+            fetched(server, window, (0, 1), None, (0, 1), **processes) / whole / 2
+            for window in WINDOWS
+        )
     figures = {
         "first epoch with cache=, all hosts": (most, 1.1),
         "second epoch, one node": (again[0], 0.02),
         "second epoch, a node for each host": (again[1], 0.15),
+        "an epoch of 4 worker processes, without cache=": (by_processes, 1.1),
     }
     return finish(
         [Verdict(what, *figure, "x the pack", at_most=True) for what, figure in figures.items()]
@@ -78,7 +84,12 @@ def uploaded(folder: Path, server: Any) -> int:
 
 
 def fetched(
-    server: Any, window: str, shard: tuple[int, int], cache: str | None, epochs: tuple[int, ...]
+    server: Any,
+    window: str,
+    shard: tuple[int, int],
+    cache: str | None,
+    epochs: tuple[int, ...],
+    **more: Any,
 ) -> int:
     """Return the bytes of shards that a host asks for in some epochs."""
     server.clear_counts()
@@ -86,7 +97,7 @@ def fetched(
         URL, y="label", order=Ordering(window=window), batch_size=BATCH, cache=cache,
         storage_options=server.options,
     )  # fmt: skip
-    loader = Loader(bound.reader, batch_size=BATCH, drawing=bound.drawing, shard=shard)
+    loader = Loader(bound.reader, batch_size=BATCH, drawing=bound.drawing, shard=shard, **more)
     for epoch in epochs:
         for _ in loader.batches(epoch):
             pass

@@ -57,7 +57,7 @@ def cached(
         if one.files is not None
     }
     kept = {name: found for name, found in steps.items() if not isinstance(found, str)}
-    far = [shards for source in sources.values() for shards in source.far_packs]
+    far = [shards for source in sources.values() for _, shards in source.far_packs]
     if not kept and not far:
         why = "; ".join(f"{name!r}: {reason}" for name, reason in steps.items())
         raise ArgumentError(f"cache={cache!r} has no image to keep: {why or 'there are no files'}")

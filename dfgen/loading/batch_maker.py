@@ -18,6 +18,7 @@ from dfgen.loading.read_ahead import Expected, ReadAhead
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker, making
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import Threads, Worker
+from dfgen.packs.remote_shards import CAN_LEND
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import batch_rng
 from dfgen.spec import IntArray, Spec
@@ -28,8 +29,8 @@ _ASKED = 8  # windows that are not asked for again, of all passes that go on at 
 class NextWindow:
     """Has the files of the next window read when a batch of a window begins, and first of its own.
 
-    It reads the rows that this host needs of remote files into memory, but not if processes read
-    the rows (`far=False`).
+    It reads the rows that this host needs of remote files into memory, but not if processes that
+    cannot have them from there read the rows (`far=False`).
     A thread asks for it, so that no batch waits. What the system does not do, as where it lacks the
     memory, costs time later and nothing else.
     """
@@ -101,7 +102,7 @@ class BatchMaker:
         order = self.order
         if order.windows is None or order.seed is None:
             return None
-        far = not self.pool.processes
+        far = CAN_LEND or not self.pool.processes
         return NextWindow(self.maker.reader, order, self.plan, far)
 
     def reseeded(self, seed: int, seed_of_order: int | None) -> "BatchMaker":

@@ -74,6 +74,9 @@ class PackRows:
         return np.ones(len(self), np.bool_) if self.shards is None else self.shards != NOTHING
 
 
+FarPacks = tuple[tuple[PackRows, PackShards], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class PackedSource(RowSource):
     """Makes images of packed pixels; rows that lie in no pack are read from their files."""
@@ -87,8 +90,8 @@ class PackedSource(RowSource):
         return self.stored.spec
 
     @property
-    def far_packs(self) -> tuple[PackShards, ...]:
-        """The shards of packs in a store."""
+    def far_packs(self) -> FarPacks:
+        """Those of the files, and of the pixels."""
         return (*self.files.far_packs, *self.stored.far_packs)
 
     def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Any:
@@ -175,9 +178,9 @@ class PackedPixels:
         return place(_known(self.sizes, row), size, size, self.resize)
 
     @property
-    def far_packs(self) -> tuple[PackShards, ...]:
-        """The shards, where some are in a store."""
-        return (self.shards,) if self.shards.far else ()
+    def far_packs(self) -> FarPacks:
+        """Rows and shards, where some are in a store."""
+        return ((self.rows, self.shards),) if self.shards.far else ()
 
     def ahead(self, rows: IntArray) -> Iterator[None]:
         """Have the shards read where some rows lie."""
@@ -243,9 +246,9 @@ class PackedFiles:
         return {"bytes": data, "path": path}
 
     @property
-    def far_packs(self) -> tuple[PackShards, ...]:
-        """The shards, where some are in a store."""
-        return (self._shards,) if self._shards.far else ()
+    def far_packs(self) -> FarPacks:
+        """Rows and shards, where some are in a store."""
+        return ((self._rows, self._shards),) if self._shards.far else ()
 
     def ahead(self, rows: IntArray) -> Iterator[None]:
         """Have the shards read where some rows lie."""

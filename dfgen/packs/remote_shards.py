@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+import mmap
+import os
 import threading
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,11 @@ _HEADS = 32  # requests at a time
 _ENDS = 1 << 16  # bytes of a file, at its begin and its end, that tell how rows lie in it
 _LEAST = 1 << 12  # of small files
 _GAP = 1 << 16  # bytes that are fetched without need sooner than by two requests
+CAN_LEND = hasattr(os, "memfd_create")
+"""Whether worker processes can have what this one has fetched."""
+
+Address = tuple[str, int]
+"""A path by which other processes map memory, and what tells that from others which had it."""
 
 
 class RemoteShards(PackShards):
@@ -40,6 +48,9 @@ class RemoteShards(PackShards):
     another. About `most` bytes stay in memory, those that were used last; foretold rows stay until
     somebody has asked for them, unless they alone are twice as much. The blocks that are fetched
     are kept in `slots`, if there are any, and taken from there from then on.
+
+    Worker processes map the memory of their parent, if it `lends`; what they cannot have of it they
+    fetch.
     """
 
     far = True
@@ -55,13 +66,15 @@ class RemoteShards(PackShards):
         super().__init__(files, column)
         self.store, self.most, self.slots = store, most, slots
         self._far: dict[int, RemoteShard] = {}
+        self.lends = False
+        self._borrowed: dict[int, tuple[Address, Opened]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RemoteShards, (self.files, self.column, self.store, self.most, self.slots)
 
     def __getitem__(self, shard: int) -> Opened:
         """Return what a shard holds, of which no row may have been fetched."""
-        return self._shard(shard).opened
+        return self._borrowed[shard][1] if shard in self._borrowed else self._shard(shard).opened
 
     def of(self, shard: int, place: int) -> Opened:
         """Return what a shard holds, with one row fetched."""
@@ -95,17 +108,49 @@ class RemoteShards(PackShards):
             self._trim(shard)
             yield
 
+    def lent(self, shards: IntArray, places: IntArray) -> "dict[int, LentMemory]":
+        """Fetch rows; return the memory of their shards, for other processes while this is held.
+
+        It travels as `Address`. What fails is left out: they ask for it by themselves, and tell.
+        """
+        lent = {}
+        for shard in np.unique(shards[shards != NOTHING]).tolist():
+            with contextlib.suppress(Exception):
+                far = self._holding(shard, places[shards == shard])
+                if far.lent is not None:
+                    lent[shard] = far.lent
+        return lent
+
+    def borrow(self, lent: Mapping[int, Address]) -> None:
+        """Have some rows of the shards that another process has lent, and of no others."""
+        before, self._borrowed = self._borrowed, {}
+        for shard, address in lent.items():
+            known = before.get(shard)
+            with contextlib.suppress(OSError):
+                if known is None or known[0] != address:
+                    with open(address[0], "rb") as file:
+                        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                    opened = held(self.files[shard], self.column, pa.py_buffer(memory), list)
+                    known = address, opened
+                self._borrowed[shard] = known
+
     def _fetched(self, shard: int, places: IntArray) -> Opened:
+        if shard in self._borrowed:
+            return self._borrowed[shard][1]
+        return self._holding(shard, places).opened
+
+    def _holding(self, shard: int, places: IntArray) -> "RemoteShard":
         far = self._shard(shard)
         if far.fetch(places):
             self._trim(shard)
-        return far.opened
+        return far
 
     def _shard(self, number: int) -> "RemoteShard":
         with self._lock:
             far = self._far.pop(number, None)
             if far is None:
-                far = RemoteShard(self.files[number], self.column, self.store, self.slots)
+                file, lends = self.files[number], self.lends
+                far = RemoteShard(file, self.column, self.store, self.slots, lends)
             self._far[number] = far  # the last one of use
         return far
 
@@ -126,8 +171,12 @@ class RemoteShard:
     Arrow maps that memory just as it would map the file.
     """
 
-    def __init__(self, file: ShardFile, column: str, store: Store, slots: SlotFile | None) -> None:
+    def __init__(
+        self, file: ShardFile, column: str, store: Store, slots: SlotFile | None, lends: bool
+    ) -> None:
         self._file, self._column, self._store, self._slots = file, column, store, slots
+        self._lends = lends
+        self.lent: LentMemory | None = None  # all of its memory
         self._blocks: ShardBlocks | None = None
         self._unkept: list[Extent] = []
         self._lock, self._coming = threading.Lock(), threading.Lock()
@@ -196,7 +245,7 @@ class RemoteShard:
         self._head = self._store.head(self._file.path)
         if self._head.size != self._file.nbytes:
             raise ManifestError(self._file.of_length(self._head.size))
-        self._memory = np.zeros(self._file.nbytes, np.uint8)
+        self._memory = self._new_memory()
         if self._slots is not None:
             self._blocks = ShardBlocks(self._slots, self._name(), self._memory)
         size = self._file.nbytes
@@ -211,6 +260,13 @@ class RemoteShard:
         data = opened.pixels if isinstance(opened, PixelsOfOneSize) else opened.data
         self._first = _address(data) - _address(self._memory) if data.size else 0
         return opened
+
+    def _new_memory(self) -> Values:
+        if self._lends:
+            with contextlib.suppress(OSError):  # too many open files: it is not lent
+                self.lent = lent = LentMemory(self._file.nbytes)
+                return lent.array
+        return np.zeros(self._file.nbytes, np.uint8)
 
     def _read(self, nbytes: int, start: int) -> bytes:
         """Return some bytes, of which its ends are in memory already."""
@@ -254,6 +310,20 @@ class RemoteShard:
             raise ManifestError(
                 f"{self._file}, was written anew since this pack was opened: make the Sequence anew"
             )
+
+
+class LentMemory:
+    """Memory that other processes can map; it travels as its `Address`."""
+
+    def __init__(self, nbytes: int) -> None:
+        file = os.memfd_create("dfgen-shard")
+        weakref.finalize(self, os.close, file)
+        os.ftruncate(file, nbytes)
+        self.array: Values = np.frombuffer(mmap.mmap(file, nbytes), np.uint8)
+        self._address: Address = f"/proc/{os.getpid()}/fd/{file}", os.fstat(file).st_ino
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (self._address,)
 
 
 def check_all_there(files: Iterable[ShardFile], store: Store) -> None:

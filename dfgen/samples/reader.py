@@ -1,6 +1,6 @@
 """SampleReader: one row of the manifest to the arrays of one sample."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
@@ -168,8 +168,22 @@ class SampleReader(BoundRows):
         """What `cache=` keeps: the pixels of images, and blocks of packs in a store."""
         sources = self.sources.values()
         found = [source.slots for source in sources if isinstance(source, CachedPixels)]
-        found += [shards.slots for source in sources for shards in source.far_packs]
+        found += [shards.slots for _, shards in self.far_packs]
         return [*dict.fromkeys(slots for slots in found if slots is not None)]
+
+    @cached_property
+    def far_packs(self) -> list[tuple[Any, Any]]:
+        """The `PackRows` and `RemoteShards` of packs in a store."""
+        return [pack for source in self.sources.values() for pack in source.far_packs]
+
+    def lent(self, rows: IntArray) -> list[Any]:
+        """Fetch some rows of packs in a store, for a process that is to `borrow` them."""
+        return [shards.lent(*places.of(rows)) for places, shards in self.far_packs]
+
+    def borrow(self, lent: Iterable[Any]) -> None:
+        """Take rows of packs in a store from the memory of the process that has fetched them."""
+        for (_, shards), one in zip(self.far_packs, lent, strict=False):
+            shards.borrow(one)
 
     @cached_property
     def _others(self) -> list[RowStep]:

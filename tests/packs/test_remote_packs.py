@@ -162,7 +162,7 @@ def test_verify_finds_a_flipped_byte_and_what_is_missing(folder, server):
     ]  # fmt: skip
 
 
-def test_processes_ask_for_their_own_rows_and_make_the_same_batches(folder, server):
+def test_processes_make_the_same_batches(folder, server):
     near = batches(folder)
     more = {"workers": 2, "use_multiprocessing": True}
     assert_same(batches(AT, server, loader=more), near)

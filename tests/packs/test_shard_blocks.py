@@ -112,7 +112,7 @@ def test_what_memory_does_not_hold_any_more_comes_from_the_disk(pack, web, tmp_p
     bound = bind(
         f"{web.url}/pack", y="kind", order=order, batch_size=BATCH, cache=tmp_path / "cache"
     )
-    [shards] = bound.reader.sources["image"].far_packs
+    [(_, shards)] = bound.reader.sources["image"].far_packs
     shards.most = 1
     loader = Loader(bound.reader, drawing=bound.drawing, workers=0, **OPTIONS)
     first = [batch.arrays for batch in loader.batches(0)]
@@ -238,7 +238,7 @@ def test_a_pack_in_the_place_of_another_is_never_made_of_its_blocks(pack, web, t
     other = packed_images(tmp_path / "other", first=100)
     plans = [json.loads((one / "_manifest.json").read_bytes())["plan"] for one in (pack, other)]
     assert plans[0].keys() == plans[1].keys()
-    [shards] = bind(url, y="kind", cache=cache).reader.sources["image"].far_packs
+    [(_, shards)] = bind(url, y="kind", cache=cache).reader.sources["image"].far_packs
     assert shards.of(1, 0).at(0).any()
     web.held.update(contents(other))
     after, _ = batches(url, cache)

@@ -39,6 +39,7 @@ class Chunk:
     earlier: IntArray  # how often each of them came before in this epoch
     known: Collection[int] = ()  # those of them that are not to be read
     ahead: Expected | None = None  # those of its files that are read ahead
+    lent: Sequence[Any] = ()  # rows of packs in a store, to a process: of `SampleReader.lent`
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ def serve() -> None:
         try:
             stopwatch.leave_row()
             arrays = shared_arrays(memory, specs)
+            maker.reader.borrow(chunk.lent)
             blanks = maker.fill(chunk, arrays, stopwatch, lambda: False)
             objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
         except BaseException as raised:

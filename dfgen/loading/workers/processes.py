@@ -68,8 +68,7 @@ class ProcessWorker(Worker):
     ) -> None:
         super().__init__()
         self._payload = payload
-        self._where = maker.reader.where
-        self._far_paths = maker.reader.remote_paths
+        self._reader = maker.reader
         self._taking: tuple[int, float] | None = None
         self._skip = maker.skip
         self._memory_size = HEADER + room(specs, size)
@@ -84,6 +83,8 @@ class ProcessWorker(Worker):
         deaths: Counter[int] = Counter()
         if chunk.ahead is not None:
             chunk = replace(chunk, ahead=self._taken(chunk, chunk.ahead, cancelled))
+        if self._reader.far_packs:
+            chunk = replace(chunk, lent=self._lent(chunk))
         while not cancelled():
             try:
                 blanks, seconds, counts, error, objects = self._ask(chunk, arrays)
@@ -109,11 +110,21 @@ class ProcessWorker(Worker):
         try:
             for row in chunk.rows.tolist():
                 self._taking = row, time.perf_counter()
-                for path in self._far_paths(row):
+                for path in self._reader.remote_paths(row):
                     found[path] = ahead.take(path, lambda: cancelled() or self.abandoned, True)
         finally:
             self._taking = None
         return Taken(found)
+
+    def _lent(self, chunk: Chunk) -> list[Any]:
+        """Have the rows of packs in a store in the memory of this process."""
+        self._taking = int(chunk.rows[0]), time.perf_counter()
+        try:
+            return self._reader.lent(chunk.rows)
+        finally:
+            self._taking = None
+            for slots in self._reader.cached:
+                self.stopwatch.counts.update(slots.counted())
 
     def _ask(self, chunk: Chunk, arrays: ChunkArrays) -> tuple[Any, ...]:
         if (child := self._child) is None:
@@ -167,7 +178,7 @@ class ProcessWorker(Worker):
         row, code = int(self._header[ROW]), self._end(_LAST)
         deaths[row] += 1
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        first, others = self._where(int(chunk.rows[0])), len(chunk.rows) - 1
+        first, others = self._reader.where(int(chunk.rows[0])), len(chunk.rows) - 1
         made = f"{first} and {others} more" if others else first
         if deaths[STARTING] == _DEATHS:
             raise StartError(
@@ -176,7 +187,7 @@ class ProcessWorker(Worker):
         if deaths[row] == _DEATHS and row >= 0:
             died = f"{_DEATHS} worker processes died on this row (the last: {how})"
             if not self._skip:
-                raise WorkerError(f"{self._where(row)}: {died}")
+                raise WorkerError(f"{self._reader.where(row)}: {died}")
             del deaths[row]
             return {row: Failure(WORKER, died)}
         if deaths.total() == _MOST_DEATHS:

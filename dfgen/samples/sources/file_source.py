@@ -45,8 +45,8 @@ class RowSource:
     none, and `take` is never called."""
 
     @property
-    def far_packs(self) -> tuple[Any, ...]:
-        """The shards of packs in a store that it reads, `RemoteShards`."""
+    def far_packs(self) -> tuple[tuple[Any, Any], ...]:
+        """The `PackRows` and `RemoteShards` that tell what it reads of packs in a store."""
         return ()
 
     @property
@@ -91,8 +91,8 @@ class FileSource(RowSource):
         return self
 
     @property
-    def far_packs(self) -> tuple[Any, ...]:
-        """The shards that hold the files."""
+    def far_packs(self) -> tuple[tuple[Any, Any], ...]:
+        """Those that hold the files."""
         return getattr(self.values, "far_packs", ())
 
     def ahead(self, rows: IntArray) -> Iterator[None]:

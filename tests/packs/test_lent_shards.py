@@ -1,0 +1,151 @@
+"""Worker processes make rows of packs in a store of what their parent has fetched."""
+
+import errno
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from packed import packed, write_images
+from processes_of import children
+from servers import http_server
+
+pytest.importorskip("obstore")
+
+from dfgen.binding.bind import bind
+from dfgen.binding.row_draws import Ordering
+from dfgen.errors import MissingFileError
+from dfgen.loading.loader import Loader
+from dfgen.samples.transforms import Sample
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux alone")
+ROWS, BATCH = 120, 12
+PROCESSES = {"workers": 3, "use_multiprocessing": True}
+
+
+@pytest.fixture(params=["pixels", "original"])
+def web(request, tmp_path):
+    """A pack behind HTTP, 2 MB in 6 shards; `near` is its folder, `whole` the bytes of these."""
+    with served(tmp_path, format=request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def pixels(tmp_path):
+    with served(tmp_path) as server:
+        yield server
+
+
+def served(top, **arguments):
+    frame = write_images(top / "imgs", ROWS, (72, 80), suffix=".bmp")
+    packed(frame, top / "pack", shard_size="400KB", **arguments)
+    held = {f"pack/{path.name}": path.read_bytes() for path in top.glob("pack/[a-z_]*")}
+    return http_server(held)
+
+
+def opened(manifest, window="800KB", shuffle=True, transform=None, cache=None, **more):
+    order = Ordering(window=window) if shuffle else None
+    bound = bind(
+        str(manifest), y="kind", order=order, batch_size=BATCH, transform=transform, cache=cache
+    )
+    options = {"shuffle": shuffle, "seed": 3, "batch_size": BATCH, **more}
+    return Loader(bound.reader, drawing=bound.drawing, **options)
+
+
+def made(manifest, epochs=2, **more):
+    loader = opened(manifest, **more)
+    try:
+        return [batch.arrays for epoch in range(epochs) for batch in loader.batches(epoch)]
+    finally:
+        loader.close()
+
+
+def assert_same(one, other):
+    assert len(one) == len(other) > 0
+    for first, second in zip(one, other, strict=True):
+        for name in first:
+            assert np.array_equal(first[name], second[name])
+
+
+def fetched(server):
+    """Return how many bytes of shards were asked for."""
+    asked = [asked for method, path, asked in server.ranges if "shard-" in path and method == "GET"]
+    extents = [one.removeprefix("bytes=").split("-") for one in asked]
+    return sum(int(last) + 1 - int(first) for first, last in extents)
+
+
+def turned(sample: Sample, rng) -> Sample:
+    return {**sample, "image": sample["image"][::-1] + rng.integers(9, dtype=np.uint8)}
+
+
+@pytest.mark.parametrize("window", ["1KB", "800KB", "1GB"])
+def test_processes_fetch_a_pack_once_an_epoch_as_threads_do(web, tmp_path, window):
+    near = made(tmp_path / "pack", window=window)
+    assert_same(made(f"{web.url}/pack", window=window, **PROCESSES), near)
+    whole = sum(path.stat().st_size for path in tmp_path.glob("pack/shard-*"))
+    assert fetched(web) <= 2 * 1.1 * whole
+
+
+def test_rows_in_no_window_and_transforms_come_from_the_parent_too(web, tmp_path):
+    near = made(tmp_path / "pack", shuffle=False, transform=turned)
+    far = made(f"{web.url}/pack", shuffle=False, transform=turned, **PROCESSES)
+    assert_same(far, near)
+    whole = sum(path.stat().st_size for path in tmp_path.glob("pack/shard-*"))
+    assert fetched(web) <= 2 * 1.1 * whole
+
+
+def test_a_process_that_is_killed_is_replaced_by_one_that_borrows_anew(pixels, tmp_path):
+    near, loader = made(tmp_path / "pack"), opened(f"{pixels.url}/pack", **PROCESSES)
+    found = []
+    for number, batch in enumerate(loader.batches(0)):
+        found.append(batch.arrays)
+        if number in (2, 5):
+            for child in children():
+                os.kill(child.pid, signal.SIGKILL)
+    loader.close()
+    assert_same(found, near[: len(found)])
+
+
+def test_memory_of_a_shard_that_was_let_go_is_never_taken_for_that_of_another(pixels, tmp_path):
+    """No shard stays here but the last one: each has new memory for nearly every chunk."""
+    near = made(tmp_path / "pack", window="1GB")
+    loader = opened(f"{pixels.url}/pack", "1GB", **PROCESSES)
+    [(_, shards)] = loader.reader.far_packs
+    shards.most = 1
+    found = [batch.arrays for epoch in range(2) for batch in loader.batches(epoch)]
+    handles = len([*Path("/proc/self/fd").iterdir()])
+    loader.close()
+    assert_same(found, near)
+    assert handles < 100
+
+
+def test_what_memory_cannot_be_lent_of_is_fetched_by_the_processes(pixels, tmp_path, monkeypatch):
+    def full(name):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    near, loader = made(tmp_path / "pack"), opened(f"{pixels.url}/pack", **PROCESSES)
+    create = os.memfd_create
+    monkeypatch.setattr(os, "memfd_create", lambda n: full(n) if n == "dfgen-shard" else create(n))
+    found = [batch.arrays for epoch in range(2) for batch in loader.batches(epoch)]
+    loader.close()
+    assert_same(found, near)
+
+
+def test_a_shard_that_goes_is_told_by_the_process_that_asks_for_it(pixels):
+    loader = opened(f"{pixels.url}/pack", **PROCESSES)
+    del pixels.held["pack/shard-00001.arrow"]
+    with pytest.raises(MissingFileError, match=r"shard-00001.arrow, which has .*, is missing"):
+        [*loader.batches()]
+    loader.close()
+
+
+def test_blocks_are_kept_by_the_parent_and_counted(pixels, tmp_path):
+    for hits in (False, True):
+        loader = opened(f"{pixels.url}/pack", cache=tmp_path / "cache", **PROCESSES)
+        assert_same([one.arrays for one in loader.batches(0)], made(tmp_path / "pack", 1))
+        metrics = loader.metrics
+        loader.close()
+        assert (metrics.cache_misses == 0) == hits
+        assert (metrics.cache_hits > 400) == hits
