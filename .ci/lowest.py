@@ -1,8 +1,9 @@
-"""Prints what pyproject.toml has for TensorFlow at its lowest versions, as pip constraints."""
+"""Prints what pyproject.toml has for TensorFlow and Dask, at lowest versions as pip constraints."""
 
 import tomllib
 from pathlib import Path
 
 project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
-for dependency in project["dependencies"] + project["optional-dependencies"]["tensorflow"]:
+extras = project["optional-dependencies"]
+for dependency in project["dependencies"] + extras["tensorflow"] + extras["dask"]:
     print(dependency.replace(">=", "=="))

@@ -8,6 +8,8 @@ does it is found.
 import pickle
 import platform
 import time
+import warnings
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -23,9 +25,11 @@ LOSSES = 3  # of a task, before it is held to end its worker
 ISOLATED = 100  # parts that end each worker: more are no fault of theirs
 AHEAD = 64  # tasks in flight, where nobody tells how many workers there are
 PATIENCE = 1.5  # times as long as the slowest task that is done: it is begun anew beside itself
+PULSE = 5.0  # seconds without a result, after which is seen whether any may come
 PROBE, PROBES = 60.0, 10  # seconds for a task that does nothing, and how often it is tried
 
 _Task = TypeVar("_Task")
+_Tasks = Callable[[int | None], Iterable[_Task]]
 Made = Executor | Callable[[], Executor]
 """An executor, or what makes one, and another where its workers were lost."""
 
@@ -74,7 +78,9 @@ def check_executor(given: object) -> None:
 def workers_of(executor: Any) -> int | None:
     """Return how many tasks an executor does at a time; None: it does not tell."""
     number = getattr(executor, "_max_workers", None)  # of Python, and of most others
-    return number if isinstance(number, int) else None
+    if client := _dask_client(executor):
+        number = sum(client.nthreads().values())
+    return number if isinstance(number, int) and number > 0 else None
 
 
 def attempt(version: str, packed: bytes) -> Outcome:
@@ -83,22 +89,22 @@ def attempt(version: str, packed: bytes) -> Outcome:
     if version != __version__:
         return Outcome(host, __version__)
     try:
-        call, arguments = pickle.loads(packed)
+        call, arguments = pickle.loads(zlib.decompress(packed))
         return Outcome(host, version, call(*arguments))
     except Exception as error:
         return Outcome(host, version, error=error)
 
 
-def spread(
-    given: Made, work: Work[_Task], tasks: Iterable[_Task]
-) -> Iterator[tuple[_Task, Outcome]]:
+def spread(given: Made, work: Work[_Task], tasks: _Tasks[_Task]) -> Iterator[tuple[_Task, Outcome]]:
     """Yield each task, or its parts, with what came of it, as they come.
+
+    `tasks` are told how many workers there are, None where nobody tells.
 
     Raises:
         WorkerError: the executor takes no tasks, or loses them again and again; or its workers have
             another dfgen, or none.
     """
-    run = _Run(given, work, deque(tasks))
+    run = _Run(given, work, tasks)
     try:
         yield from run.results()
     finally:
@@ -115,18 +121,20 @@ class _Copy(Generic[_Task]):
 
 
 class _Run(Generic[_Task]):
-    def __init__(self, given: Made, work: Work[_Task], waiting: deque[_Task]) -> None:
+    def __init__(self, given: Made, work: Work[_Task], tasks: _Tasks[_Task]) -> None:
         check_executor(given)
         self._make = None if hasattr(given, "submit") else given
         self._executor: Any = given if self._make is None else self._make()
-        self._work, self._waiting, self._left = work, waiting, len(waiting)
-        self._half, self._window = len(waiting) / 2, 2 * (workers_of(self._executor) or AHEAD // 2)
+        workers = workers_of(self._executor)
+        self._work, self._waiting = work, deque(tasks(workers))
+        self._left, self._half = len(self._waiting), len(self._waiting) / 2
+        self._window = 2 * (workers or AHEAD // 2)
         self._suspects, self._losses = deque[_Task](), Counter[_Task]()
         self._flying: dict[Future[Any], _Copy[_Task]] = {}
-        self._slowest, self._isolated = 0.0, 0
+        self._slowest, self._isolated, self._told = 0.0, 0, False
 
     def leave(self) -> None:
-        for future in self._flying:
+        for future in () if _has_lost_scheduler(self._executor) else self._flying:
             future.cancel()
         if self._make is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
@@ -140,6 +148,7 @@ class _Run(Generic[_Task]):
                 if copy is not None:  # else its other copy came first
                     yield from self._taken(copy, future)
             if not done:
+                self._check_client()
                 self._double()
 
     def _fill(self) -> None:
@@ -159,6 +168,7 @@ class _Run(Generic[_Task]):
         try:
             with travelling():
                 packed = pickle.dumps((self._work.call, self._work.arguments(task)))
+                packed = zlib.compress(packed, 1)  # paths to a tenth
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             name = self._work.name(task)
             raise ArgumentError(
@@ -241,10 +251,25 @@ class _Run(Generic[_Task]):
         raise self._gone(lost) from lost
 
     def _gone(self, error: Exception) -> WorkerError:
+        why = reason(error).rstrip(".")
+        if _has_lost_scheduler(self._executor):
+            why = "its Dask client has lost the scheduler"
         return WorkerError(
-            f"the executor takes no more tasks: {reason(error)}. Nothing is lost of what was "
-            f"done: {self._work.advice}"
+            f"the executor takes no more tasks: {why}. Nothing is lost of what was done: "
+            f"{self._work.advice}"
         )
+
+    def _check_client(self) -> None:
+        """Raise if nothing will come any more of what was sent; tell who is waited for."""
+        if _has_lost_scheduler(self._executor):
+            raise self._gone(ConnectionError())
+        if not self._told and (client := _dask_client(self._executor)) and not client.nthreads():
+            self._told = True
+            address = client.scheduler.address
+            warnings.warn(
+                f"{address} has no workers, and is waited for: `dask worker {address}` starts one",
+                stacklevel=2,
+            )
 
     def _slow(self) -> list[tuple[float, _Task]]:
         """Return the tasks that may be begun anew, and in how many seconds."""
@@ -257,15 +282,27 @@ class _Run(Generic[_Task]):
             if not copy.alone and copies[copy.task] < LOSSES
         ]
 
-    def _patience(self) -> float | None:
+    def _patience(self) -> float:
         slow = [seconds for seconds, _ in self._slow()]
-        return max(0.01, min(slow)) if slow else None
+        return min(PULSE, max(0.01, min(slow))) if slow else PULSE
 
     def _double(self) -> None:
         for seconds, task in self._slow():
             if seconds <= 0:
                 with suppress(WorkerError):  # it takes no more, and may still end those it has
                     self._send(task)
+
+
+def _has_lost_scheduler(executor: Any) -> bool:
+    """Whether an executor is of a Dask client that is closed: its futures stay pending for ever."""
+    client = _dask_client(executor)
+    return client is not None and client.status == "closed"
+
+
+def _dask_client(executor: Any) -> Any:
+    """Return the client of an executor of Dask; None: it is another one."""
+    client = getattr(executor, "_client", None)
+    return client if hasattr(client, "nthreads") else None
 
 
 def _is_of_python(error: Exception) -> bool:

@@ -9,7 +9,8 @@ from threading import Lock
 
 import dfgen
 from dfgen import executors
-from dfgen.manifest.building import file_facts, kept_facts
+from dfgen.commands.executor import executor_of
+from dfgen.manifest.building import file_facts, kept_facts, spread_facts
 
 
 class FlakyExecutor(Executor):
@@ -56,12 +57,12 @@ class FlakyExecutor(Executor):
                 future.set_result(call(*arguments))
 
 
-def die_at(name):
-    """Have this process die when it reads the header of a file of that name."""
+def die_at(name=""):
+    """Have this process die when it reads the header of a file of that name, or of any."""
     read = file_facts.read_header
 
     def deadly(path, store):
-        if os.path.basename(path) == name:
+        if name in ("", os.path.basename(path)):
             os.kill(os.getpid(), signal.SIGKILL)
         return read(path, store)
 
@@ -73,15 +74,15 @@ def seen_there(access):
     return access.workers, access.limits.file_bytes, access.options.values()
 
 
-def be_older():
+def be_of(version="0.0.1"):
     """Have this process run another version of dfgen."""
-    executors.__version__ = "0.0.1"
+    executors.__version__ = version
 
 
-def build_and_die(event, arguments):
+def build_and_die(event, arguments, workers=None):
     """Build a manifest, and die of SIGKILL in the midst of reading, writing or renaming a file.
 
-    `event` counts these, from 0; all facts are kept at once.
+    `event` counts these, from 0; all facts are kept at once. `workers` are processes that read.
     """
     left = iter(range(event, -1, -1))
 
@@ -99,5 +100,7 @@ def build_and_die(event, arguments):
     file_facts.decode_whole = dying(file_facts.decode_whole)
     for name in ("fsync", "replace", "rename", "makedirs", "unlink"):
         setattr(os, name, dying(getattr(os, name)))
+    spread_facts.SPANS = {False: (4, 4), True: (4, 4)}
     warnings.simplefilter("ignore")
-    dfgen.build_manifest(**arguments)
+    with executor_of(workers, None) as executor:
+        dfgen.build_manifest(**arguments, executor=executor)

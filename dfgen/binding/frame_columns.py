@@ -28,6 +28,7 @@ from dfgen.samples.stores.store import Store
 from dfgen.table.any_table import TAKEN, arrow_table, frame_of, is_table
 from dfgen.table.arrow_types import (
     OR_IGNORE,
+    check_names,
     flattened,
     in_one,
     is_binary,
@@ -37,7 +38,7 @@ from dfgen.table.arrow_types import (
     refuse_missing,
 )
 from dfgen.table.file_columns import are_files, is_file_struct, large_bytes, paths_of, with_paths
-from dfgen.table.from_pandas import arrow_column, check_names, to_frame
+from dfgen.table.from_pandas import arrow_column, to_frame
 
 
 @dataclass(frozen=True)

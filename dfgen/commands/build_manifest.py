@@ -8,9 +8,11 @@ import typer
 import typer.core
 
 from dfgen.commands.options import (
+    Dask,
     Force,
     Json,
     Manifest,
+    Processes,
     Workers,
     beside,
     by_split,
@@ -169,22 +171,20 @@ def _build(
             rich_help_panel=_WRITING,
         ),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Threads that read headers. Default: all CPUs.", rich_help_panel=_WRITING
-        ),
-    ] = None,
+    workers: Processes = None,
+    dask: Dask = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
+    from dfgen.commands.executor import executor_of
     from dfgen.manifest.building.file_facts import Access
     from dfgen.manifest.building.pipeline import Build
     from dfgen.manifest.diff import since, tally
 
     out = out or update or _beside(given["source"])
-    build = Build.of(given, update, out, Access(workers))
-    frame, report = build.run()
+    with executor_of(workers, dask) as executor:
+        build = Build.of(given, update, out, Access(executor=executor))
+        frame, report = build.run()
     old = build.old
     changes = tally(since(old.table, old.metadata, frame)) if old else None
     _show(frame, report, out, as_json, {"changes": changes} if changes else {})

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from dfgen.commands.options import (
+    Dask,
     Force,
     Json,
     Manifest,
+    Processes,
     Root,
-    Workers,
     beside,
     counted,
     print_json,
@@ -40,17 +41,23 @@ def verify_command(
     write: Annotated[
         bool, typer.Option("--write", help="Write facts and problems as they are into it.")
     ] = False,
-    workers: Workers = None,
+    workers: Processes = None,
+    dask: Dask = None,
     as_json: Json = False,
 ) -> None:
     """Compare a manifest with the disk: missing, damaged, changed and new files.
 
     Exit code: 0 if they agree and every file can be used, 1 if not, 2 if they cannot be compared.
     """
+    from dfgen.commands.executor import executor_of
     from dfgen.manifest.building.file_facts import Access
     from dfgen.manifest.verify import Verification
+    from dfgen.packs.pack_index import is_pack
 
-    found, notes = Verification(manifest, root, decode, write, add, Access(workers)).run()
+    of_pack = is_pack(manifest)  # whose bytes threads of this process sum up
+    with executor_of(None if of_pack else workers, dask) as executor:
+        access = Access(workers if of_pack else None, executor=executor)
+        found, notes = Verification(manifest, root, decode, write, add, access).run()
     left_out = found.attrs.get("left_out", 0)
     _show(found, as_json, notes, {"left_out": left_out})
     if left_out and not as_json:

@@ -20,6 +20,16 @@ Root = Annotated[
 Workers = Annotated[
     int | None, typer.Option(help="Threads that read and decode. Default: all CPUs.")
 ]
+Processes = Annotated[
+    int | None,
+    typer.Option("--workers", help="Processes that read. Default: threads, on all CPUs."),
+]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        "--dask", help="Scheduler of a Dask cluster that reads.", metavar="tcp://HOST:8786"
+    ),
+]
 
 
 def _replace(ctx: typer.Context, asked: bool) -> None:

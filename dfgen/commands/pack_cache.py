@@ -6,7 +6,15 @@ from typing import Annotated, Any
 import typer
 
 from dfgen.commands.manifests import SHOWN
-from dfgen.commands.options import Json, Manifest, Root, Workers, height_and_width, print_json
+from dfgen.commands.options import (
+    Dask,
+    Json,
+    Manifest,
+    Processes,
+    Root,
+    height_and_width,
+    print_json,
+)
 
 _PIXELS, _JPEG = "Of --format pixels", "Of --format jpeg"
 
@@ -104,10 +112,12 @@ def pack_command(
     ] = False,
     seed: Annotated[int, typer.Option(help="Another seed permutes otherwise.")] = 0,
     root: Root = None,
-    workers: Workers = None,
+    workers: Processes = None,
+    dask: Dask = None,
     as_json: Json = False,
 ) -> None:
     """Write a manifest and its files as a few large files, which are read in big pieces."""
+    from dfgen.commands.executor import executor_of
     from dfgen.packs.writing.pack import run_pack
     from dfgen.packs.writing.pack_arguments import PackArguments
 
@@ -118,7 +128,9 @@ def pack_command(
         format, size, color_mode, resize, interpolation, antialias, max_side, quality,
         shard_size, keep_order, seed,
     )  # fmt: skip
-    _show(run_pack(manifest, out, arguments, root, workers), out, as_json)
+    with executor_of(workers, dask) as executor:
+        done = run_pack(manifest, out, arguments, root, executor=executor)
+    _show(done, out, as_json)
 
 
 def _show(done: Any, out: str, as_json: bool) -> None:

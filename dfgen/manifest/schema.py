@@ -33,9 +33,8 @@ from dfgen.explain.findings import Finding
 from dfgen.packs.pack_index import PLACES
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.stores.store import Head
-from dfgen.table.arrow_types import are_numbers, is_list, is_text
+from dfgen.table.arrow_types import are_numbers, check_names, is_list, is_text
 from dfgen.table.file_columns import are_files
-from dfgen.table.from_pandas import check_names
 
 
 @dataclass(frozen=True)

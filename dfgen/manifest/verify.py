@@ -115,8 +115,8 @@ def verify(
         manifest leaves out on purpose are not new; `attrs["left_out"]` is their number.
 
     Raises:
-        ArgumentError: `write` for a frame, or `decode` for sounds without the package that reads
-            them.
+        ArgumentError: `write` for a frame, `decode` for sounds without the package that reads
+            them, or `executor` for a pack.
         MissingFileError: there is no such manifest, or its source is gone.
         ManifestError: it is no manifest.
         WriteError: it cannot be written.
@@ -161,11 +161,12 @@ class Verification:
             return self._compared(os.fspath(path) if of_file else "", writes)
 
     def _of_pack(self) -> pd.DataFrame:
-        for name in ("root", "decode", "write", "add"):
-            given = getattr(self, name)
+        asked = {name: getattr(self, name) for name in ("root", "decode", "write", "add")}
+        for name, given in {**asked, "executor": self.access.executor}.items():
             if given is not None and given is not False:
+                option = "dask" if name == "executor" else name
                 raise ArgumentError(
-                    f"{name}= (--{name}) is for loose files, and {os.fspath(self.manifest)} is a "
+                    f"{name}= (--{option}) is for loose files, and {os.fspath(self.manifest)} is a "
                     "pack, whose bytes are compared with their checksums: leave it out"
                 )
         findings = check_pack(self.manifest, self.access.workers, self.access.options)

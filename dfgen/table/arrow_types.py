@@ -1,5 +1,6 @@
 """Types of Arrow, and columns of lists, checked without a loop over rows."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,17 @@ from dfgen.spec import IntArray
 
 OR_IGNORE = 'or, in y, give these rows no weight, by missing="ignore" in the feature'
 """Other advice on labels that some rows lack, as errors tell it."""
+
+
+def check_names(names: list[Any], where: str) -> None:
+    """Refuse names of columns that are no text, or of several columns."""
+    odd = [name for name in names if not isinstance(name, str)]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if odd or twice:
+        fault = f"{odd[0]!r}, which is not text" if odd else f"{twice[0]!r} several times"
+        several = bool(odd) and isinstance(odd[0], tuple)
+        write = ', df.columns = df.columns.map("_".join)' if several else ""
+        raise ManifestError(f"{where} has a column named {fault}: rename it{write}")
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -1,7 +1,6 @@
 """The one door from pandas to Arrow, with errors that say which column is at fault, and back."""
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dfgen.errors import ManifestError, brief
-from dfgen.table.arrow_types import is_binary, is_list, is_text
+from dfgen.table.arrow_types import check_names, is_binary, is_list, is_text
 from dfgen.table.file_columns import FILE, are_files, large_bytes
 
 _BYTES = (bytes, bytearray, memoryview)
@@ -89,17 +88,6 @@ def _is_apart(dtype: Any) -> bool:
     if isinstance(dtype, pd.ArrowDtype):
         return are_files(dtype.pyarrow_dtype)
     return isinstance(dtype, np.dtype) and dtype.kind == "O"
-
-
-def check_names(names: list[Any], where: str) -> None:
-    """Refuse names of columns that are no text, or of several columns."""
-    odd = [name for name in names if not isinstance(name, str)]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if odd or twice:
-        fault = f"{odd[0]!r}, which is not text" if odd else f"{twice[0]!r} several times"
-        several = bool(odd) and isinstance(odd[0], tuple)
-        write = ', df.columns = df.columns.map("_".join)' if several else ""
-        raise ManifestError(f"{where} has a column named {fault}: rename it{write}")
 
 
 def _beyond(column: object, of: str, error: Exception) -> str:

@@ -131,7 +131,9 @@ def test_readme_runs_as_written(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.slow] * (page.stem in ("other-libraries", "look")))
+        pytest.param(
+            page, marks=[pytest.mark.slow] * (page.stem in ("other-libraries", "look", "cluster"))
+        )
         for page in PAGES
     ],
     ids=lambda page: str(page.relative_to(DOCS)),

@@ -1,42 +1,37 @@
 import os
 import random
+import resource
 import signal
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import flaky_executor
+import psutil
 import pyarrow.compute as pc
 import pytest
 from flaky_executor import FlakyExecutor
 from PIL import Image
+from spread_builds import FILES, SPLIT, build, write_images
 
 import dfgen
-from dfgen.errors import ArgumentError, WorkerError
+from dfgen.errors import ArgumentError, WorkerError, WriteError
 from dfgen.executors import Work, spread
 from dfgen.limits import DEFAULT
 from dfgen.manifest.building import file_facts, kept_facts, spread_facts
 from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.fingerprint import fingerprint
-from dfgen.manifest.io import read_table
 from dfgen.samples.stores.remote.store_options import StorageOptions
 
-SPLIT = {"train": 0.5, "val": 0.5}
-FILES = 60
-HOW = ("header", "full", "update header", "update full")
+HOW = ("header", "full", "update header", "update full", "workers header", "workers full")
 processes = partial(ProcessPoolExecutor, 1, get_context("forkserver"))
 
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    """Images of two kinds, some of which are twice there, damaged or changed into others."""
-    for row in range(FILES):
-        path = tmp_path / "imgs" / ("cat", "dog")[row % 2] / f"{row:03d}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (4 + row % 7, 3 + row // 2 % 5), row // 2).save(path)
-    (tmp_path / "imgs/cat/010.png").write_text("no image")
-    (tmp_path / "imgs/dog/011.png").write_bytes((tmp_path / "imgs/dog/001.png").read_bytes()[:40])
+    write_images(tmp_path)
     monkeypatch.setattr(spread_facts, "SPANS", {False: (4, 4), True: (4, 4)})
     return tmp_path
 
@@ -51,14 +46,6 @@ def opened(monkeypatch):
         lambda path, store: names.append(os.path.basename(path)) or read(path, store),
     )
     return names
-
-
-@pytest.mark.filterwarnings("ignore:2 of 60|ignore:.* more than one split")
-def build(data, name="m.parquet", **options):
-    how = {"pattern": "{kind}/{id}.png", "split": SPLIT, "group_duplicates": False, **options}
-    dfgen.build_manifest(data / "imgs", out=data / name, **how)
-    assert not (data / f"{name}.building").exists()
-    return read_table(data / name)[0]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -137,8 +124,9 @@ def test_an_executor_that_is_gone_is_said_and_the_next_goes_on(data, monkeypatch
     [("header", 3), *(pytest.param(facts, 20, marks=pytest.mark.slow) for facts in HOW)],
 )
 def test_a_build_that_is_killed_anywhere_goes_on(data, opened, facts, kills):
-    how = {"facts": facts.removeprefix("update ")}
-    if facts != how["facts"]:
+    change, _, kind = facts.rpartition(" ")
+    how, workers = {"facts": kind}, 1 if change == "workers" else None
+    if change == "update":
         build(data, "old.parquet", **how)
         how["update"] = data / "old.parquet"
         for row in range(100, 160):
@@ -148,7 +136,7 @@ def test_a_build_that_is_killed_anywhere_goes_on(data, opened, facts, kills):
     kept = KeptFacts.beside(str(data / "m.parquet"), facts.endswith("full"), DEFAULT)
     died = random.Random(facts).sample(range(60), kills)
     for event in died:
-        given = (event, {**arguments, "out": data / "m.parquet"})
+        given = (event, {**arguments, "out": data / "m.parquet"}, workers)
         process = context.Process(target=flaky_executor.build_and_die, args=given)
         process.start()
         process.join()
@@ -159,6 +147,61 @@ def test_a_build_that_is_killed_anywhere_goes_on(data, opened, facts, kills):
         assert build(data, **how).equals(serial)
         assert not {*opened} & {*map(os.path.basename, known)}
         os.unlink(data / "m.parquet")
+
+
+@contextmanager
+def files_of_at_most(size):
+    """Let no file of this process grow beyond so many bytes, as on a disk that is full."""
+    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_disk_that_is_full_is_said_and_what_was_kept_stays(data, monkeypatch, opened):
+    monkeypatch.setattr(kept_facts, "KEPT_EVERY", 0)
+    serial = build(data)
+    folder = data / "again.parquet.building"
+
+    class Filling(ThreadPoolExecutor):
+        left = 6
+
+        def submit(self, *call):
+            self.left -= 1
+            if not self.left:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (900, resource.RLIM_INFINITY))
+            return super().submit(*call)
+
+    said = rf"^{folder}/\S+\.arrow cannot be written: \[Errno 27\] File too large\. Nothing was "
+    with files_of_at_most(10**9), Filling(1) as executor, pytest.raises(WriteError, match=said):
+        build(data, "again.parquet", executor=executor)
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert kept and all(name.endswith(".arrow") for name in kept)
+    with files_of_at_most(900), pytest.raises(WriteError, match=r"cannot be written: .* too large"):
+        build(data, "again.parquet")
+    assert kept == {path.name: path.read_bytes() for path in folder.iterdir()}
+    opened.clear()
+    assert build(data, "again.parquet").equals(serial) and len(opened) < FILES
+
+
+def test_the_processes_of_a_command_that_is_killed_end(data, tmp_path):
+    given = (0, {"source": data / "imgs", "out": data / "m.parquet"}, 2)
+    process = get_context("forkserver").Process(target=flaky_executor.build_and_die, args=given)
+    process.start()
+    seen = {}
+    while process.is_alive():  # its workers are seen sooner or later, as they take long to start
+        with suppress(psutil.NoSuchProcess):
+            seen |= {one.pid: one for one in psutil.Process(process.pid).children(recursive=True)}
+        process.join(0.01)
+    assert process.exitcode == -signal.SIGKILL
+    assert len(seen) >= 2
+    _, alive = psutil.wait_procs(seen.values(), timeout=60)
+    assert not alive
 
 
 class Elsewhere(Executor):
@@ -185,7 +228,7 @@ def test_workers_without_the_files_are_named_with_host_and_path(data, options):
 
 def test_workers_with_another_dfgen_are_named(data):
     with (
-        processes(initializer=flaky_executor.be_older) as executor,
+        processes(initializer=flaky_executor.be_of) as executor,
         pytest.raises(WorkerError, match=r"the worker on .* has dfgen 0\.0\.1, and here is "),
     ):
         build(data, executor=executor)
@@ -195,11 +238,11 @@ def test_limits_and_storage_options_travel_to_workers_and_what_cannot_is_said():
     access = file_facts.Access(2, dfgen.Limits(file_bytes=9), StorageOptions({"token": "x"}))
     with processes() as executor:
         work = Work(flaky_executor.seen_there, lambda task: (access,), str)
-        [(_, outcome)] = spread(executor, work, [0])
+        [(_, outcome)] = spread(executor, work, lambda workers: [0])
         assert outcome.result == (2, 9, {"token": "x"})
         odd = Work(flaky_executor.seen_there, lambda task: (lambda: 0,), str)
         with pytest.raises(ArgumentError, match=r"^what is needed for 0 cannot travel to a "):
-            [*spread(executor, odd, [0])]
+            [*spread(executor, odd, lambda workers: [0])]
 
 
 def test_what_is_no_executor_is_refused(data):

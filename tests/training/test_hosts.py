@@ -15,9 +15,9 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
-from distributed import BATCH_SIZE, EPOCHS, ROWS, sequence, train, watching_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from several_ranks import BATCH_SIZE, EPOCHS, ROWS, sequence, train, watching_model
 from watching import KERAS, order
 
 import dfgen
@@ -32,7 +32,7 @@ from dfgen.training import device_division
 from dfgen.training.progress import Progress
 
 FULL = ROWS // BATCH_SIZE
-SCRIPT = Path(__file__).parents[1] / "distributed.py"
+SCRIPT = Path(__file__).parents[1] / "several_ranks.py"
 SECONDS = 150  # that a process may take; they take about ten
 
 

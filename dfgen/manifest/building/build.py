@@ -32,7 +32,7 @@ from dfgen.manifest.splitting.shared_paths import leaks_between_splits, notes_of
 from dfgen.manifest.splitting.split_rules import Splitting, lacking_rows
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.table.any_table import Table
-from dfgen.table.from_pandas import check_names
+from dfgen.table.arrow_types import check_names
 
 _WANTED = {str: "text", int: "a whole number", list: "a list", dict: "a dict by split"}
 _ADVICE = {

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import WorkerError
-from dfgen.executors import AHEAD, Made, Outcome, Work, spread, workers_of
+from dfgen.executors import AHEAD, Made, Outcome, Work, spread
 from dfgen.manifest.building.file_facts import (
     FAR_READERS,
     Access,
@@ -51,8 +52,7 @@ def spread_facts(
         "run it again with another executor"
         + (f", and it goes on: {access.kept.folder} has the facts" if access.kept else ""),
     )
-    spans = _spans(len(files), workers_of(executor), decode)
-    for span, outcome in spread(executor, work, spans):
+    for span, outcome in spread(executor, work, partial(_spans, len(files), decode)):
         facts = outcome.result
         _check_access(files[span.start : span.stop], facts, access, outcome)
         yield span.start, facts.to_batches()
@@ -67,7 +67,7 @@ def read_span(paths: list[str], access: Access, decode: bool) -> pa.Table:
     return pa.Table.from_batches(parts, facts_schema()).combine_chunks()
 
 
-def _spans(files: int, workers: int | None, decode: bool) -> list[range]:
+def _spans(files: int, decode: bool, workers: int | None) -> list[range]:
     least, most = SPANS[decode]
     size = min(max(files // (_OF_A_WORKER * (workers or AHEAD)), least), most)
     return [range(start, min(start + size, files)) for start in range(0, files, size)]

@@ -27,7 +27,8 @@ from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.sources.table_format import SEPARATED, WORKBOOK, TableFormat, text_format
 from dfgen.manifest.sources.written_values import as_meant
 from dfgen.table.any_table import Table, arrow_table
-from dfgen.table.from_pandas import check_names, to_table
+from dfgen.table.arrow_types import check_names
+from dfgen.table.from_pandas import to_table
 from dfgen.table.parquet import read_foreign_parquet
 
 _ADVICE = ". Check the file{}; in Python, give a DataFrame that you read yourself"

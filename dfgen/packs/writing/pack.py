@@ -220,7 +220,7 @@ def _spread(
         plan.path,
         advice="the same call with another executor goes on after the shards that are whole",
     )
-    for number, outcome in spread(executor, work, numbers):
+    for number, outcome in spread(executor, work, lambda _: numbers):
         yield number, outcome.result
 
 

@@ -1,6 +1,6 @@
 """Trains one epoch as one of several processes, or on two devices; tells in JSON what it saw.
 
-python distributed.py KIND INDEX PORTS MANIFEST: as many processes as ports, which commas part.
+python several_ranks.py KIND INDEX PORTS MANIFEST: as many processes as ports, which commas part.
 """
 
 import json
