@@ -100,9 +100,10 @@ def test_workers_with_another_dfgen_are_named_with_their_host(data, client, exec
 
 def test_workers_without_the_files_are_named_with_host_and_path(data, executor, monkeypatch):
     monkeypatch.chdir(data)
+    host = os.uname().nodename
     said = (
-        r"^/proc/self/cwd/imgs/(cat|dog)/\d+\.png is there, and the worker on "
-        f"{os.uname().nodename} says: the file does not exist. Its workers need the same files at the same paths: mount "
+        rf"^/proc/self/cwd/imgs/(cat|dog)/\d+\.png is there, and the worker on {host} says: the "
+        "file does not exist. Its workers need the same files at the same paths: mount them there$"
     )
     with pytest.raises(WorkerError, match=said):
         dfgen.build_manifest("/proc/self/cwd/imgs", executor=executor)  # each process has its own
