@@ -78,8 +78,8 @@ def check_executor(given: object) -> None:
 def workers_of(executor: Any) -> int | None:
     """Return how many tasks an executor does at a time; None: it does not tell."""
     number = getattr(executor, "_max_workers", None)  # of Python, and of most others
-    if client := _dask_client(executor):
-        number = sum(client.nthreads().values())
+    if (client := _dask_client(executor)) is not None:
+        number = _threads_of(client)
     return number if isinstance(number, int) and number > 0 else None
 
 
@@ -263,7 +263,8 @@ class _Run(Generic[_Task]):
         """Raise if nothing will come any more of what was sent; tell who is waited for."""
         if _has_lost_scheduler(self._executor):
             raise self._gone(ConnectionError())
-        if not self._told and (client := _dask_client(self._executor)) and not client.nthreads():
+        client = _dask_client(self._executor)
+        if client is not None and not self._told and _threads_of(client) == 0:
             self._told = True
             address = client.scheduler.address
             warnings.warn(
@@ -303,6 +304,13 @@ def _dask_client(executor: Any) -> Any:
     """Return the client of an executor of Dask; None: it is another one."""
     client = getattr(executor, "_client", None)
     return client if hasattr(client, "nthreads") else None
+
+
+def _threads_of(client: Any) -> int | None:
+    """Return the threads of a Dask client's workers; None: its scheduler does not answer now."""
+    with suppress(Exception):  # of sockets, while it tries to connect again
+        return sum(client.nthreads().values()) if client.status == "running" else None
+    return None
 
 
 def _is_of_python(error: Exception) -> bool:

@@ -101,7 +101,7 @@ class Limits:
             value of all its pixels, which libjpeg holds. Decoders take a few times as much.
         cache: bytes of pixels, and of packs in a store, in the folder, or the memory, of `cache=`.
             None (default): in a folder 95 % of what is free on its disk, in memory half of what is
-            free. What is kept stays: images that do not fit any more are decoded each time.
+            free. Kept pixels stay: images that do not fit any more are decoded each time.
 
     Raises:
         ArgumentError: neither a number nor a text of a size, or not above 0.

@@ -13,7 +13,6 @@ from dfgen.commands.options import (
     Force,
     Json,
     Manifest,
-    Processes,
     Root,
     beside,
     counted,
@@ -41,7 +40,12 @@ def verify_command(
     write: Annotated[
         bool, typer.Option("--write", help="Write facts and problems as they are into it.")
     ] = False,
-    workers: Processes = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes that read; of a pack, threads. Default: threads, on all CPUs."
+        ),
+    ] = None,
     dask: Dask = None,
     as_json: Json = False,
 ) -> None:

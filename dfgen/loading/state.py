@@ -230,6 +230,7 @@ class Identity:
         else:
             taken = whole("positions of the state", state["positions"], most=self.places)
             ended = flag("ended of the state", state["ended"])
+            whole("processes of the state", state["processes"], least=1)
         skipped = whole("skipped of the state", state["skipped"], most=taken)
         digest = state["receipt"]
         if not isinstance(digest, str) or re.fullmatch("[0-9a-f]{1,32}", digest) is None:

@@ -14,6 +14,7 @@ import pickle
 import re
 import shutil
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -45,6 +46,7 @@ from dfgen.table.parquet import Summed
 _FORMAT = 1
 _FOLDER = ".columns"
 _KEYS = 8
+_UNUSED = 7 * 86_400  # seconds
 _AT_ONCE = 2  # parts that are read
 _SUMMED = 1 << 27  # bytes of a file whose checksum is compared each time
 _NAME = re.compile(r"(\d{4,})-([0-9a-f]{8})-(\d+)\.arrow")
@@ -234,10 +236,11 @@ class ColumnFiles:
 
 
 def _remove_older(place: str) -> None:
-    """Remove the files of all keys but those that were used last."""
-    keys = [entry for entry in os.scandir(place) if entry.is_dir()]
-    for entry in sorted(keys, key=lambda one: one.stat().st_mtime_ns)[:-_KEYS]:
-        shutil.rmtree(entry.path, ignore_errors=True)
+    """Remove the files of keys that were not used for days, but for the last ones."""
+    keys = [(entry.stat().st_mtime, entry.path) for entry in os.scandir(place) if entry.is_dir()]
+    for used, path in sorted(keys)[:-_KEYS]:
+        if used < time.time() - _UNUSED:  # else a training may be at it
+            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager

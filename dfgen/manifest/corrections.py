@@ -172,6 +172,7 @@ def update_labels(
             which stays as it is.
         corrections: the column `id` and label columns of the manifest, a row for each id to
             correct: a frame or another table, or a .csv, .tsv, .jsonl, .xlsx or .parquet file.
+            In .csv, .tsv and .xlsx a `'` before text like a formula (`'=1+1`) is taken off.
         label: the columns to take, or one. Default: all, and each of them must be a label.
         new_classes: take values that are not among the classes, numbered after those; else such a
             value is an error.

@@ -33,6 +33,7 @@ _HEADS = 32  # requests at a time
 _ENDS = 1 << 16  # bytes of a file, at its begin and its end, that tell how rows lie in it
 _LEAST = 1 << 12  # of small files
 _GAP = 1 << 16  # bytes that are fetched without need sooner than by two requests
+_LENT = 100  # shards of which each has two descriptors
 CAN_LEND = hasattr(os, "memfd_create")
 """Whether worker processes can have what this one has fetched."""
 
@@ -111,10 +112,12 @@ class RemoteShards(PackShards):
     def lent(self, shards: IntArray, places: IntArray) -> "dict[int, LentMemory]":
         """Fetch rows; return the memory of their shards, for other processes while this is held.
 
-        It travels as `Address`. What fails is left out: they ask for it by themselves, and tell.
+        It travels as `Address`. Those that fail are left out: they ask by themselves, and tell.
         """
-        lent = {}
+        lent: dict[int, LentMemory] = {}
         for shard in np.unique(shards[shards != NOTHING]).tolist():
+            if not self._shard(shard).may_lend:
+                continue
             with contextlib.suppress(Exception):
                 far = self._holding(shard, places[shards == shard])
                 if far.lent is not None:
@@ -149,7 +152,8 @@ class RemoteShards(PackShards):
         with self._lock:
             far = self._far.pop(number, None)
             if far is None:
-                file, lends = self.files[number], self.lends
+                file, lent = self.files[number], [one.lent for one in self._far.values()]
+                lends = self.lends and len(lent) - lent.count(None) < _LENT
                 far = RemoteShard(file, self.column, self.store, self.slots, lends)
             self._far[number] = far  # the last one of use
         return far
@@ -303,6 +307,11 @@ class RemoteShard:
         plan = json.dumps(file.plan, sort_keys=True)
         told = head.mtime_ns if head.version is None else head.version
         return repr((file.path, file.nbytes, file.checksum, plan, told))
+
+    @property
+    def may_lend(self) -> bool:
+        """Whether other processes can have its memory, or could once it is opened."""
+        return self.lent is not None if self._opened else self._lends
 
     def _refuse_other(self, head: Head) -> None:
         times = (head.mtime_ns, self._head.mtime_ns) if head.version is None else ()

@@ -133,7 +133,7 @@ class Sequence(Passes):
             size. Pixels are those after resizing and before what chance decides; of
             `crop="random"` from a `load_size`, all of that. `limits.cache` bounds it, nothing is
             evicted, and a file with another size or time is decoded anew. A folder that cannot be
-            used warns. `metrics` counts hits. Of a pack in a store it keeps what is fetched, so
+            used warns. `metrics` counts hits. A pack in a store has what is fetched of it kept, so
             that later epochs and runs read it from there.
         where: which rows of a manifest that is given by its path, as of `dfgen.read_manifest`:
             `"split == 'train' and width > 200"`. None: all.
@@ -353,6 +353,7 @@ class Sequence(Passes):
         The batch size and the number of processes may be others, which warns: batches go on at the
         first row that was not taken. An epoch whose order depends on the batch size, with
         `bucket_by` or in windows of a pack, keeps until its end the order that it was begun with.
+        One of its batches begins at that row, so that `seq[index]` may have one fewer than `len`.
 
         A Sequence made with `seed=None` takes the seed of the state. Changed labels warn. One
         that draws rows by weights draws them by those set last, which must be those of the state.

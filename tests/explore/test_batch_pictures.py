@@ -100,7 +100,8 @@ def test_one_row_is_shown_as_each_epoch_draws_it(frame):
     for _ in range(3):
         x, _ = next(iter(seq))
         seen.append(x[2, 0, 0, 2])
-        later = {"epoch": seq.epoch + 1, "step": 0, "receipt": "0", "checksum": None}
+        later = {"epoch": seq.epoch + 1, "positions": 0, "ended": False, "receipt": "0"}
+        later["checksum"] = None
         seq.load_state_dict({**seq.state_dict(), **later})
     assert seen == values[:3]
     with pytest.raises(ArgumentError) as caught:

@@ -129,7 +129,7 @@ def test_a_scheduler_that_is_killed_is_said_and_the_next_build_goes_on(data, mon
     monkeypatch.setattr(kept_facts, "KEPT_EVERY", 0)
     serial = build(data)
     with (
-        dask.config.set({"distributed.comm.timeouts.connect": "3s"}),  # before it gives up
+        dask.config.set({"distributed.comm.timeouts.connect": "8s"}),  # before it gives up
         dask_scheduler() as (scheduler, address),
         Client(address, set_as_default=False) as client,
     ):

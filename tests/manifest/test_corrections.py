@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -431,3 +432,17 @@ def test_predictions_show_what_is_wrong_and_its_correction_goes_into_the_manifes
         ("relabelled", "003", "kind", "dog", "cat"),
         ("relabelled", "005", "kind", "dog", "cat"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".xlsx", ".parquet", ".jsonl"])
+def test_an_apostrophe_is_taken_off_where_a_spreadsheet_may_have_been(tmp_path, suffix):
+    manifest = pd.DataFrame({"id": ["-1x", "'-1x"], "path": ["a.png", "b.png"], "kind": ["u", "v"]})
+    fix = pd.DataFrame({"id": ["'-1x"], "kind": ["w"]})
+    path = tmp_path / f"fix{suffix}"
+    write = {
+        ".csv": fix.to_csv, ".tsv": partial(fix.to_csv, sep="\t"), ".xlsx": fix.to_excel,
+        ".parquet": fix.to_parquet, ".jsonl": partial(fix.to_json, orient="records", lines=True),
+    }[suffix]  # fmt: skip
+    write(path, **({} if suffix == ".jsonl" else {"index": False}))
+    mended = dfgen.update_labels(manifest, path, new_classes=True)["kind"].tolist()
+    assert mended == (["u", "w"] if suffix in (".parquet", ".jsonl") else ["w", "v"])

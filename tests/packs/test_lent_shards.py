@@ -17,7 +17,9 @@ pytest.importorskip("obstore")
 from dfgen.binding.bind import bind
 from dfgen.binding.row_draws import Ordering
 from dfgen.errors import MissingFileError
+from dfgen.loading import batch_maker
 from dfgen.loading.loader import Loader
+from dfgen.loading.workers import pool
 from dfgen.samples.transforms import Sample
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux alone")
@@ -131,6 +133,17 @@ def test_what_memory_cannot_be_lent_of_is_fetched_by_the_processes(pixels, tmp_p
     found = [batch.arrays for epoch in range(2) for batch in loader.batches(epoch)]
     loader.close()
     assert_same(found, near)
+
+
+def test_nothing_is_fetched_by_a_parent_that_cannot_lend_it(pixels, tmp_path, monkeypatch):
+    for module in (pool, batch_maker):  # as on macOS and Windows
+        monkeypatch.setattr(module, "CAN_LEND", False)
+    near, loader = made(tmp_path / "pack"), opened(f"{pixels.url}/pack", window="1KB", **PROCESSES)
+    found = [batch.arrays for epoch in range(2) for batch in loader.batches(epoch)]
+    taken = [far.taken for _, shards in loader.reader.far_packs for far in shards._far.values()]
+    loader.close()
+    assert_same(found, near)
+    assert sum(taken) == 0, taken
 
 
 def test_a_shard_that_goes_is_told_by_the_process_that_asks_for_it(pixels):

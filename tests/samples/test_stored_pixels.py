@@ -29,7 +29,7 @@ class InMemory:
     images: np.ndarray
     absent: tuple = ()
     resized: tuple = ()  # what they were before, and how
-    far = False
+    far_packs = ()
 
     @property
     def spec(self):

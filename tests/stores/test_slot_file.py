@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -83,6 +84,21 @@ def test_a_chunk_is_taken_at_once_and_says_what_is_missing(tmp_path):
 
 
 LARGE = Spec((64, 64, 3), np.dtype(np.uint8))  # three pages
+
+
+def test_a_file_that_grows_while_others_look_is_not_taken_for_one_that_was_cut(tmp_path):
+    slots = slot_file(tmp_path, LARGE)
+
+    def fill(start):
+        for number in range(start, 4000, 8):
+            slots.refresh()
+            slots.put(key(number), (number, 1), picture(0, LARGE))
+            for slot in slots.find(keys(max(0, number - 8), number)).tolist():
+                assert slot == NOWHERE or slots.at(slot) is not None
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(fill, range(8)))
+    assert slots.failed is None
 
 
 @pytest.mark.parametrize("name", ["pixels", "index"])

@@ -35,7 +35,7 @@ from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_pattern
 from dfgen.manifest.sources.source import RowGroup
-from dfgen.manifest.sources.table_format import TableFormat, as_cell, from_cells
+from dfgen.manifest.sources.table_format import TableFormat, as_cell, from_cells, is_for_people
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import is_text
 
@@ -62,7 +62,7 @@ def rows_by_id(
     elif not isinstance(given, str | pd.DataFrame):
         given = arrow_table(given, name)
     [group] = read_rows(given, ["id", *text, *(str(as_cell(one)) for one in text)], limits, written)
-    rows = from_cells(group.rows) if isinstance(given, str) else group.rows
+    rows = from_cells(group.rows) if is_for_people(given) else group.rows
     whole = pa.types.is_integer(ids.type)
     known = key_text(ids, "id", "the manifest")
     one_row = "One row tells of one id: keep one of them"

@@ -129,6 +129,11 @@ def as_cell(value: object) -> object:
     return f"'{value}" if runs and not _is_number(str(value)) else value
 
 
+def is_for_people(table: object) -> bool:
+    """Whether a table is a file that spreadsheets write, in which `as_cell` may have been."""
+    return isinstance(table, str) and table.lower().endswith((*SEPARATED, WORKBOOK))
+
+
 def from_cells(rows: pa.Table) -> pa.Table:
     """Return the rows of a table with text as it was before `as_cell`, in names of columns too."""
     taken_off = {"pattern": f"^'('*[{re.escape(_RUN)}])", "replacement": r"\1"}

@@ -306,8 +306,10 @@ class SlotFile:
 
         Nothing in it is trusted any more, for it may grow again.
         """
-        pixels, index = (os.lseek(file, 0, os.SEEK_END) for file in (self._pixels, self._index))
-        if pixels >= self._slots.nbytes and index >= self._records.nbytes + _HEADER_BYTES:
+        # First what is mapped: another thread may map what has been added meanwhile.
+        mapped = self._slots.nbytes, self._records.nbytes + _HEADER_BYTES
+        sizes = [os.lseek(file, 0, os.SEEK_END) for file in (self._pixels, self._index)]
+        if sizes[0] >= mapped[0] and sizes[1] >= mapped[1]:
             return False
         self._trusted[:] = False
         self.failed = self.failed or errno.EIO
