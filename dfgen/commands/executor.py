@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -10,9 +11,11 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 
-from dfgen.errors import ArgumentError, MissingPackageError, WorkerError, reason
+from dfgen.errors import ArgumentError, MissingPackageError, WorkerError, quote, reason
 from dfgen.executors import Made
 from dfgen.system import whole
+
+_ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx|ucxx)://)?(?:\[.+\]|[^/:]+):\d+")
 
 
 @contextmanager
@@ -75,6 +78,11 @@ def _of_dask(address: str) -> Iterator[Made]:
         raise MissingPackageError(
             'Dask is not installed, which --dask asks for: pip install "keras-dfgen[dask]"'
         ) from None
+    if not _ADDRESS.fullmatch(address):  # Client would say so too, and leave after a minute
+        raise ArgumentError(
+            f"--dask {quote(address)} is no address of a scheduler, as in tcp://10.0.0.1:8786, "
+            "which `dask scheduler` prints"
+        )
     try:
         client = Client(address, set_as_default=False)
     except Exception as error:  # of sockets, or of the text of the address

@@ -1,5 +1,6 @@
 """Mistakes of a model: confusion, its worst rows, and labels that are likely wrong."""
 
+import csv
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -230,8 +231,9 @@ class Mistakes:
 
     def _is_corrections(self, file: IO[bytes]) -> bool:
         """Whether a file has the columns of corrections, and not all rows, as labels have."""
-        head = _csv(pd.DataFrame(columns=["id", self.label]))
-        return file.readline() == head and sum(1 for _ in file) < len(self.frame)
+        head = [*csv.reader([file.readline().decode(errors="replace")])]
+        named = head == [["id", as_cell(self.label)]]
+        return named and sum(1 for _ in file) < len(self.frame)
 
     def _names(self, kind: str) -> "pd.Series[Any]":
         return self.frame[f"{kind}{self.head}"].astype(object)
@@ -390,4 +392,8 @@ def _label_column(frame: pd.DataFrame, end: str) -> str | None:
 
 def _csv(table: pd.DataFrame) -> bytes:
     cells = {as_cell(name): [*map(as_cell, table[name])] for name in table.columns}
-    return pd.DataFrame(cells).to_csv(index=False).encode()
+    written = pd.DataFrame(cells)
+    text = written.to_csv(index=False)
+    if "\r" in text:  # which pandas leaves bare
+        text = written.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
+    return text.encode()

@@ -252,7 +252,7 @@ def _corrected(
     where = os.fspath(given) if isinstance(given, str | os.PathLike) else "the table of corrections"
     labels = label_columns(table.column_names)
     as_text = [name for name in labels if is_read_as_text(table[name])]
-    rows, places = rows_by_id(given, where, table["id"], as_text, written=written)
+    rows, places = rows_by_id(given, where, table["id"], as_text, written=written, values=table)
     frame, known, notes = before.copy(), deepcopy(before.attrs.get("dfgen")), tuple[str, ...]()
     for name in _columns(rows.column_names, labels, wanted, where):
         about = (known or {}).get("labels", {}).get(name, {})

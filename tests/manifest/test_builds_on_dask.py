@@ -160,6 +160,9 @@ def test_what_dask_cannot_do_is_said_by_the_command(data, monkeypatch):
     assert said("--dask", "tcp://127.0.0.1:9", "--workers", 2) == (
         "dfgen: --workers are processes of this machine, and --dask is a cluster: leave one out\n"
     )
+    for address in ("nonsense", "", "http://127.0.0.1:9"):
+        said_of_it = f'dfgen: --dask "{address}" is no address of a scheduler, as in tcp://'
+        assert said("--dask", address).startswith(said_of_it)
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert said("--dask", "tcp://127.0.0.1:9") == (
         'dfgen: Dask is not installed, which --dask asks for: pip install "keras-dfgen[dask]"\n'

@@ -436,8 +436,8 @@ def test_predictions_show_what_is_wrong_and_its_correction_goes_into_the_manifes
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".xlsx", ".parquet", ".jsonl"])
 def test_an_apostrophe_is_taken_off_where_a_spreadsheet_may_have_been(tmp_path, suffix):
-    manifest = pd.DataFrame({"id": ["-1x", "'-1x"], "path": ["a.png", "b.png"], "kind": ["u", "v"]})
-    fix = pd.DataFrame({"id": ["'-1x"], "kind": ["w"]})
+    manifest = pd.DataFrame({"id": ["a", "b"], "path": ["a.png", "b.png"], "kind": ["u", "v"]})
+    fix = pd.DataFrame({"id": ["a"], "kind": ["'-w"]})
     path = tmp_path / f"fix{suffix}"
     write = {
         ".csv": fix.to_csv, ".tsv": partial(fix.to_csv, sep="\t"), ".xlsx": fix.to_excel,
@@ -445,4 +445,16 @@ def test_an_apostrophe_is_taken_off_where_a_spreadsheet_may_have_been(tmp_path, 
     }[suffix]  # fmt: skip
     write(path, **({} if suffix == ".jsonl" else {"index": False}))
     mended = dfgen.update_labels(manifest, path, new_classes=True)["kind"].tolist()
-    assert mended == (["u", "w"] if suffix in (".parquet", ".jsonl") else ["w", "v"])
+    assert mended == ["'-w" if suffix in (".parquet", ".jsonl") else "-w", "v"]
+
+
+@pytest.mark.parametrize(("fix", "where"), [(("'=x", "u"), "id"), (("y", "'=v"), "kind")])
+def test_an_apostrophe_that_may_be_meant_is_refused(tmp_path, fix, where):
+    manifest = pd.DataFrame({"id": ["=x", "'=x", "y"], "path": ["a.png", "b.png", "c.png"]})
+    manifest["kind"] = pd.Categorical(["=v", "'=v", "u"])
+    table = pd.DataFrame([fix], columns=["id", "kind"])
+    table.to_csv(tmp_path / "fix.csv", index=False)
+    with pytest.raises(ManifestError, match=f'column "{where}" of .*fix.csv has "\'=.", and the'):
+        dfgen.update_labels(manifest, tmp_path / "fix.csv")
+    mended = dfgen.update_labels(manifest, table)["kind"].tolist()
+    assert mended == (["=v", "u", "u"] if where == "id" else ["=v", "'=v", "'=v"])

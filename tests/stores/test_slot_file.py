@@ -117,6 +117,17 @@ def test_a_file_that_is_cut_short_in_use_is_no_hit_and_ends_no_process(tmp_path,
     assert held(slots, range(9)) == [0] * (name == "index" and left == 100)
 
 
+@pytest.mark.parametrize("name", ["pixels", "index"])
+def test_files_that_were_cut_short_are_filled_again_by_the_next_run(tmp_path, name):
+    put(slot_file(tmp_path, LARGE), *range(9))
+    os.truncate(tmp_path / name, 30_000)
+    slots = slot_file(tmp_path, LARGE)
+    there = held(slots, range(9))
+    assert there == [*range(2 if name == "pixels" else 9)]
+    put(slots, *{*range(9)}.difference(there))
+    assert held(slots, range(9)) == held(slot_file(tmp_path, LARGE), range(9)) == [*range(9)]
+
+
 def flipped(data, place):
     data[place] ^= 4
 
@@ -169,8 +180,9 @@ def test_of_pixels_that_are_cut_off_nothing_is_taken(tmp_path):
     put(slot_file(tmp_path), *range(5))
     os.truncate(tmp_path / "pixels", 60 * 4)
     slots = slot_file(tmp_path)
+    assert slots.find(keys(*range(5))).tolist() == [0, 1, 2, 3, NOWHERE]
     for wanted in ([0, 4], [4]):
-        there = slots.take(slots.find(keys(*wanted)), np.zeros((len(wanted), *SPEC.shape), "uint8"))
+        there = slots.take(np.array(wanted), np.zeros((len(wanted), *SPEC.shape), "uint8"))
         assert (there.tolist(), there.dtype) == ([False] * len(wanted), np.bool_)
 
 

@@ -181,6 +181,22 @@ def test_steps_per_epoch_short_of_the_length_goes_on(tmp_path, places):
     assert sequence.epoch == 2
 
 
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+@pytest.mark.parametrize("steps", [STEPS + 2, pytest.param(7, marks=SLOW)])
+def test_an_epoch_that_its_pass_has_ended_is_not_gone_on_with(tmp_path, steps):
+    def run(folder, place=None):
+        return fit(folder, place, steps_per_epoch=steps, epochs=4)
+
+    whole, whole_sequence, history = run(tmp_path / "a")
+    done = len(range(0, STEPS, steps))  # epochs of fit in the first pass
+    with pytest.raises(Stopped):
+        run(tmp_path / "b", ("step", done, 1))
+    model, sequence, rest = run(tmp_path / "b")
+    assert_same_weights(model, whole)
+    assert rest["loss"] == history["loss"][done - 1 :]
+    assert sequence.state_dict() == whole_sequence.state_dict()
+
+
 @SEVERAL_STEPS
 @pytest.mark.parametrize("endless", [pytest.param(False, marks=SLOW), True])
 def test_several_steps_per_execution(tmp_path, endless):

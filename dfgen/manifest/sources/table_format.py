@@ -134,18 +134,41 @@ def is_for_people(table: object) -> bool:
     return isinstance(table, str) and table.lower().endswith((*SEPARATED, WORKBOOK))
 
 
-def from_cells(rows: pa.Table) -> pa.Table:
-    """Return the rows of a table with text as it was before `as_cell`, in names of columns too."""
+def from_cells(rows: pa.Table, name: str, values: pa.Table | None = None) -> pa.Table:
+    """Return the rows of a table with text as it was before `as_cell`, in names of columns too.
+
+    Text that is among the `values` of its column both with and without the `'` is refused.
+    """
     taken_off = {"pattern": f"^'('*[{re.escape(_RUN)}])", "replacement": r"\1"}
-    for place, name in enumerate(rows.column_names):
-        if is_text(rows[name].type):
-            column = pc.replace_substring_regex(rows[name], **taken_off)
-            rows = rows.set_column(place, name, column)
+    for place, title in enumerate(rows.column_names):
+        if is_text(rows[title].type):
+            column = pc.replace_substring_regex(rows[title], **taken_off)
+            if values is not None and title in values.column_names:
+                _refuse_ambiguous(rows[title], column, values[title], f'"{title}" of {name}')
+            rows = rows.set_column(place, title, column)
     return rows.rename_columns(
         pc.replace_substring_regex(
             pa.array(rows.column_names, pa.string()), **taken_off
         ).to_pylist()
     )
+
+
+def _refuse_ambiguous(
+    raw: pa.ChunkedArray, column: pa.ChunkedArray, held: pa.ChunkedArray, where: str
+) -> None:
+    if pa.types.is_dictionary(held.type):
+        held = held.cast(held.type.value_type)
+    if not is_text(held.type):
+        return
+    known = held.combine_chunks().unique().cast(raw.type)
+    both = pc.and_(pc.is_in(raw, value_set=known), pc.is_in(column, value_set=known))
+    found = raw.filter(pc.and_(both, pc.not_equal(raw, column)))
+    if len(found):
+        text = str(found[0])
+        raise ManifestError(
+            f"column {where} has {quote(text)}, and the manifest has both that and "
+            f"{quote(text[1:])}: give the corrections as a DataFrame, which is taken as it is"
+        )
 
 
 def _is_number(text: str) -> bool:

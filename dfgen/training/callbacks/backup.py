@@ -358,13 +358,16 @@ class BackupAndRestore(keras.callbacks.Callback):
         lists = {name: arrays.pop(name) for name in [*arrays] if name.startswith(COUNTS)}
         for weights in drawn_by[:1]:
             self._progress.draw_by(weights)
-        self._sequence.load_state_dict(self._own_part(facts))
+        state = self._own_part(facts)
+        self._sequence.load_state_dict(state)
         for weights in drawn_by[1:]:
             self._progress.draw_by(weights)
         specs = view_of(self._sequence, self.model, "fit").element_spec
         build(self.model, specs, facts.get("trained"))
         restore(self.model, arrays, facts.get("optimizer"))
-        ended = bool(facts["begun"] and step and step >= facts.get("steps", steps))
+        # A pass ends the epoch of fit, however many steps that was to have.
+        passed = isinstance(of_fit("x"), Sequence) and state.get("ended") is True
+        ended = bool(facts["begun"] and step and (passed or step >= facts.get("steps", steps)))
         if step and not ended:
             step, steps, ended = self._counted(facts)
         after = f" after {step} of {steps} steps" if step else ""

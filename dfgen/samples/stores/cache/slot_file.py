@@ -181,6 +181,7 @@ class SlotFile:
             return
         with self._lock:
             count = max(0, os.fstat(self._index).st_size - _HEADER_BYTES) // _SLOT.itemsize
+            count = min(count, os.fstat(self._pixels).st_size // self._size)  # one may be cut short
             if count > len(self._records):
                 self._records = _mapped_array(self._index, count, _SLOT, _HEADER_BYTES)
                 more = np.zeros(count - len(self._trusted), np.bool_)
