@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -153,8 +154,14 @@ def frame_of_both(server, files):
 
 
 def test_many_reads_are_under_way_at_once_for_one_who_decodes(server, files):
-    together = threading.Barrier(40)
-    server.held.before = lambda path: together.wait(20)
+    arrived, enough = count(1), threading.Event()
+
+    def before(path):
+        if next(arrived) == 40:
+            enough.set()
+        assert enough.wait(60)
+
+    server.held.before = before
     found = loader(frame(server, files, 80), workers=1)
     assert len(seen(found)) == 10
     assert found.metrics.ahead["readers"] >= 40
