@@ -1,4 +1,4 @@
-"""What a Sequence keeps of its images, or of packs in a store, and where: `cache=`."""
+"""The pixels, or blocks of packs in a store, that a Sequence keeps, and their place: `cache=`."""
 
 import os
 import sys

@@ -3,9 +3,9 @@
 A column is made when it is first asked for, part by part, in `.columns/KEY/` beside the parts, or
 in the cache folder of the user where nothing can be written there. KEY stands for the manifest as
 it is and for the condition on its rows, so that a manifest that changed has other files; those of
-the last eight keys are kept, as a training may go on. `0003-1b2c3d4e-8000290.arrow` is the column
-3, with the CRC-32 and the length of the file: one that is damaged is made again, and of one above
-128 MB the length alone is compared.
+the last eight keys, and of all that were opened within a week, are kept, as a training may go on.
+`0003-1b2c3d4e-8000290.arrow` is the column 3, with the CRC-32 and the length of the file: one that
+is damaged is made again, and of one above 128 MB the length alone is compared.
 """
 
 import contextlib

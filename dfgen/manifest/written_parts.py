@@ -1,4 +1,4 @@
-"""What is read of the parts of a manifest once all are written: types, ids, and the fingerprint."""
+"""Parts of a manifest, read again once all are written: their types, ids, and fingerprint."""
 
 import contextlib
 from collections.abc import Iterator

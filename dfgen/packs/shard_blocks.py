@@ -15,7 +15,7 @@ from dfgen.samples.stores.cache.slot_file import NOWHERE, SlotFile
 from dfgen.spec import IntArray, Present, Values
 
 Extent = tuple[int, int]
-"""Where some bytes of a file begin, and where they end."""
+"""The place in a file at which some bytes begin, and that at which they end."""
 
 _LEAST, _MOST = 1 << 12, 1 << 18
 _OF_A_SHARD = 1 << 9  # at least: hosts share those in which their rows meet

@@ -165,7 +165,7 @@ class SampleReader(BoundRows):
 
     @cached_property
     def cached(self) -> list[SlotFile]:
-        """What `cache=` keeps: the pixels of images, and blocks of packs in a store."""
+        """The slots of `cache=`, for the pixels of images, and for blocks of packs in a store."""
         sources = self.sources.values()
         found = [source.slots for source in sources if isinstance(source, CachedPixels)]
         found += [shards.slots for _, shards in self.far_packs]

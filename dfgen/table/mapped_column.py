@@ -12,7 +12,7 @@ from dfgen.table.arrow_types import in_one
 
 
 class _Text(str):
-    """Text that is asked for as one of Arrow, of which to make one takes 10 times as long."""
+    """Text that is asked for as one of Arrow, of which to make one takes over 10 times as long."""
 
     def as_py(self) -> str:
         """Return it."""

@@ -25,6 +25,9 @@ from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.samples.stores.remote.store_options import StorageOptions
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:[0-9]+ problem", "ignore:.*more than one split", "ignore:Kept 1 row"
+)
 HOW = ("header", "full", "update header", "update full", "workers header", "workers full")
 processes = partial(ProcessPoolExecutor, 1, get_context("forkserver"))
 
@@ -48,7 +51,6 @@ def opened(monkeypatch):
     return names
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("facts", ["header", "full"])
 def test_an_executor_that_drops_doubles_delays_and_reorders_gives_the_serial_manifest(data, facts):
     serial, seen = build(data, facts=facts), {}
@@ -61,7 +63,6 @@ def test_an_executor_that_drops_doubles_delays_and_reorders_gives_the_serial_man
     assert all(seen.values()), seen
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_manifest_that_grows_and_verify_are_the_same_over_an_executor(data):
     build(data)
     Image.new("L", (40, 3)).save(data / "imgs/cat/100.png")
@@ -78,7 +79,6 @@ def test_a_manifest_that_grows_and_verify_are_the_same_over_an_executor(data):
     assert build(data, "spread.parquet", executor=FlakyExecutor(2), **grown).equals(serial)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_file_that_kills_each_worker_is_found_and_has_a_problem(data):
     deadly = partial(processes, initializer=flaky_executor.die_at, initargs=("013.png",))
     table = build(data, executor=deadly).to_pylist()
@@ -89,7 +89,6 @@ def test_a_file_that_kills_each_worker_is_found_and_has_a_problem(data):
     assert [a for a, b in zip(table, serial, strict=True) if a != b] == [table[6 + FILES // 2]]
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_an_executor_that_is_gone_is_said_and_the_next_goes_on(data, monkeypatch, opened):
     monkeypatch.setattr(kept_facts, "KEPT_EVERY", 0)
     serial = build(data)
@@ -118,7 +117,6 @@ def test_an_executor_that_is_gone_is_said_and_the_next_goes_on(data, monkeypatch
     assert {*opened} & kept <= {"010.png", "011.png"} and {*opened} | kept == {*read}
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("facts", "kills"),
     [("header", 3), *(pytest.param(facts, 20, marks=pytest.mark.slow) for facts in HOW)],
@@ -162,7 +160,6 @@ def files_of_at_most(size):
         signal.signal(signal.SIGXFSZ, handler)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_disk_that_is_full_is_said_and_what_was_kept_stays(data, monkeypatch, opened):
     monkeypatch.setattr(kept_facts, "KEPT_EVERY", 0)
     serial = build(data)

@@ -56,14 +56,17 @@ def rows_by_id(
     """Return the rows of a table, or of a file of one, and the row of the manifest of each `id`.
 
     Ids are compared as text; where those of the manifest are whole numbers, 007 is 7. Columns of
-    `text` are read as such, too. The `values` are those that the manifest has, its ids too.
+    `text` are read as such, too. With the `values` of the manifest it is a table of corrections, of
+    whose cells `from_cells` makes them.
     """
     if isinstance(given, os.PathLike):
         given = os.fspath(given)
     elif not isinstance(given, str | pd.DataFrame):
         given = arrow_table(given, name)
     [group] = read_rows(given, ["id", *text, *(str(as_cell(one)) for one in text)], limits, written)
-    rows = from_cells(group.rows, name, values) if is_for_people(given) else group.rows
+    rows = group.rows
+    if values is not None and is_for_people(given):
+        rows = from_cells(rows, name, values)
     whole = pa.types.is_integer(ids.type)
     known = key_text(ids, "id", "the manifest")
     one_row = "One row tells of one id: keep one of them"

@@ -134,7 +134,7 @@ def is_for_people(table: object) -> bool:
     return isinstance(table, str) and table.lower().endswith((*SEPARATED, WORKBOOK))
 
 
-def from_cells(rows: pa.Table, name: str, values: pa.Table | None = None) -> pa.Table:
+def from_cells(rows: pa.Table, name: str, values: pa.Table) -> pa.Table:
     """Return the rows of a table with text as it was before `as_cell`, in names of columns too.
 
     Text that is among the `values` of its column both with and without the `'` is refused.
@@ -143,7 +143,7 @@ def from_cells(rows: pa.Table, name: str, values: pa.Table | None = None) -> pa.
     for place, title in enumerate(rows.column_names):
         if is_text(rows[title].type):
             column = pc.replace_substring_regex(rows[title], **taken_off)
-            if values is not None and title in values.column_names:
+            if title in values.column_names:
                 _refuse_ambiguous(rows[title], column, values[title], f'"{title}" of {name}')
             rows = rows.set_column(place, title, column)
     return rows.rename_columns(

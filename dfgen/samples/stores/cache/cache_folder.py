@@ -33,7 +33,7 @@ SPARE_PART = 20
 class CachedSetting:
     """The part of a cache for one decode setting: its folder, what the pixels were made by.
 
-    Of packs in a store, `images` is the number of blocks.
+    If it keeps packs in a store, `images` is the number of blocks.
     """
 
     name: str
