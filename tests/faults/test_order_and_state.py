@@ -168,7 +168,7 @@ def test_fault_52_memory_is_flat_over_epochs_of_a_hundred_thousand_rows(epochs):
     assert float(run.stdout) < 8  # MB over all of them; one epoch's arrays are 0.8
 
 
-def test_fault_35_files_far_away_are_refused_by_name_where_there_is_no_store_for_them(frame):
+def test_addresses_of_no_store_are_refused_by_name(frame):
     df = frame(4).assign(path=[f"gopher://bucket/{row}.png" for row in range(4)])
     with pytest.raises(dfgen.DfgenError) as refused:
         dfgen.Sequence(df, y="label", image_size=(4, 4))[0]

@@ -223,24 +223,36 @@ def test_an_address_with_a_query_that_is_refused_later_is_not_the_fault_of_its_r
         store.read(f"{http.url}/a?sig=1")
 
 
+@pytest.fixture(params=["http", "s3"])
+def served(request):
+    """A server and the address of a file of ten bytes on it."""
+    server = request.getfixturevalue(request.param)
+    if request.param == "s3":
+        return server, "s3://bucket/taken/a.jpg", "/bucket/taken/a.jpg"
+    server.held["a.jpg"] = b"0123456789"
+    return server, f"{server.url}/a.jpg", "/a.jpg"
+
+
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_server_at_fault_is_not_the_fault_of_the_file(s3, fault):
+def test_fault_35_a_server_at_fault_is_not_the_fault_of_the_file(served, fault):
+    server, address, path = served
     change, message = FAULTS[fault]
-    vars(s3.faults).update(change)
-    store = objects(s3, read_timeout="100ms", retry_config={"max_retries": 1})
+    vars(server.faults).update(change)
+    store = objects(server, read_timeout="100ms", retry_config={"max_retries": 1})
     for ask in (store.read, store.head):
         with pytest.raises(ReadError) as error:
-            ask("s3://bucket/taken/a.jpg")
+            ask(address)
         assert str(error.value) == f"the file cannot be read: {message} after 2 tries"
-    assert s3.asked["GET", "/bucket/taken/a.jpg"] == 2
+    assert server.asked["GET", path] == 2
 
 
-def test_a_body_that_ends_early_is_read_on_or_told(s3):
-    s3.faults.short, s3.faults.times = 4, 1
-    assert objects(s3).read("s3://bucket/taken/a.jpg") == b"0123456789"
-    s3.faults.short, s3.faults.times = 4, None
+def test_fault_35_a_body_that_ends_early_is_read_on_or_told(served):
+    server, address, _ = served
+    server.faults.short, server.faults.times = 4, 1
+    assert objects(server).read(address) == b"0123456789"
+    server.faults.short, server.faults.times = 4, None
     with pytest.raises(ReadError) as error:
-        objects(s3, retry_config={"max_retries": 1}).read("s3://bucket/taken/a.jpg")
+        objects(server, retry_config={"max_retries": 1}).read(address)
     assert str(error.value) == (
         "the file cannot be read: the connection was closed before the whole file had come"
     )
