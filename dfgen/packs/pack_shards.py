@@ -1,10 +1,11 @@
 """The shards of packs: Arrow files of one record batch, mapped into memory when first read."""
 
+import contextlib
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,10 +17,13 @@ import pyarrow.ipc
 from dfgen.errors import ManifestError, MissingFileError, ReadError, is_outside, reason
 from dfgen.samples.stores.archives.archive_index import ArchiveVersion, version_of
 from dfgen.samples.stores.mapped_pages import read_ahead
+from dfgen.samples.stores.remote.ranges import checksum_of
+from dfgen.samples.stores.schemes import store_at
 from dfgen.spec import IntArray, Present, Values
 
 _plan_of = lru_cache(64)(json.loads)  # all shards of a pack carry the same
 _MOST_MAPPED = 16_384  # shards: Linux gives a process 65,530 maps
+_PAUSE = 100  # times as long as it took, before files are looked at again: a hundredth of all time
 NOTHING = -1
 """Instead of the number of a shard, of a row that lies in none."""
 AGAIN = "take another copy of it, or pack again"
@@ -80,7 +84,9 @@ Opened = PixelsOfOneSize | RowsOfOwnSizes
 class PackShards:
     """One column of the shards of packs.
 
-    It travels to worker processes without what is mapped; a mapped file is not kept open.
+    It travels to worker processes without what is mapped; a mapped file is not kept open. To read
+    one that was cut short since would end the process: before rows are read, files that were
+    written to are compared with their checksums, and opened anew.
     """
 
     far = False
@@ -88,6 +94,8 @@ class PackShards:
     def __init__(self, files: Iterable[ShardFile], column: str) -> None:
         self.files, self.column = tuple(files), column
         self._opened: dict[int, Opened] = {}
+        self._versions: dict[int, ArchiveVersion] = {}
+        self._look_at = 0.0
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -100,19 +108,39 @@ class PackShards:
         """Return what a shard holds, mapped when it is first asked for; see `opened_shard`."""
         opened = self._opened.get(shard)
         if opened is None:
-            opened = opened_shard(self.files[shard], self.column)
+            file = self.files[shard]
+            with telling(file):
+                version = version_of(os.stat(file.path))
+                if self._versions.get(shard, version) != version:
+                    _refuse_others(file, version[0])
+            opened = opened_shard(file, self.column)
             with self._lock:
                 while len(self._opened) >= _MOST_MAPPED:
                     del self._opened[next(iter(self._opened))]
-                self._opened[shard] = opened
+                self._opened[shard], self._versions[shard] = opened, version
         return opened
+
+    def _drop_changed(self, shards: Iterable[int]) -> None:
+        """Give up the maps of files that are others now; look at them as often as costs little."""
+        begin = time.monotonic()
+        if begin < self._look_at:
+            return
+        for shard in shards:
+            with contextlib.suppress(OSError):  # of one that was removed all is still mapped
+                known = self._versions.get(shard)
+                if known and version_of(os.stat(self.files[shard].path)) != known:
+                    self._opened.pop(shard, None)
+        end = time.monotonic()
+        self._look_at = end + _PAUSE * (end - begin)
 
     def of(self, shard: int, place: int) -> Any:
         """Return what a shard holds, among it one row."""
+        self._drop_changed((shard,))
         return self[shard]
 
     def holding(self, wanted: Iterable[int], shards: IntArray, places: IntArray) -> dict[int, Any]:
         """Return what the `wanted` shards hold, among it the rows at some places of `shards`."""
+        self._drop_changed(wanted)
         return {shard: self[shard] for shard in wanted}
 
     def ahead(self, shards: IntArray, places: IntArray) -> Iterator[None]:
@@ -137,7 +165,18 @@ def opened_shard(file: ShardFile, column: str) -> Opened:
         return held(file, column, whole)
 
 
-@contextmanager
+def _refuse_others(file: ShardFile, nbytes: int) -> None:
+    """Raise ManifestError where a shard that was written to has other bytes than were packed."""
+    if nbytes != file.nbytes:
+        raise ManifestError(file.of_length(nbytes))
+    if checksum_of(store_at(file.path), file.path, nbytes) != file.checksum:
+        raise ManifestError(
+            f"{file}, was written over while it was in use, and has other bytes than were packed, "
+            f"by their checksum: {AGAIN}"
+        )
+
+
+@contextlib.contextmanager
 def telling(file: ShardFile) -> Iterator[None]:
     """Name a shard and its rows in the errors of reading it."""
     try:

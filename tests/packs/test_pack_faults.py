@@ -12,6 +12,8 @@ from test_pack_reading import NO_Y, batches, by_id, refused
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
+from dfgen.loading.loader import Loader
+from dfgen.packs import pack_shards
 from dfgen.packs.pack_index import INDEX, TABLE
 from dfgen.packs.packed_pixels import BAD_WHEN_PACKED
 from dfgen.samples.features.image import Image
@@ -71,6 +73,39 @@ def test_shards_that_changed_places_are_refused_to_read_and_to_go_on_from(pack, 
     assert str(caught.value) == (
         f"{first} does not hold the 10 rows that it should: delete it, and pack again"
     )
+
+
+@pytest.mark.parametrize("damage", ["cut", "emptied", "flipped", "touched", "removed"])
+@pytest.mark.parametrize("format", ["pixels", "original"])
+def test_fault_96_a_shard_that_is_written_to_in_use_is_named_and_ends_no_process(
+    tmp_path, monkeypatch, format, damage
+):
+    """One that was cut short would be a bus error; of one that was removed all is mapped."""
+    monkeypatch.setattr(pack_shards, "_PAUSE", 0)  # else it is looked at in a hundredth of the time
+    frame = write_images(tmp_path / "imgs", ROWS, SIZE)
+    packed(frame, tmp_path / "pack", shard_size="1MB", format=format)
+    bound = bind(str(tmp_path / "pack"), options=NO_Y)
+    shard = tmp_path / "pack" / "shard-00000.arrow"
+    loader = Loader(bound.reader, batch_size=20, workers=1)
+    first, size = loader.batch(0, 0), shard.stat().st_size
+    begin = f"{shard}, which has the rows 0 to 39, "
+    if damage in ("cut", "emptied"):
+        left = 100 if damage == "cut" else 0
+        os.truncate(shard, left)
+        said = f"has {left:,} bytes, and {size:,} were written: "
+    elif damage == "flipped":
+        changed(shard, size // 2)
+        said = "was written over while it was in use, and has other bytes than were packed, by "
+        said += "their checksum: "
+    else:
+        shard.unlink() if damage == "removed" else os.utime(shard, (1, 1))
+        np.testing.assert_array_equal(loader.batch(0, 0).arrays["image"], first.arrays["image"])
+        said = None
+    if said:
+        with pytest.raises(ManifestError) as error:
+            loader.batch(0, 0)
+        assert f"{begin}{said}take another copy of it, or pack again" in str(error.value)
+    loader.close()
 
 
 @pytest.mark.parametrize("place", [-7, -20, -200])
