@@ -17,6 +17,9 @@ from typing import IO, Any, BinaryIO
 from dfgen.errors import ArgumentError, DfgenError, WriteError, brief, did_you_mean
 from dfgen.locks import LOCK_SUFFIX, FileLock, is_at, lock
 
+NFS_NAME = ".nfs"
+"""How a network drive names a file that is removed while somebody has it open, until that ends."""
+
 _NAME = 50  # characters of a name that stand in the name of a file beside it: at most 200 bytes
 _REPLACES = ContextVar("_REPLACES", default=False)
 _STANDARD = {"stdout": 1, "stderr": 2}

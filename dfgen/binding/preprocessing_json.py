@@ -2,16 +2,18 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from hashlib import blake2b
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from dfgen import __version__
-from dfgen.binding.nested import map_leaves
-from dfgen.errors import ArgumentError
+from dfgen.binding.nested import leaves, map_leaves
+from dfgen.errors import ArgumentError, brief
 from dfgen.samples.features.base import Feature
 
 
@@ -40,27 +42,60 @@ def plain_feature(feature: Feature) -> dict[str, Any]:
     return {"feature": reference(type(feature), what), "fields": values}
 
 
-def feature_of(data: Mapping[str, Any], allow_functions: bool) -> Feature:
+def feature_of(data: Any, allow_functions: bool, entry: str) -> Feature:
     """Return a feature of plain data.
 
     Args:
         data: what `plain_feature` has returned.
         allow_functions: import what the data names outside of dfgen, which runs code.
+        entry: where it stands, for the error.
 
     Raises:
-        ArgumentError: it names what is not there, or may not be imported.
+        ArgumentError: it lacks something, names what is not there, or may not be imported.
     """
-    kind = named(data["feature"], allow_functions)
+    name = _part(data, "feature", str, entry)
+    kind = named(name, allow_functions)
     if not (isinstance(kind, type) and issubclass(kind, Feature)):
-        raise ArgumentError(f"{data['feature']!r} is no feature")
-    values = {key: _value(value, allow_functions) for key, value in data["fields"].items()}
-    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+        raise ArgumentError(f"{name!r} is no feature")
+    given, values = _part(data, "fields", dict, entry), dict[str, Any]()
+    for key, value in given.items():
+        with _naming(f"{entry}.fields.{key}"):
+            values[key] = _value(value, allow_functions)
+    known = [one.name for one in fields(kind)]  # type: ignore[arg-type]
     strange = [key for key in values if key not in known]
     if strange:
         raise ArgumentError(
             f"{kind.__name__} has no field {strange[0]!r}: it was saved by a newer version"
         )
-    return kind(**values)
+    with _naming(f"{entry}.fields"):
+        made = kind(**values)
+    for key in known:
+        _part(given, key, object, f"{entry}.fields")
+    return made
+
+
+def _part(data: Any, key: str, kind: Any, entry: str) -> Any:
+    """Return what an entry holds by a key, if it is of a kind."""
+    if not isinstance(data, Mapping) or key not in data:
+        raise _damaged(f"{entry} lacks {key!r}")
+    if not isinstance(data[key], kind):
+        raise _damaged(f"{key!r} of {entry} is {brief(data[key])}")
+    return data[key]
+
+
+def _damaged(fault: str) -> ArgumentError:
+    return ArgumentError(f"the preprocessing is damaged: {fault}. Save it anew")
+
+
+@contextmanager
+def _naming(entry: str) -> Iterator[None]:
+    """Name an entry in errors of what it holds."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise _damaged(f"{entry}: {type(error).__name__}: {error}") from error
 
 
 def reference(given: Any, what: str) -> str:
@@ -121,8 +156,14 @@ def _value(data: Any, allow_functions: bool) -> Any:
 
 
 FORMAT = 1
-_WRITTEN = "Give the file that dfgen.SavePreprocessing or to_json() has written"
 """The version of the JSON; a newer dfgen reads all older ones."""
+_WRITTEN = "Give the file that dfgen.SavePreprocessing or to_json() has written"
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    """Return a digest of all entries but itself."""
+    told = json.dumps({**data, "digest": ""}, sort_keys=True)
+    return blake2b(told.encode(), digest_size=16).hexdigest()
 
 
 def to_text(parts: Mapping[str, Any]) -> str:
@@ -142,6 +183,7 @@ def to_text(parts: Mapping[str, Any]) -> str:
         "data_format": parts["data_format"],
         "transform": None if transform is None else reference(transform, "the transform"),
     }
+    data["digest"] = _digest(data)
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -152,22 +194,28 @@ def from_text(text: str | bytes, allow_functions: bool) -> dict[str, Any]:
         ArgumentError: it is none, it is of a newer version, or names what may not be imported.
     """
     data = _checked(text)
-    try:
-        transform = data["transform"]
-        return {
-            "x": map_leaves(str, data["x"]),
-            "y": map_leaves(str, data["y"]),
-            "inputs": {n: feature_of(one, allow_functions) for n, one in data["inputs"].items()},
-            "targets": {
-                n: one and feature_of(one, allow_functions) for n, one in data["targets"].items()
-            },
-            "data_format": data["data_format"],
-            "transform": None if transform is None else named(transform, allow_functions),
-        }
-    except (KeyError, TypeError, AttributeError) as error:
+    inputs, targets = (_part(data, name, dict, "it") for name in ("inputs", "targets"))
+    transform = _part(data, "transform", str | None, "it")
+    made = {
+        "x": map_leaves(str, _part(data, "x", object, "it")),
+        "y": map_leaves(str, _part(data, "y", object, "it")),
+        "inputs": {n: feature_of(one, allow_functions, f"inputs.{n}") for n, one in inputs.items()},
+        "targets": {
+            n: None if one is None else feature_of(one, allow_functions, f"targets.{n}")
+            for n, one in targets.items()
+        },
+        "data_format": _part(data, "data_format", str, "it"),
+        "transform": None if transform is None else named(transform, allow_functions),
+    }
+    for tree, features in (("x", inputs), ("y", targets)):
+        if sorted(leaves(made[tree])) != sorted(features):
+            raise _damaged(f"its {tree} names {data[tree]!r}, and there are {[*features]!r}")
+    if data.get("digest", _digest(data)) != _digest(data):
         raise ArgumentError(
-            f"the preprocessing is damaged: {type(error).__name__}: {error}. Save it anew"
-        ) from error
+            "the preprocessing was edited since it was saved, and would make other arrays than the "
+            'model was trained on. Save it anew, or remove its "digest" if that is meant'
+        )
+    return made
 
 
 def _checked(text: str | bytes) -> Any:
@@ -176,9 +224,13 @@ def _checked(text: str | bytes) -> Any:
         data = json.loads(text)
     except ValueError as error:
         raise ArgumentError(f"this is no JSON of a preprocessing: {error}. {_WRITTEN}") from error
-    version = data.get("format") if isinstance(data, dict) and "inputs" in data else None
-    if not isinstance(version, int):
-        raise ArgumentError(f"this is JSON, but no preprocessing that dfgen has saved. {_WRITTEN}")
+    is_one = isinstance(data, dict) and {"inputs", "targets"} & data.keys()
+    version = data.get("format") if is_one else None
+    if type(version) is not int or version < 1:
+        raise ArgumentError(
+            "this is JSON, but no preprocessing that dfgen has saved: its format is "
+            f"{brief(version)}. {_WRITTEN}"
+        )
     if version > FORMAT:
         raise ArgumentError(
             f"the preprocessing was saved by dfgen {data.get('dfgen')} in format {version}, but "

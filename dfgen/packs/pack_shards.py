@@ -23,7 +23,7 @@ from dfgen.spec import IntArray, Present, Values
 
 _plan_of = lru_cache(64)(json.loads)  # all shards of a pack carry the same
 _MOST_MAPPED = 16_384  # shards: Linux gives a process 65,530 maps
-_PAUSE = 100  # times as long as it took, before files are looked at again: a hundredth of all time
+_PAUSE = 500  # times as long as it took, before files are looked at again: else gathers are slower
 NOTHING = -1
 """Instead of the number of a shard, of a row that lies in none."""
 AGAIN = "take another copy of it, or pack again"
@@ -121,26 +121,28 @@ class PackShards:
         return opened
 
     def _drop_changed(self, shards: Iterable[int]) -> None:
-        """Give up the maps of files that are others now; look at them as often as costs little."""
+        """Give up the maps of files that are others now."""
         begin = time.monotonic()
-        if begin < self._look_at:
-            return
         for shard in shards:
-            with contextlib.suppress(OSError):  # of one that was removed all is still mapped
-                known = self._versions.get(shard)
-                if known and version_of(os.stat(self.files[shard].path)) != known:
-                    self._opened.pop(shard, None)
+            try:
+                now = version_of(os.stat(self.files[shard].path))
+            except OSError:  # of one that was removed all is still mapped
+                continue
+            if self._versions.get(shard, now) != now:
+                self._opened.pop(shard, None)
         end = time.monotonic()
         self._look_at = end + _PAUSE * (end - begin)
 
     def of(self, shard: int, place: int) -> Any:
         """Return what a shard holds, among it one row."""
-        self._drop_changed((shard,))
+        if time.monotonic() >= self._look_at:
+            self._drop_changed((shard,))
         return self[shard]
 
     def holding(self, wanted: Iterable[int], shards: IntArray, places: IntArray) -> dict[int, Any]:
         """Return what the `wanted` shards hold, among it the rows at some places of `shards`."""
-        self._drop_changed(wanted)
+        if time.monotonic() >= self._look_at:
+            self._drop_changed(wanted)
         return {shard: self[shard] for shard in wanted}
 
     def ahead(self, shards: IntArray, places: IntArray) -> Iterator[None]:

@@ -310,7 +310,7 @@ def test_files_that_are_none_or_newer_are_refused(df, tmp_path):
         (changed(text, inputs=other), "'dfgen:split' is no feature"),
         (changed(text, inputs=wrong), "crop must be one of "),
         (changed(text, inputs={"image": {}}),
-         "the preprocessing is damaged: KeyError: 'feature'. Save it anew"),
+         "the preprocessing is damaged: inputs.image lacks 'feature'. Save it anew"),
     ):  # fmt: skip
         path.write_text(content)
         kind, found = refused(lambda: dfgen.load_preprocessing(path))

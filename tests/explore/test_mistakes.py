@@ -211,7 +211,7 @@ def test_frames_of_something_else_are_refused(predicted):
 @pytest.mark.parametrize(
     "names", [["=1+1", "@A1", "-x"], ["'=2", "''-y", "\t=3"], ["-3.5", "+4", "'"]]
 )
-def test_no_spreadsheet_runs_a_cell_of_the_corrections_and_all_come_back(
+def test_fault_98_no_spreadsheet_runs_a_cell_of_the_corrections_and_all_come_back(
     predicted, tmp_path, names
 ):
     renamed = {

@@ -208,7 +208,7 @@ def test_stored_paths_are_checked(tmp_path, path, fault):
 
 @pytest.mark.parametrize("name", ["A:/x.png", "C:\\win.png", "\\x.png"])
 @pytest.mark.parametrize("suffix", ["parquet", "manifest"])
-def test_names_that_only_windows_takes_for_absolute_are_listed_and_read(tmp_path, name, suffix):
+def test_fault_97_what_only_windows_takes_for_absolute_is_listed_and_read(tmp_path, name, suffix):
     file, path = tmp_path / "imgs" / name, tmp_path / f"m.{suffix}"
     file.parent.mkdir(parents=True)
     PIL.Image.new("RGB", (4, 4)).save(file)

@@ -119,7 +119,7 @@ def test_a_shard_whose_structure_is_damaged_is_named_with_its_rows(pack, place):
 
 
 @pytest.mark.parametrize("read", [lambda pack: bind(pack, y="kind"), dfgen.read_manifest])
-def test_a_pack_with_the_table_of_another_or_that_was_broken_off_says_so(pack, tmp_path, read):
+def test_fault_99_a_pack_with_another_table_or_that_was_not_finished_says_so(pack, tmp_path, read):
     packed(write_images(tmp_path / "imgs", ROWS, SIZE), tmp_path / "other", seed=1)
     shutil.copy(tmp_path / "other" / TABLE, pack / TABLE)
     with pytest.raises(ManifestError) as error:

@@ -107,7 +107,7 @@ def test_killed_at_any_write_it_goes_on_with_what_is_there(tmp_path):
          "predict_frame, or evaluate_frame, the other of the two"),
     ],
 )  # fmt: skip
-def test_a_file_of_another_run_is_refused(written, other, told):
+def test_fault_64_a_file_of_another_run_is_refused(written, other, told):
     with pytest.raises(ArgumentError) as caught:
         other(written)
     assert str(caught.value) == (

@@ -103,7 +103,7 @@ def test_a_file_that_grows_while_others_look_is_not_taken_for_one_that_was_cut(t
 
 @pytest.mark.parametrize("name", ["pixels", "index"])
 @pytest.mark.parametrize("left", [0, 100])
-def test_a_file_that_is_cut_short_in_use_is_no_hit_and_ends_no_process(tmp_path, name, left):
+def test_fault_95_a_file_that_is_cut_short_in_use_is_no_hit_and_ends_nothing(tmp_path, name, left):
     slots = slot_file(tmp_path, LARGE)
     put(slots, *range(9))
     assert held(slots, range(9)) == [*range(9)]

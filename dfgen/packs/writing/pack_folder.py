@@ -19,7 +19,7 @@ from dfgen.packs.writing.shard_files import PackedShard, check_same, problems_re
 from dfgen.samples.stores.archives.archive_paths import ARCHIVES
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import scheme_of, store_at
-from dfgen.system import write_whole
+from dfgen.system import NFS_NAME, write_whole
 
 BEGUN = "_packing.json"
 """The object in a store that says which pack is written there, and which shards are there."""
@@ -27,7 +27,8 @@ BEGUN = "_packing.json"
 _LOCK = f".pack{LOCK_SUFFIX}"
 _OURS = re.compile(
     rf"(?:shard-\d{{5,}}\.arrow|{re.escape(TABLE)}|{re.escape(INDEX)}|{re.escape(_LOCK)}"
-    rf"|{re.escape(BEGUN)}|\.(?:shard-\d+\.arrow|manifest\.arrow|_manifest\.json)\.[0-9a-f]{{8}}\.tmp)"
+    rf"|{re.escape(BEGUN)}|{re.escape(NFS_NAME)}\w+"
+    rf"|\.(?:shard-\d+\.arrow|manifest\.arrow|_manifest\.json)\.[0-9a-f]{{8}}\.tmp)"
 )
 _AT_A_TIME = 3  # shards: two that are written, and one to spare
 _HEADS = 32

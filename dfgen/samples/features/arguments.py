@@ -38,6 +38,9 @@ def check_column(feature: Any) -> None:
             f'dfgen.{kind}("{advice}", ...)'
         )
     checked_missing(feature.missing)
+    index = getattr(feature, "index", None)
+    if not isinstance(index, str | None):
+        raise ArgumentError(f"index must be the name of a column, got {brief(index)}")
     dataset = getattr(feature, "dataset", None)
     if dataset is not None and feature.index is None:
         raise ArgumentError(

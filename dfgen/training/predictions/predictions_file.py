@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from dfgen.errors import ArgumentError, WriteError, brief
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.not_a_manifest import check_out
-from dfgen.system import write_whole
+from dfgen.system import NFS_NAME, write_whole
 from dfgen.training.predictions.run_identity import refuse_other
 
 PREDICTIONS = "dfgen_predictions"
@@ -36,6 +36,10 @@ def frame_of_columns(table: pa.Table) -> pd.DataFrame:
     return frame.astype(kinds)
 
 
+def _is_remains(name: str) -> bool:
+    return name.endswith(".tmp") or name.startswith(NFS_NAME)
+
+
 def claim(folder: str, run: Mapping[str, Any], argument: str) -> None:
     """Make a folder for the files of a run, or find it as this run has left it."""
     path = os.path.join(folder, _RUN)
@@ -45,7 +49,7 @@ def claim(folder: str, run: Mapping[str, Any], argument: str) -> None:
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 refuse_other(json.load(file), run, f"{folder} holds files", advice)
-        elif any(not name.endswith(".tmp") for name in os.listdir(folder)):
+        elif not all(_is_remains(name) for name in os.listdir(folder)):
             raise ArgumentError(f"{folder} holds files that predict_frame did not write. {advice}")
         else:
             write_whole(path, lambda file: file.write(json.dumps(run).encode()))
