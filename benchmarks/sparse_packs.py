@@ -1,7 +1,6 @@
 """A pack of any number of rows whose files are holes on the disk: what opening it costs."""
 
 import io
-import json
 import os
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from dfgen.packs.pack_index import INDEX, PACK_FORMAT, TABLE
+from dfgen.packs.pack_index import INDEX, PACK_FORMAT, TABLE, sealed
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.remote.ranges import checksum_of
 
@@ -75,7 +74,7 @@ def write_sparse(folder: Path, shards: int, rows: int, side: int) -> int:
         "packed": {"path": how}, "order": "kept", "table": table, "ids": "0" * 32, "dfgen": key,
         "created_by": "a benchmark", "plan": {},
     }  # fmt: skip
-    (folder / INDEX).write_text(json.dumps(index))
+    (folder / INDEX).write_bytes(sealed(index))
     return size * shards + whole
 
 

@@ -15,7 +15,6 @@ import base64
 import contextlib
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -48,6 +47,8 @@ from dfgen.packs.pack_index import (
     in_pack,
     is_remote,
     refuse_lacking,
+    seal_of,
+    sealed,
 )
 from dfgen.samples.stores.remote.ranges import checksum_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
@@ -69,7 +70,6 @@ _NEEDED = {
 }
 _ROOTLESS = pa.fs.LocalFileSystem()  # of fragments of which nothing is read
 _AT_ONCE = 4  # parts that are read, each by Arrow's threads
-_CHECKSUM = re.compile(rb',\n "checksum": "([0-9a-f]{8})"\n}\s*\Z')
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,7 @@ class PartsIndex:
             "dfgen": self.dfgen,
             "parts": [vars(part) for part in self.parts],
         }
-        text = json.dumps(content, ensure_ascii=False, indent=1).encode().removesuffix(b"\n}")
-        return text + f',\n "checksum": "{crc32(text):08x}"\n}}\n'.encode()
+        return sealed(content)
 
 
 def read_parts_index(folder: str, options: StorageOptions | None = None) -> PartsIndex:
@@ -186,12 +185,7 @@ def read_parts_index(folder: str, options: StorageOptions | None = None) -> Part
             f"{path} has format {brief(content.get('format'))} of manifests in parts; this dfgen "
             f"reads format {PARTS_FORMAT}. Upgrade dfgen, or build it again with this version"
         )
-    sealed = _CHECKSUM.search(data)
-    if sealed is None or f"{crc32(data[: sealed.start()]):08x}".encode() != sealed[1]:
-        raise ManifestError(
-            f"{path} was edited or damaged: it is not what was written, by its checksum. {MEND}"
-        )
-    return _index(os.path.dirname(path), path, content, sealed[1].decode())
+    return _index(os.path.dirname(path), path, content, seal_of(data, path, MEND))
 
 
 def _index(folder: str, path: str, content: dict[str, Any], checksum: str) -> PartsIndex:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from dfgen.errors import ReadError, reason
-from dfgen.packs.pack_index import PackFile, PackIndex, open_arrow, read_index
+from dfgen.packs.pack_index import PackFile, PackIndex, checked_table, open_arrow, read_index
 from dfgen.progress_bars import progress
 from dfgen.samples.stores.remote.ranges import checksum_of
 from dfgen.samples.stores.remote.store_options import StorageOptions
@@ -74,8 +74,8 @@ def _of_file(index: PackIndex, place: int, change: str, why: str) -> PackFinding
 
 
 def _bad_rows(index: PackIndex, options: StorageOptions | None) -> list[PackFinding]:
-    with open_arrow(index.path(index.table), options) as file:
-        columns = file.read_all().select(["id", "path", "problem"])
+    with open_arrow(path := index.path(index.table), options) as file:
+        columns = checked_table(file, path).select(["id", "path", "problem"])
         bad = columns.filter(pc.is_valid(columns["problem"])).to_pydict()
     rows = zip(bad["id"], bad["path"], bad["problem"], strict=True)
     return [PackFinding("broken", *row) for row in rows]

@@ -21,13 +21,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
-from dfgen.errors import DfgenError, ManifestError, MissingFileError, ReadError, brief, reason
+from dfgen.errors import (
+    DfgenError,
+    ManifestError,
+    MissingFileError,
+    ReadError,
+    brief,
+    is_outside,
+    reason,
+)
 from dfgen.samples.stores.remote.ranges import checksum_of, whole_file
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
@@ -45,6 +54,7 @@ _NEEDED: dict[str, Any] = {
     "rows": int, "shards": list, "packed": dict, "table": dict, "ids": str, "dfgen": dict,
     "order": (str, dict), "created_by": str, "plan": dict,
 }  # fmt: skip
+_SEAL = re.compile(rb',\n "checksum": "([0-9a-f]{8})"\n}\s*\Z')
 _HEAD = 200  # bytes of `_manifest.json` that say what it is of
 _SUMMED = 1 << 26  # bytes of a table whose checksum is compared before training
 
@@ -104,7 +114,23 @@ class PackIndex:
         content = {"format": PACK_FORMAT, "kind": "pack", **vars(self)}
         del content["folder"]
         content |= {"shards": [vars(shard) for shard in self.shards], "table": vars(self.table)}
-        return json.dumps(content, ensure_ascii=False, indent=1).encode()
+        return sealed(content)
+
+
+def sealed(content: Mapping[str, Any]) -> bytes:
+    """Return content as JSON, whose last entry is the CRC-32 of those before it."""
+    text = json.dumps(content, ensure_ascii=False, indent=1).encode().removesuffix(b"\n}")
+    return text + f',\n "checksum": "{crc32(text):08x}"\n}}\n'.encode()
+
+
+def seal_of(data: bytes, path: str, mend: str) -> str:
+    """Return that checksum, of the bytes of a file; ManifestError where it is of other bytes."""
+    seal = _SEAL.search(data)
+    if seal is None or f"{crc32(data[: seal.start()]):08x}".encode() != seal[1]:
+        raise ManifestError(
+            f"{path} was edited or damaged: it is not what was written, by its checksum. {mend}"
+        )
+    return seal[1].decode()
 
 
 def folder_of(pack: str | os.PathLike[str]) -> str:
@@ -203,7 +229,8 @@ def read_index(folder: str | os.PathLike[str], options: StorageOptions | None = 
     """
     path = in_pack(folder_of(folder), INDEX)
     try:
-        content = json.loads(store_at(path, options=options).read(path))
+        data = store_at(path, options=options).read(path)
+        content = json.loads(data)
     except ReadError as error:
         raise type(error)(f"{path}: {error}") from None
     except FileNotFoundError:
@@ -227,7 +254,9 @@ def read_index(folder: str | os.PathLike[str], options: StorageOptions | None = 
             f"{path} has pack format {brief(content.get('format'))}; this dfgen reads format "
             f"{PACK_FORMAT}. Upgrade dfgen, or pack again with this version"
         )
-    return _index(os.path.dirname(path), content)
+    index = _index(os.path.dirname(path), content)
+    seal_of(data, path, "Take another copy of it, or pack again")
+    return index
 
 
 def refuse_lacking(content: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
@@ -283,10 +312,30 @@ def open_arrow(
     except ReadError as error:
         raise type(error)(f"{path}: {error}") from None
     except (OSError, ValueError) as error:  # Arrow's own errors are of these
-        raise ManifestError(
-            f"{path} cannot be read as an Arrow file: {reason(error)}. Take another copy of it, or "
-            "pack again"
-        ) from None
+        raise _unreadable(path, error) from None
+
+
+def checked_table(reader: pa.ipc.RecordBatchFileReader, path: str) -> pa.Table:
+    """Return all of an Arrow file, whose offsets and indices lie in its buffers.
+
+    Raises:
+        ManifestError: they do not, which Arrow would read memory of others by.
+    """
+    try:
+        table = reader.read_all()
+        table.validate(full=True)
+        return table
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if is_outside(error):
+            raise
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str, error: Exception) -> ManifestError:
+    return ManifestError(
+        f"{path} cannot be read as an Arrow file: {reason(error)}. Take another copy of it, or "
+        "pack again"
+    )
 
 
 def mapped_table(
@@ -308,7 +357,7 @@ def mapped_table(
                 "is damaged, or of another pack. Take another copy of the folder, or pack again"
             )
     with open_arrow(path, options, file.bytes) as reader:
-        table = reader.read_all()
+        table = checked_table(reader, path)
     if len(table) != index.rows:
         raise ManifestError(f"{path} has {len(table):,} rows, expected {index.rows:,}: pack again")
     return table

@@ -104,6 +104,7 @@ def arrow_table(given: Table, where: str = "the frame") -> pa.Table:
 
 
 def _stored(table: pa.Table, of_polars: bool) -> pa.Table:
+    table.validate(full=True)  # or numbers of classes may be any, and text that of other memory
     columns = []
     for field, column in zip(table.schema, table.columns, strict=True):
         column = _cast(column, storable(field.type))

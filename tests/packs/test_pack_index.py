@@ -50,3 +50,22 @@ def test_an_index_that_is_none_is_refused(tmp_path, changed, said):
     with pytest.raises(dfgen.DfgenError) as caught:
         read_index(tmp_path)
     assert str(caught.value) == f"{path} {said}"
+
+
+def test_an_index_that_was_damaged_anywhere_is_refused(tmp_path):
+    """As by `dfgen verify`: sizes, class names and paths of a pack are read of nothing else."""
+    path, written = tmp_path / "_manifest.json", index(tmp_path).to_json()
+    for place in range(len(written) - 1):  # the last byte is the end of a line
+        for bit in (0, 2, 5):
+            damaged = bytearray(written)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(damaged)
+            with pytest.raises(dfgen.DfgenError):
+                read_index(tmp_path)
+    path.write_bytes(written.replace(b'"kept"', b'"mixed"'))
+    with pytest.raises(dfgen.DfgenError) as caught:
+        read_index(tmp_path)
+    assert str(caught.value) == (
+        f"{path} was edited or damaged: it is not what was written, by its checksum. Take another "
+        "copy of it, or pack again"
+    )

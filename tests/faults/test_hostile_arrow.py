@@ -1,0 +1,132 @@
+"""Tables whose bytes do not fit together: Parquet, the Arrow files of packs, Arrow in hand."""
+
+import json
+import struct
+import zlib
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+from packed import packed, write_images
+
+import dfgen
+from dfgen.errors import ManifestError
+from dfgen.packs.pack_index import sealed
+
+ROWS = 8
+PATHS = [f"{row}.png" for row in range(ROWS)]
+KINDS = ["cat", "dog", "cat", "dog", "dog", "cat", "dog", "cat"]
+OFFSETS = np.cumsum([0, *map(len, PATHS)], dtype=np.int32).tobytes()
+MOST = 2**26  # bytes that Arrow may take to refuse a file
+
+
+@pytest.fixture
+def pack(tmp_path):
+    """A pack of eight rows, of which `pack(old, new)` exchanges bytes of the table."""
+    frame = write_images(tmp_path / "imgs", ROWS, (4, 4)).assign(kind=pd.Categorical(KINDS))
+    out = tmp_path / "pack"
+    packed(frame, out, keep_order=True)
+
+    def exchange(old, new, rows=ROWS):
+        data = (out / "manifest.arrow").read_bytes()
+        assert data.count(old)
+        data = data.replace(old, new)
+        index = json.loads((out / "_manifest.json").read_bytes())
+        del index["checksum"]
+        index["table"] |= {"rows": rows, "checksum": f"{zlib.crc32(data):08x}"}
+        index["shards"][0]["rows"] = index["rows"] = rows
+        (out / "manifest.arrow").write_bytes(data)
+        (out / "_manifest.json").write_bytes(sealed(index))
+        return str(out)
+
+    return exchange
+
+
+def refuse_pack(path, said):
+    """All that reads the table of a pack refuses it, and takes no memory for it."""
+    before = pa.default_memory_pool().max_memory()
+    for use in (dfgen.read_manifest, dfgen.verify, lambda pack: dfgen.Sequence(pack, y="kind")):
+        with pytest.raises(ManifestError, match=said):
+            use(path)
+    assert pa.default_memory_pool().max_memory() <= before + MOST
+
+
+def indices(last):
+    """Return the numbers of the classes of all rows, as Arrow has them."""
+    return bytes([0, 1, 0, 1, 1, 0, 1, last])
+
+
+@pytest.mark.parametrize("last", [2, 100, 255])
+def test_fault_60_an_index_of_no_class_is_refused_in_a_pack(pack, last):
+    refuse_pack(pack(indices(0), indices(last)), r"manifest.arrow cannot be read as an Arrow file")
+
+
+@pytest.mark.parametrize("column", ["kind", "path"])
+def test_fault_60_an_index_of_no_value_is_refused_in_a_table_in_hand(tmp_path, column):
+    """It was a class of its own for a Sequence, and an error of Arrow for all others."""
+    values = sorted({*KINDS}) if column == "kind" else PATHS
+    numbers = pa.array([*range(len(values))] * (ROWS // len(values)), pa.int8()).to_numpy().copy()
+    numbers[-1] = 100
+    wrong = pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(values), safe=False)
+    table = pa.table({"id": range(ROWS), "path": PATHS, "kind": KINDS} | {column: wrong})
+    for use in (
+        lambda: dfgen.Sequence(table, y="kind"),
+        lambda: dfgen.write_manifest(table, tmp_path / "m.parquet", root=tmp_path),
+        lambda: dfgen.build_manifest(labels=table, path_column="path", facts="none"),
+    ):
+        with pytest.raises(ManifestError, match=r"cannot be read as an Arrow table: .*100"):
+            use()
+
+
+def parquet(tmp_path, old, new, **options):
+    """Write labels as Parquet, some of whose bytes are others."""
+    path = tmp_path / "l.parquet"
+    table = pa.table({"id": range(ROWS), "path": PATHS, "kind": KINDS})
+    pq.write_table(table, path, compression="none", **options)
+    data = path.read_bytes()
+    assert data.count(old) == 1
+    path.write_bytes(data.replace(old, new))
+    return {"labels": path, "path_column": "path", "facts": "none"}
+
+
+@pytest.mark.parametrize("run", [b"\x08\x10\x64", b"\x07\x10\x64", b"\x02\x03\xff"])
+def test_fault_60_an_index_of_no_value_is_refused_in_parquet(tmp_path, run):
+    given = parquet(tmp_path, b"\x01\x03\x5a", run, use_dictionary=["kind"])
+    with pytest.raises(ManifestError, match="Index not in dictionary bounds"):
+        dfgen.build_manifest(**given)
+
+
+@pytest.mark.parametrize("offset", [-1, 10**8, 2**31 - 1])
+@pytest.mark.parametrize("place", [3, ROWS])
+def test_fault_61_offsets_outside_their_buffers_are_refused_in_a_pack(pack, place, offset):
+    """They ended the process, or were an error of Arrow."""
+    wrong = OFFSETS[: 4 * place] + struct.pack("<i", offset) + OFFSETS[4 * place + 4 :]
+    refuse_pack(pack(OFFSETS, wrong), r"manifest.arrow cannot be read as an Arrow file")
+
+
+def test_fault_61_offsets_that_go_back_are_refused_in_a_table_in_hand():
+    wrong = np.frombuffer(OFFSETS, np.int32).copy()
+    wrong[3] = 2**30
+    text = pa.py_buffer("".join(PATHS).encode())
+    paths = pa.Array.from_buffers(pa.string(), ROWS, [None, pa.py_buffer(wrong), text])
+    with pytest.raises(ManifestError, match="cannot be read as an Arrow table"):
+        dfgen.Sequence(pa.table({"id": range(ROWS), "path": paths, "kind": KINDS}), y="kind")
+
+
+@pytest.mark.parametrize("rows", [2**31, 2**40, 2**62])
+def test_fault_62_rows_by_the_billion_are_refused_in_a_pack(pack, rows):
+    length = struct.Struct("<q").pack
+    refuse_pack(pack(length(ROWS), length(rows), rows), r"cannot be read")
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, 2**31, 2**32 - 1])
+def test_fault_62_text_of_gigabytes_is_refused_in_parquet(tmp_path, length):
+    before = pa.default_memory_pool().max_memory()
+    text = PATHS[3].encode()
+    old, new = (struct.pack("<I", one) + text for one in (len(text), length))
+    with pytest.raises(ManifestError, match="Invalid or truncated PLAIN-encoded BYTE_ARRAY data"):
+        dfgen.build_manifest(**parquet(tmp_path, old, new, use_dictionary=False))
+    assert pa.default_memory_pool().max_memory() <= before + MOST
