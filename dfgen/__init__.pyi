@@ -25,6 +25,7 @@ from dfgen.samples.features.image import Image as Image
 from dfgen.samples.features.mask import Mask as Mask
 from dfgen.samples.features.multilabel import MultiLabel as MultiLabel
 from dfgen.samples.features.number import Number as Number
+from dfgen.samples.features.segmentation import Segmentation as Segmentation
 from dfgen.samples.features.text import Text as Text
 from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
+from pycocotools import mask as coco_masks
 
 import dfgen
 from dfgen.manifest.building.box_columns import place_boxes
@@ -63,6 +64,28 @@ def test_key_points_are_turned_too_and_missing_ones_stay_zero(tmp_path, orientat
     assert (seen, nothing, also) == (2, [0, 0, 0], 1)
     corners = [min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)]
     assert corners == white_box(tmp_path / "a.jpg") == frame["boxes"][0][0].tolist()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_polygons_and_run_lengths_are_turned_too(tmp_path, orientation, packed):
+    marked(tmp_path / "a.jpg", orientation)
+    x1, y1, x2, y2 = STORED
+    region = [[x1, y1, x2, y1, x2, y2, x1, y2]]
+    if packed:
+        mask = np.zeros((32, 48), np.uint8, order="F")
+        mask[y1:y2, x1:x2] = 1
+        region = coco_masks.encode(mask)
+        region["counts"] = region["counts"].decode()
+    thing = annotated.box(1, 1, 8, 12, 16, 8, segmentation=region)
+    path = annotated.coco(tmp_path / "c.json", {1: "a.jpg"}, [thing], {1: "box"}, size=(48, 32))
+    row = dfgen.build_manifest(coco=path).iloc[0]
+    size = decode((tmp_path / "a.jpg").read_bytes()).shape[:2]
+    like = dfgen.Image(size=size)
+    mask = dfgen.Segmentation(like=like, class_names=["box"])(row)
+    x, y, width, height = cv2.boundingRect(mask[..., 0])
+    assert [x, y, x + width, y + height] == white_box(tmp_path / "a.jpg")
+    assert mask.sum() == width * height
 
 
 @pytest.mark.parametrize("orientation", [1, 3, 6])

@@ -17,8 +17,12 @@ class TestCoco(SourceContract):
         {
             "id": 7, "path": "b.png", **size, "boxes": [[1, 2, 4, 6], [0, 0, 40, 30]],
             "labels": ["dog", "cat"], "iscrowd": [False, True],
+            "segmentation": ["[[1,2,3,4,5,6]]"] * 2,
         },
-        {"id": 3, "path": "a/1.png", **size, "boxes": [], "labels": [], "iscrowd": []},
+        {
+            "id": 3, "path": "a/1.png", **size, "boxes": [], "labels": [], "iscrowd": [],
+            "segmentation": [],
+        },
     ]  # fmt: skip
 
     def source(self, *arguments):

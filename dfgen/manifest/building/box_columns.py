@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.manifest.building.turned_regions import turned
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.sources.source import ANNOTATED, nest
 
@@ -63,6 +64,10 @@ def place_boxes(
         missing = column.is_null().to_numpy(zero_copy_only=False)
         inner = nest(pa.array(placed.astype(np.float32).ravel()), sizes)
         table = with_column(table, name, nest(inner, counts, missing))
+    if "segmentation" in table.column_names:
+        regions = table["segmentation"].combine_chunks()
+        regions = turned(regions, images.orientation, _turn, images)
+        table = with_column(table, "segmentation", regions)
     kept = [name for name in table.column_names if name not in ANNOTATED]
     return table.select(kept), pa.array(problems, pa.string())
 

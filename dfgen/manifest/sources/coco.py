@@ -75,6 +75,7 @@ class CocoAnnotation(msgspec.Struct, gc=False):
     iscrowd: int | bool = 0
     caption: str | None = None
     keypoints: list[_Number] | None = None
+    segmentation: msgspec.Raw = msgspec.Raw()
 
 
 class CocoFile(msgspec.Struct, gc=False):
@@ -92,8 +93,8 @@ def read_coco(
 
     It has `path`; `id`, COCO's where it differs for all images; `split` if there are splits;
     `boxes` (xyxy in pixels), `labels` and `iscrowd`; `captions`; `keypoints` (x, y, visibility of
-    each point); and the annotated size. Columns for which there is nothing in any file are absent;
-    segmentations are not read.
+    each point); `segmentation`, the JSON of each object's polygons or run lengths as it is written;
+    and the annotated size. Columns for which there is nothing in any file are absent.
     """
     by_split = files if isinstance(files, Mapping) else {"": files}
     splits = {
@@ -287,6 +288,9 @@ def _boxes(
         "labels": nest(labels, lengths),
         "iscrowd": nest(crowd, lengths),
     }
+    regions = pa.array([_written(item) for item in ordered], pa.string())
+    if regions.null_count < len(regions):
+        columns["segmentation"] = nest(regions, lengths)
     if any(item.keypoints for item in ordered):
         points = [item.keypoints or () for item in ordered]
         sizes = np.array([len(each) for each in points])
@@ -299,6 +303,13 @@ def _boxes(
         flat = pa.array(np.fromiter(chain.from_iterable(points), np.float32, int(sizes.sum())))
         columns["keypoints"] = nest(nest(flat, sizes), lengths)
     return columns
+
+
+def _written(annotation: CocoAnnotation) -> str | None:
+    """Return the JSON of a segmentation; None of one that is empty."""
+    raw = bytes(annotation.segmentation)
+    text = msgspec.json.format(raw, indent=-1).decode() if raw else ""
+    return text if text.strip("[]") not in ("", "null") else None
 
 
 COCO = Source(

@@ -125,7 +125,7 @@ def in_lists(feature: Any, values: Any, followed: Any = None) -> Feature:
     what = f"{type(feature).__name__}({feature.column!r})"
     files, most = files_among(feature, values), getattr(feature, "max_items", None)
     if files is None or not is_list(files.type):
-        if most is None:
+        if most is None or not feature.of_files:
             return feature  # type: ignore[no-any-return]
         raise ArgumentError(
             f"{what} has max_items={most}, which is for a list of files in each row, "

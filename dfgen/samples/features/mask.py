@@ -13,7 +13,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.one_row import pixels_of_row
+from dfgen.samples.features.one_row import ColumnSource, pixels_of_row
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.png_encoder import png_of
 from dfgen.samples.pixels.resizing import resize
@@ -22,6 +22,7 @@ from dfgen.samples.pixels.upright import decode_values
 from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec, Values, Watch
 from dfgen.system import one_of
+from dfgen.table.arrow_types import flattened
 
 _UNSEEN = 0  # the code of what lies outside of an image; no colour and no value has it
 
@@ -29,6 +30,8 @@ _UNSEEN = 0  # the code of what lies outside of an image; no colour and no value
 @dataclass(frozen=True, repr=False)
 class Mask(Feature):
     """The class, or a number, of every pixel, from the mask files that a column names.
+
+    Use it for files; of polygons and run lengths in a column `Segmentation` makes masks.
 
     It gets the geometry of its image: the same size, crop and flip, by the nearest pixel. Its
     shape (height, width, 1) is what Keras's losses and metrics take for outputs of shape (height,
@@ -83,6 +86,16 @@ class Mask(Feature):
         _check_class("fill_value", self.fill_value, self.dtype)
         if self.palette is not None:
             object.__setattr__(self, "palette", _palette(self.palette, self.dtype))
+
+    def bind(self, columns: ColumnSource) -> Any:
+        """Return the files of every row; refuse annotations, which `Segmentation` draws."""
+        texts = flattened(columns[self.column])[:1].to_pylist()
+        if texts and isinstance(texts[0], str) and texts[0].startswith(("[[", "{")):
+            raise ArgumentError(
+                f"column {self.column!r} holds annotations, expected paths of mask files: write "
+                f"dfgen.Segmentation({self.column!r})"
+            )
+        return super().bind(columns)
 
     def read_spec(self, transform: bool) -> Spec:
         """Return the array that `read` fills, of the size that its image has there."""
