@@ -20,6 +20,7 @@ from dfgen.binding.pixel_cache import Cache, cached
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering
 from dfgen.binding.row_ids import ids_of, note_id
+from dfgen.binding.row_lengths import row_lengths
 from dfgen.binding.row_problems import checked_problems, known_problems
 from dfgen.binding.row_weights import ClassWeight, SampleWeight, row_weights
 from dfgen.binding.rows_of_arrays import stored_rows
@@ -177,6 +178,8 @@ def bind(
     store = opens(files for bound in features for files in columns.loose_files(bound))
     packs = columns.in_packs(features, store)
     sizes, unread = image_sizes(columns, features, packs, limits, opened)
+    lengths, unread_lengths = row_lengths(columns, features, store)
+    sizes, unread = sizes | lengths, unread | unread_lengths
     whole = (one for one in features if one.present is None and not one.feature.follows)
     files = next((one for one in whole if one.files is not None and not one.has_lists), None)
     rows = BoundRows(ids_of(columns, id, files), features)

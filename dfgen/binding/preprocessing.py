@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from dfgen.binding.nested import Tree, channels_first, leaves, map_leaves, tree_of
 from dfgen.binding.preprocessing_json import from_text, to_text
+from dfgen.binding.row_lengths import row_lengths
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
-from dfgen.samples.bound_feature import BoundFeature, Sizes
+from dfgen.samples.bound_feature import BoundFeature, RowLengths, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.items import check_lists, in_lists
 from dfgen.samples.features.one_row import OneRow, is_several
@@ -236,6 +237,7 @@ class Preprocessing:
         bound = tuple(self._bound(name, columns) for name in self.inputs)
         store = store_of(one.files for one in bound if one.files is not None)
         sizes = {one.name: _sizes(one, store) for one in bound if one.variable_size}
+        sizes |= _lengths(bound, store)
         reader = SampleReader(numbers, bound, self.transform, store, sizes=sizes)
         check_lists(reader)
         specs = reader.padding.specs(numbers, reader.specs)
@@ -280,6 +282,14 @@ def load_preprocessing(
         return Preprocessing.from_json(data, allow_functions)
     except (ArgumentError, DecodeError, MissingFileError) as error:
         raise type(error)(f"{os.fspath(path)}: {error}") from error
+
+
+def _lengths(features: Iterable[BoundFeature], store: Store) -> dict[str, RowLengths]:
+    """Return the lengths of what has its own in each row."""
+    lengths, problems = row_lengths(None, features, store)
+    for why in problems.values():
+        raise DecodeError(why)
+    return lengths
 
 
 def _sizes(bound: BoundFeature, store: Store) -> Sizes:

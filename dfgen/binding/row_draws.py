@@ -33,6 +33,22 @@ _WINDOW = "1GB"
 _BLOCKS = 64  # of a window: of labels in order, 64 blocks mix far more classes than 16
 
 
+_BUCKETS = {
+    "shape": (
+        2,
+        "images that keep their own sizes, but x has none: give image_size=None, or "
+        'dfgen.Image("path", size=None)',
+    ),
+    "length": (
+        1,
+        "arrays of unequal length, but x has none: give dfgen.Audio(..., seconds=None), "
+        'dfgen.Array("path", shape=(None, ...)), dfgen.Column("tokens", np.array, shape=(None,)), '
+        "or lists of images with max_items=",
+    ),
+}
+"""Word of `bucket_by` -> axes of the sizes that it goes by, and what has such."""
+
+
 @dataclass(frozen=True)
 class Ordering:
     """How an epoch takes rows beside a plain shuffle, by the arguments of `dfgen.Sequence`."""
@@ -58,7 +74,8 @@ class Ordering:
     ) -> tuple[Drawing, dict[str, str | None]]:
         """Return how rows are taken, and argument -> what tells that from other ways."""
         balance, balanced = row_draws(columns, self.balance, self.rows_per_epoch, rows)
-        buckets, bucketed_by = _bucketed(sizes, self.bucket_by, batch_size)
+        counts = [bound.counts for bound in rows.features if bound.counts is not None]
+        buckets, bucketed_by = _bucketed([*sizes, *counts], self.bucket_by, batch_size)
         packed = next((held.rows for held in packs.values() if held.rows.all_packed), None)
         otherwise = bool(balance or buckets)
         windows, windowed_by = windowed(stored, packed, self.window, otherwise, batch_size)
@@ -69,16 +86,14 @@ class Ordering:
 def _bucketed(
     image_sizes: Iterable[Sizes], bucket_by: str | None, batch_size: int
 ) -> tuple[Buckets | None, str | None]:
-    """Return the Buckets by the shape of the first such image, and what tells them from others."""
-    one_of("bucket_by", bucket_by, (None, "shape"))
+    """Return the Buckets by the first image or array of its own size, and what tells them."""
+    one_of("bucket_by", bucket_by, (None, *_BUCKETS))
     if bucket_by is None:
         return None, None
-    sizes = next(iter(image_sizes), None)
+    axes, advice = _BUCKETS[bucket_by]
+    sizes = next((one for one in image_sizes if one.shape[1] == axes), None)
     if sizes is None:
-        raise ArgumentError(
-            'bucket_by="shape" gathers images that keep their own sizes, but x has none: give '
-            'image_size=None, or dfgen.Image("path", size=None)'
-        )
+        raise ArgumentError(f'bucket_by="{bucket_by}" gathers {advice}')
     buckets = Buckets(sizes, whole("batch_size", batch_size, least=1))
     digest = blake2b(sizes.tobytes(), digest_size=8).hexdigest()
     return buckets, f"{bucket_by} {buckets.window} {digest}"

@@ -189,8 +189,8 @@ _VALUES = {
         "raise": "fail true strict",
     },
     "bucket_by": {
-        'write bucket_by="shape", with image_size=None':
-            "true size length image_size aspect_ratio",
+        'write bucket_by="shape", with image_size=None': "true size image_size aspect_ratio",
+        'write bucket_by="length"': "len lengths duration group_by_length",
         "write bucket_by=None": "false",
     },
 }  # fmt: skip

@@ -28,6 +28,9 @@ TELLING = {
 }
 """Key of an array that tells others from padding, and is not read -> its Spec."""
 
+LENGTH_MASK = TELLING["items_mask"]
+"""The Spec of the `padding_mask` of arrays of unequal length."""
+
 
 @dataclass(frozen=True)
 class BoundFeature:
@@ -69,7 +72,8 @@ class BoundFeature:
         if isinstance(self.feature, Encoded):
             return {self.name: self.feature.spec_of(self.values)}
         own = each(self.feature.spec)
-        telling = [TELLING[key] for key in [*self.arrays][len(own) :]]
+        long = self.feature.own_length
+        telling = [LENGTH_MASK if long else TELLING[key] for key in [*self.arrays][len(own) :]]
         return dict(zip(self.arrays.values(), [*own, *telling], strict=True))
 
     @property
@@ -138,9 +142,9 @@ RowLengths = npt.NDArray[np.int32]
 class Padding:
     """Which arrays of a batch are padded, and how; empty where all rows have one shape.
 
-    `sizes`: name of an array -> height and width, or number of items, of every row. `fills`: what
-    stands behind them. `told` and `masks`: name of an array that tells these sizes, or is True
-    within them -> sizes.
+    `sizes`: name of an array -> height and width, number of items, or length, of every row.
+    `fills`: what stands behind them. `told` and `masks`: name of an array that tells these sizes,
+    or is True within them -> sizes.
     """
 
     sizes: dict[str, RowLengths] = field(default_factory=dict)
@@ -188,13 +192,17 @@ def _inside(shape: tuple[int, ...], axis: int, lengths: RowLengths) -> npt.NDArr
 
 
 def padding_of(features: Iterable[BoundFeature], image_sizes: Mapping[str, Sizes]) -> Padding:
-    """Return the padding of images that keep their sizes, of lists, and of what follows either."""
+    """Return the padding of all that is of unequal sizes in different rows.
+
+    It is that of images that keep their sizes, of lists, of what follows either, and of arrays that
+    have a length of their own.
+    """
     padding = Padding()
     features = tuple(features)
     own = {bound.name: image_sizes.get(bound.name, bound.counts) for bound in features}
     for bound in features:
         sizes = image_sizes.get(bound.name, own[bound.like or bound.name])
-        if sizes is None or bound.feature.pixel_kind is None:
+        if sizes is None or (bound.feature.pixel_kind is None and not bound.feature.own_length):
             continue
         padding.sizes[bound.name] = sizes
         padding.fills[bound.name] = each(bound.feature.spec)[0].blank

@@ -148,7 +148,7 @@ def summary(
     part += f"; {plan.left_out:,} rows left out of each epoch" if plan.left_out else ""
     if padding is not None:
         saved, before = (f"{share:.1%}" for share in padding)
-        part += f"; {saved} of the pixels padding, {before} without bucket_by"
+        part += f"; {saved} padding, {before} without bucket_by"
     under_way = ledger.place.step and ledger.place.epoch == epoch
     step = f", {ledger.place.step:,} of its batches {ledger.counted}" if under_way else ""
     return (

@@ -72,8 +72,8 @@ class Sequence(Passes):
             `shuffle`; evaluate on a Sequence without it.
         rows_per_epoch: rows drawn in an epoch with `balance`; None = as many as there are.
         bucket_by: `"shape"` puts images of similar sizes into the same batch, where they keep their
-            own (`image_size=None`), within 64 batches of the shuffled order. `padding` tells what
-            it saves. Needs `shuffle`.
+            own (`image_size=None`), within 64 batches of the shuffled order; `"length"` sounds,
+            arrays and lists of similar lengths. `padding` tells what it saves. Needs `shuffle`.
         batch_size: rows of a batch; with `shard`, of all processes together.
         image_size: (height, width) of images in pixels. None: every image keeps its own size, and
             is padded with zeros to the largest of its batch; see `Image(size=None)`.

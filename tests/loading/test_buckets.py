@@ -180,7 +180,7 @@ def test_less_is_padding_and_it_says_so(manifest):
     assert seq.padding == pytest.approx((share, sequence(manifest).padding.unbucketed))
     assert seq.padding.share < 0.7 * seq.padding.unbucketed
     shares = tuple(f"{share:.1%}" for share in seq.padding)
-    assert f"; {shares[0]} of the pixels padding, {shares[1]} without bucket_by; " in repr(seq)
+    assert f"; {shares[0]} padding, {shares[1]} without bucket_by; " in repr(seq)
     plain = sequence(manifest)
     assert plain.padding == PaddingShare(seq.padding.unbucketed, seq.padding.unbucketed)
     assert sequence(manifest, dfgen.Image("path", size=(4, 4))).padding is None
@@ -240,5 +240,5 @@ def test_what_cannot_be_gathered_is_refused(manifest):
         'bucket_by="shape" gathers images that keep their own sizes, but x has none: give '
         'image_size=None, or dfgen.Image("path", size=None)'
     )
-    with pytest.raises(ArgumentError, match=r"bucket_by must be one of \(None, 'shape'\), got 'si"):
+    with pytest.raises(ArgumentError, match=r"one of \(None, 'shape', 'length'\), got 'size'"):
         sequence(manifest, bucket_by="size")

@@ -1,4 +1,4 @@
-"""Batches of like with like: images of similar sizes together, for little padding."""
+"""Batches of like with like: images and arrays of similar sizes together, for little padding."""
 
 from dataclasses import dataclass
 from math import isqrt
@@ -27,7 +27,7 @@ class Buckets:
     for chance alone to say.
     """
 
-    sizes: npt.NDArray[np.int32]  # (height, width) of every row, shape (rows, 2)
+    sizes: npt.NDArray[np.int32]  # (height, width) of every row, shape (rows, 2); or its length
     batch_size: int  # rows of a global batch
     window: int = 64  # batches; those of more are more alike, and less mixed
 
@@ -59,7 +59,7 @@ def like_with_like(sizes: npt.NDArray[np.int32], batch_size: int) -> IntArray:
     Source: Sort-Tile-Recursive (Leutenegger, Lopez and Edgington, "STR: A Simple and Efficient
     Algorithm for R-Tree Packing", 1997).
     """
-    heights, widths = sizes.T
+    heights, widths = sizes[:, 0], sizes[:, -1]  # of lengths the same: they are sorted
     batches = len(sizes) // batch_size
     strip = -(-batches // (isqrt(max(batches, 1) - 1) + 1)) * batch_size
     by_height = np.argsort(heights, kind="stable")

@@ -8,14 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.arguments import (
-    check_column,
-    checked_shape,
-    number_dtype,
-)
+from dfgen.samples.features.arguments import check_column, number_dtype
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill, fill_by, number_spec
-from dfgen.samples.stores.npy import decode_array
+from dfgen.samples.features.lengths import arrays_of, check_extra, own_shape
+from dfgen.samples.stores.npy import array_header, decode_array
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
 from dfgen.spec import Spec, Values, Watch
@@ -31,7 +28,9 @@ class Array(Feature):
 
     Args:
         column: the column of paths, or of bytes.
-        shape: the shape that every file, or every row, must have.
+        shape: the shape that every file, or every row, must have. With None as its first length,
+            `(None, 13)`, every .npy file keeps its own, and is followed by zeros up to the longest
+            of its batch; the headers of all files are read once.
         dtype: what the model gets, default `"float32"`; files of another dtype of the same kind
             are converted (integers to floats too, floats to integers never).
         index: the column of whole numbers that say which row of the file it is, counted from 0;
@@ -43,6 +42,9 @@ class Array(Feature):
             functions of notebooks and scripts are.
         missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path or index holds
             zeros, and weighs 0 in the loss of this target.
+        extra: of arrays of unequal length, `"padding_mask"`: a batch then holds `{"array",
+            "padding_mask"}`, True on the array, bool (batch, length). None (default): the arrays
+            alone.
 
     Raises:
         ArgumentError: the shape or dtype is none, or `decode` no function, or beside `index`.
@@ -56,12 +58,13 @@ class Array(Feature):
     """
 
     column: str
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
     dtype: str = "float32"
     index: str | None = None
     dataset: str | None = None
     decode: Callable[[bytes], Any] | None = None
     missing: str = "raise"
+    extra: str | None = None
     kind: ClassVar[str] = "array"
     of_files: ClassVar[bool] = True
 
@@ -76,8 +79,29 @@ class Array(Feature):
             )
         if self.decode is not None:
             check_call("decode", self.decode, 1, "decode(data)", "it is told the bytes of a file")
-        object.__setattr__(self, "shape", checked_shape(self.shape))
+        object.__setattr__(self, "shape", own_shape(self.shape))
         object.__setattr__(self, "dtype", number_dtype(self.dtype))
+        check_extra(self, "shape=(None, ...)")
+        if self.own_length and (self.decode or self.index or self.missing != "raise"):
+            raise ArgumentError(
+                f"shape={self.shape} has a length that each .npy file tells, which decode=, index= "
+                "and missing= do not: give the length, or save each array as a .npy file"
+            )
+
+    def arrays(self, name: str) -> Any:
+        """Return the name of the arrays, with `extra` that of what tells them from padding too."""
+        return arrays_of(self, name)
+
+    @property
+    def own_length(self) -> bool:
+        """Whether every array has a length of its own."""
+        return self.shape[:1] == (None,)
+
+    def length(self, value: Any, store: Store) -> int:
+        """Return the first length of a .npy file, of which its header tells."""
+        with store.open(value) as file:
+            shape, *_ = array_header(file, store.limits)
+        return shape[0] if shape else 0
 
     @property
     def spec(self) -> Spec:

@@ -1,4 +1,4 @@
-"""Audio: sounds of one length."""
+"""Audio: sounds, of one length or of their own."""
 
 from dataclasses import dataclass, replace
 from typing import IO, Any, ClassVar
@@ -8,7 +8,8 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
-from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_known
+from dfgen.samples.features.lengths import arrays_of, check_extra
+from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_header, read_known
 from dfgen.samples.pixels.sound_files import load_soundfile, open_sound, read_frames, sound_source
 from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec, Values, Watch
@@ -22,7 +23,7 @@ _PLACES = {"start": 0.0, "center": 0.5, "random": 0.5}
 
 @dataclass(frozen=True, repr=False)
 class Audio(Feature):
-    """The sounds of the files that a column names, of one length: WAV, FLAC, OGG, MP3 or AIFF.
+    """The sounds of the files that a column names: WAV, FLAC, OGG, MP3 or AIFF.
 
     They are what `keras.utils.audio_dataset_from_directory` makes: float32 -1..1 of shape
     (frames, channels), cut to `seconds`, or with zeros after the end of a shorter one. Only what is
@@ -31,13 +32,20 @@ class Audio(Feature):
     Args:
         column: the column of paths, or of bytes.
         sample_rate: frames a second, which every file must have: nothing is resampled.
-        seconds: the length of what the model gets.
+        seconds: the length of what the model gets. None: every sound keeps its own length, and is
+            followed by zeros up to the longest of its batch. It is the fact `frames` of a manifest,
+            else the headers of all files are read once. JAX compiles a step anew for every length.
         channels: 1 (default), the mean of two; 2, of which one is repeated; or as many as every
             file has.
         start: where a longer sound is cut: `"start"` (default), `"center"`, or `"random"`, drawn
             anew each epoch.
         missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds zeros,
-            and weighs 0 in the loss of this target.
+            and weighs 0 in the loss of this target. It needs `seconds`.
+        max_seconds: with `seconds=None`, where longer sounds are cut, by `start`; None (default):
+            nowhere.
+        extra: with `seconds=None`, `"padding_mask"`: a batch then holds `{"audio",
+            "padding_mask"}`, True on the sound, bool (batch, frames). None (default): the sounds
+            alone.
 
     Raises:
         ArgumentError: an argument that cannot be, or `soundfile` is not installed.
@@ -49,10 +57,13 @@ class Audio(Feature):
 
     column: str
     sample_rate: int
-    seconds: float
+    seconds: float | None
     channels: int = 1
     start: str = "start"
     missing: str = "raise"
+    max_seconds: float | None = None
+    extra: str | None = None
+    length_fact: ClassVar[str] = "frames"
     kind: ClassVar[str] = "audio"
     of_files: ClassVar[bool] = True
 
@@ -61,17 +72,53 @@ class Audio(Feature):
         whole("sample_rate", self.sample_rate, least=1)
         whole("channels", self.channels, least=1)
         one_of("start", self.start, tuple(_PLACES))
-        seconds = self.seconds if isinstance(self.seconds, int | float) else 0
-        if not 1 <= seconds * self.sample_rate < 2**31:
+        if self.seconds is not None:
+            self._check_seconds("seconds")
+        if self.max_seconds is not None:
+            self._check_seconds("max_seconds")
+            if self.seconds is not None:
+                raise ArgumentError(
+                    f"max_seconds={self.max_seconds!r} is for sounds of their own length, with "
+                    f"seconds=None: seconds={self.seconds!r} cuts longer ones too, leave it out"
+                )
+        check_extra(self, "seconds=None")
+        if self.own_length and self.missing != "raise":
             raise ArgumentError(
-                f"seconds must be a number above 0, of one frame or more, got {self.seconds!r}"
+                f"missing={self.missing!r} needs a length of rows without a sound: give seconds="
             )
         load_soundfile()
+
+    def _check_seconds(self, name: str) -> None:
+        given = getattr(self, name)
+        seconds = given if isinstance(given, int | float) else 0
+        if not 1 <= seconds * self.sample_rate < 2**31:
+            raise ArgumentError(
+                f"{name} must be a number above 0, of one frame or more, got {given!r}"
+            )
+
+    def arrays(self, name: str) -> Any:
+        """Return the name of the sounds, with `extra` that of what tells them from padding too."""
+        return arrays_of(self, name)
+
+    @property
+    def own_length(self) -> bool:
+        """Whether every sound keeps its own length."""
+        return self.seconds is None
+
+    @property
+    def most_length(self) -> int | None:
+        """The frames that the longest sound may have."""
+        most = self.max_seconds
+        return None if most is None else round(most * self.sample_rate)
+
+    def length(self, value: Any, store: Store) -> int:
+        """Return the frames of a file, of which its header tells."""
+        return read_header(value, store).frames or 0
 
     @property
     def spec(self) -> Spec:
         """The arrays that the model gets."""
-        frames = round(self.seconds * self.sample_rate)
+        frames = None if self.seconds is None else round(self.seconds * self.sample_rate)
         return Spec((frames, self.channels), np.dtype(np.float32))
 
     @property
@@ -105,6 +152,8 @@ class Audio(Feature):
                 watch("decode", source.getbuffer().nbytes)
             with open_sound(source, name) as sound:
                 self._check_rate(sound.samplerate)
+                if self.own_length:
+                    self._check_length(sound.frames, len(out))
                 read_frames(sound, place, out)
 
         watch("read")
@@ -115,4 +164,11 @@ class Audio(Feature):
             raise DecodeError(
                 f"the sound has {rate:,} frames a second, expected "
                 f"sample_rate={self.sample_rate:,}: nothing is resampled here, do it beforehand"
+            )
+
+    def _check_length(self, frames: int, known: int) -> None:
+        if min(frames, self.most_length or frames) != known:
+            raise DecodeError(
+                f"the sound has {frames:,} frames, but its facts say {known:,}: was it changed "
+                "since? Build the manifest anew, or leave out its column frames"
             )

@@ -68,6 +68,17 @@ class Feature:
     is_random: Any = False
     """The reader asks: whether chance has a part in it; then `read` is told what it drew."""
 
+    own_length: Any = False
+    """Binding asks: whether the array of each row has a length of its own, its first, which is None
+    in its Spec. Batches are padded to their longest; `length` tells it of one row, before it is
+    read."""
+
+    length_fact: ClassVar[str | None] = None
+    """Binding asks for the fact of manifests that is this length, of files of theirs."""
+
+    most_length: Any = None
+    """Binding asks at how many the length of a longer one is cut."""
+
     # Its arrays
 
     def arrays(self, name: str) -> Any:
@@ -101,6 +112,15 @@ class Feature:
     def at(self, values: Any, row: int) -> Any:
         """The reader asks for what one row holds for it: of several columns a dict."""
         return values[row].as_py()
+
+    def length(self, value: Any, store: Store) -> int:
+        """Binding asks how long the array of one row is, if it has an `own_length`.
+
+        Raises:
+            DecodeError: what the row holds is broken.
+            MissingFileError: a file is not there.
+        """
+        return len(value)
 
     def draw(self, rng: np.random.Generator) -> Any:
         """The reader asks what chance decides for one sample, if it `is_random`."""

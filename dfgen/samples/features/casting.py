@@ -10,7 +10,7 @@ from dfgen.samples.user_functions import is_ctrl_c, raised, with_own_lines
 from dfgen.spec import Spec, Values
 
 
-def number_spec(shape: tuple[int, ...], dtype: str) -> Spec:
+def number_spec(shape: tuple[int | None, ...], dtype: str) -> Spec:
     """Return the Spec of an array of numbers, of which whole ones may each be a class.
 
     A loss of its own is then at each; if they are none, Keras drops an axis of weights too many.

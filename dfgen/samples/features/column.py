@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.arguments import checked_shape, column_names, number_dtype
+from dfgen.samples.features.arguments import column_names, number_dtype
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill_by, number_spec
+from dfgen.samples.features.lengths import arrays_of, check_extra, own_shape
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
 from dfgen.spec import Spec, Values, Watch
@@ -26,10 +27,15 @@ class Column(Feature):
     Args:
         names: the column, or the columns in the order of the function's arguments.
         fn: `fn(*values)` -> an array or number.
-        shape: of what it returns; () for a number.
+        shape: of what it returns; () for a number. With None as its first length, `(None,)`, that
+            is the length of the row's list in the first column, as of the tokens of a text, and
+            zeros follow up to the longest of its batch.
         dtype: what the model gets, default `"float32"`; what the function returns is converted
             where that loses no more than precision (integers to floats too, floats to integers
             never).
+        extra: of arrays of unequal length, `"padding_mask"`: a batch then holds `{"column",
+            "padding_mask"}`, True on the array, bool (batch, length). None (default): the arrays
+            alone.
 
     Raises:
         ArgumentError: an argument that cannot be.
@@ -42,8 +48,9 @@ class Column(Feature):
 
     names: str | tuple[str, ...]
     fn: Callable[..., Any]
-    shape: tuple[int, ...] = ()
+    shape: tuple[int | None, ...] = ()
     dtype: str = "float32"
+    extra: str | None = None
     kind: ClassVar[str] = "column"
 
     def __post_init__(self) -> None:
@@ -55,8 +62,23 @@ class Column(Feature):
         call = f"fn({', '.join(names)})"
         advice = "it is told a row's values of these columns, one argument each"
         check_call("fn", self.fn, len(names), call, advice)
-        object.__setattr__(self, "shape", checked_shape(self.shape))
+        object.__setattr__(self, "shape", own_shape(self.shape))
         object.__setattr__(self, "dtype", number_dtype(self.dtype))
+        check_extra(self, "shape=(None, ...)")
+
+    def arrays(self, name: str) -> Any:
+        """Return the name of the arrays, with `extra` that of what tells them from padding too."""
+        return arrays_of(self, name)
+
+    @property
+    def own_length(self) -> bool:
+        """Whether every array has a length of its own."""
+        return self.shape[:1] == (None,)
+
+    def length(self, value: Any, store: Store) -> int:
+        """Return the length of the list of one row, in the first column."""
+        several = not isinstance(self.names, str) and len(self.names) > 1
+        return len(next(iter(value.values())) if several else value)
 
     @property
     def column(self) -> Any:

@@ -105,7 +105,7 @@ def array_of_row(feature: Any, row: Mapping[str, Any], rng: np.random.Generator 
     check_present(feature, row)
     image = feature.image if feature.follows and feature.pixel_kind != "image" else feature
     keeps_size = image.pixel_kind == "image" and image.variable_size
-    size = image.geometry(row, None).size if keeps_size else ()
+    size = image.geometry(row, None).size if keeps_size else _length(feature, row)
     if feature.follows:
         given = feature.image.geometry(row, rng)
     else:
@@ -118,6 +118,15 @@ def array_of_row(feature: Any, row: Mapping[str, Any], rng: np.random.Generator 
         feature.read(value, alone(made), store, unwatched, given)
     feature.finish(alone(tuple(map(filled, made))), alone(out))
     return out[0] if len(out) == 1 else dict(zip(feature.arrays(""), out, strict=True))
+
+
+def _length(feature: Any, row: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the length of the array of one row, if it has one of its own."""
+    if not feature.own_length:
+        return ()
+    with store_of_row(row, feature.columns[0], feature.of_files) as store:
+        length = feature.length(feature.at(feature.bind(OneRow(row)), 0), store)
+    return (min(length, feature.most_length or length),)
 
 
 def _array_of_items(feature: Any, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:

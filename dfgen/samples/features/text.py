@@ -28,6 +28,9 @@ class Text(Encoded):
         df["tokens"] = np.asarray(layer(df["caption"].tolist())).tolist()
         x = dfgen.Column("tokens", np.array, shape=(16,), dtype="int32")
 
+    Lists of unequal length, as of a tokenizer without `output_sequence_length`, take
+    `shape=(None,)`.
+
     Args:
         column: a column of text, categorical or not, without nulls.
 

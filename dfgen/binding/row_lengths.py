@@ -1,0 +1,82 @@
+"""Lengths of arrays that each have their own, known before any is read."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dfgen.binding.frame_columns import Columns
+from dfgen.errors import DecodeError, ManifestError, MissingFileError, reason
+from dfgen.manifest.building.file_facts import FAR_READERS
+from dfgen.samples.bound_feature import BoundFeature, RowLengths
+from dfgen.samples.stores.store import Store
+from dfgen.spec import IntArray
+from dfgen.system import threads, usable_cpus
+from dfgen.table.arrow_types import is_list, lengths_of
+
+_TASK = 256  # rows whose files a thread looks into
+
+
+def row_lengths(
+    columns: Columns | None, features: Iterable[BoundFeature], store: Store
+) -> tuple[dict[str, RowLengths], dict[int, str]]:
+    """Return name -> the length of every row, shape (rows, 1), and row -> why one has none.
+
+    They are the lengths of a column of lists, or a fact of the manifest, of its column of files.
+    Where that is not known, the headers of the files are read, once, in threads.
+    """
+    lengths, problems = dict[str, RowLengths](), dict[int, str]()
+    for bound in features:
+        if not bound.feature.own_length:
+            continue
+        found, unread = _told(columns, bound), dict[int, str]()
+        unknown = np.flatnonzero(found <= 0) if bound.files is not None else np.empty(0, np.int64)
+        if unknown.size:
+            found[unknown], unread = _asked(bound, unknown, store)
+        found = np.minimum(found, bound.feature.most_length or found.max(initial=0))
+        lengths[bound.name] = found.astype(np.int32)[:, None]
+        problems |= unread
+    return lengths, problems
+
+
+def _told(columns: Columns | None, bound: BoundFeature) -> IntArray:
+    """Return the lengths that the table tells, 0 where it tells none."""
+    values, fact = bound.values, bound.feature.length_fact
+    if bound.files is None:
+        first = values.field(0) if pa.types.is_struct(values.type) else values
+        if is_list(first.type):
+            return lengths_of(first).astype(np.int64)
+        raise ManifestError(
+            f"column {bound.feature.columns[0]!r} holds {first.type}, which has no length: the "
+            "first length of shape= is that of a list in each row, as "
+            f"df[{bound.feature.columns[0]!r}] = tokens.tolist()"
+        )
+    ours = columns is not None and bound.feature.column == columns.of_facts
+    if columns is not None and ours and fact in columns.names:
+        known = columns[fact]
+        if pa.types.is_integer(known.type):
+            found: IntArray = known.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+            return found
+    return np.zeros(len(values), np.int64)
+
+
+def _asked(bound: BoundFeature, rows: IntArray, store: Store) -> tuple[IntArray, dict[int, str]]:
+    """Return the lengths of some rows, by the headers of their files."""
+    tasks = [rows[start : start + _TASK] for start in range(0, len(rows), _TASK)]
+    with threads(FAR_READERS if store.far else usable_cpus()) as pool:
+        found = [*pool.map(partial(_lengths, bound, store), tasks)]
+    problems = {row: why for _, some in found for row, why in some.items()}
+    return np.concatenate([lengths for lengths, _ in found]), problems
+
+
+def _lengths(bound: BoundFeature, store: Store, rows: IntArray) -> tuple[list[int], dict[int, str]]:
+    feature: Any = bound.feature
+    lengths, problems = [0] * len(rows), dict[int, str]()
+    for place, row in enumerate(rows.tolist()):
+        try:
+            lengths[place] = feature.length(feature.at(bound.values, row), store)
+        except (DecodeError, MissingFileError) as error:
+            problems[row] = reason(error)
+    return lengths, problems

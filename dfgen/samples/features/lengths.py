@@ -1,0 +1,29 @@
+"""Arrays of unequal length, which batches pad to their longest: the arguments that say so."""
+
+from typing import Any
+
+from dfgen.errors import ArgumentError
+from dfgen.samples.features.arguments import checked_shape
+
+
+def own_shape(shape: object) -> tuple[int | None, ...]:
+    """Return the shape of an array, of which the first length may be None, each row's own."""
+    if isinstance(shape, tuple | list) and len(shape) and shape[0] is None:
+        return (None, *checked_shape(shape[1:]))
+    return checked_shape(shape)
+
+
+def check_extra(feature: Any, instead: str) -> None:
+    """Refuse an `extra` that is none, or that arrays of one length have no use for."""
+    if feature.extra not in (None, "padding_mask"):
+        raise ArgumentError(f'extra must be None or "padding_mask", got {feature.extra!r}')
+    if feature.extra is not None and not feature.own_length:
+        raise ArgumentError(
+            f"extra={feature.extra!r} is for arrays of unequal length, {instead}: "
+            "with one length there is no padding, leave it out"
+        )
+
+
+def arrays_of(feature: Any, name: str) -> Any:
+    """Return the name of its array, and with `extra` that of what tells it from padding."""
+    return name if feature.extra is None else {feature.kind: name, feature.extra: f"{name}_mask"}

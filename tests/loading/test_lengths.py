@@ -1,0 +1,164 @@
+"""Sounds, arrays and lists of unequal length: padded to their batch's longest, masked, bucketed."""
+
+import wave
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+from messages import message_of
+
+import dfgen
+from dfgen.errors import ArgumentError, DecodeError, ManifestError
+
+RATE, ROWS = 1000, 22
+LENGTHS = [5 + row * 7 % 31 for row in range(ROWS)]
+X = {
+    "audio": dfgen.Audio("path", RATE, None, extra="padding_mask"),
+    "array": dfgen.Array("array", (None, 2), extra="padding_mask"),
+    "column": dfgen.Column("tokens", np.array, (None,), "int32", extra="padding_mask"),
+}
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """A row for each length; all that it holds are its number plus 1, as long as that."""
+    folder = tmp_path_factory.mktemp("lengths")
+    for row, length in enumerate(LENGTHS):
+        with wave.open(f"{folder}/{row}.wav", "wb") as file:
+            file.setparams((1, 2, RATE, 0, "NONE", ""))
+            file.writeframes(np.full(length, (row + 1) << 8, "<i2").tobytes())
+        np.save(f"{folder}/{row}.npy", np.full((length, 2), row + 1, "f4"))
+    frame = pd.DataFrame({"id": range(ROWS), "label": [row % 2 for row in range(ROWS)]})
+    frame["path"] = [f"{folder}/{row}.wav" for row in range(ROWS)]
+    frame["array"] = [f"{folder}/{row}.npy" for row in range(ROWS)]
+    frame["tokens"] = [[row + 1] * length for row, length in enumerate(LENGTHS)]
+    return frame
+
+
+def told(name, values):
+    """The rows of a batch, by what its arrays hold first."""
+    first = values.reshape(len(values), values.shape[1], -1)[:, 0, 0]
+    return (np.round(first * (128 if name == "audio" else 1)) - 1).astype(int).tolist()
+
+
+def sequence(frame, x, **options):
+    return dfgen.Sequence(frame, x, y="label", batch_size=4, **options)
+
+
+OPTIONS = [{"workers": 0}, {"workers": 2, "use_multiprocessing": True}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["here", "processes"])
+@pytest.mark.parametrize("name", X)
+def test_each_row_once_padded_to_the_longest_of_its_batch_and_the_mask_says_where(
+    rows, name, options
+):
+    seen = []
+    with sequence(rows, X[name], bucket_by="length", **options) as seq:
+        for step in range(len(seq)):
+            batch, _ = seq[step]
+            values, mask = batch[name], batch["padding_mask"]
+            found = told(name, values)
+            seen += found
+            lengths = np.array([LENGTHS[row] for row in found])
+            assert values.shape[1] == lengths.max()
+            assert (mask == (np.arange(lengths.max()) < lengths[:, None])).all()
+            there = values.reshape(*mask.shape, -1)
+            assert ((there != 0) == mask[..., None]).all()
+            assert (np.diff(there, axis=1)[mask[:, 1:]] == 0).all()
+        assert sorted(seen) == list(range(ROWS))
+        assert seq.padding.share < 0.5 * seq.padding.unbucketed
+        by_hand = X[name](rows.iloc[3])
+        assert len(by_hand["array" if isinstance(by_hand, dict) else ...]) == LENGTHS[3]
+        served = seq.preprocessing()([row.to_dict() for _, row in rows.iloc[:3].iterrows()])
+        assert served["padding_mask"].sum(axis=1).tolist() == LENGTHS[:3]
+
+
+def test_facts_tell_frames_and_a_file_that_changed_since_is_named(rows):
+    known = rows.assign(frames=LENGTHS, bytes=1)
+    known.loc[3, "frames"] = 999
+    x = dfgen.Audio("path", RATE, None)
+    with sequence(known, x, shuffle=False) as seq:
+        message = message_of(DecodeError, lambda: seq[0])
+    assert message == (
+        f"row id=3, path={rows.path[3]!r}: the sound has {LENGTHS[3]} frames, but its facts "
+        "say 999: was it changed since? Build the manifest anew, or leave out its column frames"
+    )
+
+
+def test_longer_sounds_are_cut_by_chance_at_the_most(rows):
+    x = dfgen.Audio("path", RATE, None, start="random", max_seconds=0.02)
+    with sequence(rows, x, shuffle=False) as seq:
+        assert [seq[step][0].shape[1] for step in range(len(seq))] == [
+            min(20, max(LENGTHS[start : start + 4])) for start in range(0, ROWS, 4)
+        ]
+
+
+def test_a_broken_file_is_skipped_and_a_mean_under_its_mask_is_a_number(rows, tmp_path):
+    (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY")
+    broken = rows.assign(array=[str(tmp_path / "broken.npy"), *rows.array[1:]])
+    with sequence(broken, X["array"], shuffle=False, on_error="skip") as seq:
+        batch, _, weights = seq[0]
+        assert weights[0] == 0 and seq.problems.index.tolist() == [0]
+        assert batch["array"][0].sum() == 0 and batch["padding_mask"].sum(axis=1).all()
+
+
+def test_lists_of_images_are_gathered_by_their_lengths(rows, sized_folder):
+    paths = sorted(map(str, (sized_folder / "images").iterdir()))
+    bags = pd.DataFrame({"id": range(12), "bag": [paths[: 1 + row % 4] for row in range(12)]})
+    x = dfgen.Image("bag", size=(4, 4), max_items=4)
+    with dfgen.Sequence(bags, x, label_mode=None, batch_size=3, bucket_by="length") as seq:
+        assert all(seq[step][0]["items_mask"].all() for step in range(4))
+
+
+@pytest.mark.backend
+def test_a_model_trains_under_the_mask_and_knows_what_lengths_hide(rows):
+    tokens = keras.Input((None,), dtype="int32", name="column")
+    mask = keras.Input((None,), dtype="bool", name="padding_mask")
+    vectors = keras.layers.Embedding(ROWS + 1, 4)(tokens)
+    pooled = keras.layers.GlobalAveragePooling1D()(vectors, mask=mask)
+    output = keras.layers.Dense(2, activation="softmax")(pooled)
+    model = keras.Model({"column": tokens, "padding_mask": mask}, output)
+    model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
+    with sequence(rows, X["column"], bucket_by="length") as seq:
+        losses = model.fit(seq, epochs=12, verbose=0).history["loss"]
+    assert losses[-1] < 0.2 < losses[0]
+
+
+def test_what_cannot_be_is_refused():
+    assert message_of(ArgumentError, dfgen.Audio, "path", RATE, 1, max_seconds=2) == (
+        "max_seconds=2 is for sounds of their own length, with seconds=None: seconds=1 cuts longer "
+        "ones too, leave it out"
+    )
+    assert message_of(ArgumentError, dfgen.Audio, "path", RATE, None, missing="ignore") == (
+        "missing='ignore' needs a length of rows without a sound: give seconds="
+    )
+    assert message_of(ArgumentError, dfgen.Array, "path", (3,), extra="padding_mask") == (
+        "extra='padding_mask' is for arrays of unequal length, shape=(None, ...): with one length "
+        "there is no padding, leave it out"
+    )
+    assert message_of(ArgumentError, dfgen.Column, "a", np.array, (None,), extra="mask") == (
+        "extra must be None or \"padding_mask\", got 'mask'"
+    )
+    assert message_of(ArgumentError, dfgen.Array, "path", (None,), index="row") == (
+        "shape=(None,) has a length that each .npy file tells, which decode=, index= and missing= "
+        "do not: give the length, or save each array as a .npy file"
+    )
+
+
+def test_what_has_no_length_is_refused(rows):
+    x = dfgen.Column("label", np.array, (None,))
+    assert message_of(ManifestError, sequence, rows, x) == (
+        "column 'label' holds int64, which has no length: the first length of shape= is that of a "
+        "list in each row, as df['label'] = tokens.tolist()"
+    )
+    assert message_of(ArgumentError, sequence, rows, "label", bucket_by="length") == (
+        'bucket_by="length" gathers arrays of unequal length, but x has none: give '
+        'dfgen.Audio(..., seconds=None), dfgen.Array("path", shape=(None, ...)), '
+        'dfgen.Column("tokens", np.array, shape=(None,)), or lists of images with max_items='
+    )
+    longer = dfgen.Column("tokens", lambda tokens: [*tokens, 1], (None,))
+    with sequence(rows, longer, shuffle=False) as seq:
+        message = message_of(DecodeError, lambda: seq[0])
+    assert "returned an array that has shape (6,), expected (5,)" in message
