@@ -243,6 +243,7 @@ HERE = _by_word(_ATTRIBUTES)
 OF_IMAGE = (
     "resize", "antialias", "load_size", "crop", "flip", "interpolation", "dtype", "extra", "area",
     "ratio", "like", "max_items", "missing", "index",
+    "decode", "channels",
 )  # fmt: skip
 """Arguments of Image that Sequence lacks."""
 

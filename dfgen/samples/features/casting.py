@@ -55,6 +55,21 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
         DecodeError: it raised, or returned another shape, or what `out` cannot hold; of `what`.
     """
     what = f"{what}: {getattr(function, '__qualname__', repr(function))}"
+    array = returned_by(what, function, values)
+    if array.shape != out.shape:
+        raise DecodeError(
+            f"{what} returned an array that has shape {array.shape}, expected {out.shape}: give "
+            f"the feature the shape of what it returns, shape={array.shape}"
+        )
+    fill(f"{what} returned an array that", array, out)
+
+
+def returned_by(what: str, function: Callable[..., Any], values: Any) -> Values:
+    """Return the numbers that a function of the user's returns, as an array.
+
+    Raises:
+        DecodeError: it raised, or returned no numbers; of `what`.
+    """
     try:
         returned = function(*values)
         array = np.asarray(returned)
@@ -64,9 +79,4 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
         raise with_own_lines(DecodeError(f"{what} {raised(error)}"), error) from error
     if array.dtype.hasobject:
         raise DecodeError(f"{what} returned {type(returned).__name__}, expected numbers")
-    if array.shape != out.shape:
-        raise DecodeError(
-            f"{what} returned an array that has shape {array.shape}, expected {out.shape}: give "
-            f"the feature the shape of what it returns, shape={array.shape}"
-        )
-    fill(f"{what} returned an array that", array, out)
+    return array

@@ -4,14 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import column_names, number_dtype
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill_by, number_spec
 from dfgen.samples.features.lengths import arrays_of, check_extra, own_shape
+from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
 from dfgen.spec import Spec, Values, Watch
+from dfgen.table.arrow_types import is_text
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,8 @@ class Column(Feature):
     """An array that your own function makes of a row's columns, for all that has no feature yet.
 
     The function runs in the workers, once a row and epoch, and is told the row's values in the
-    order of `names`: plain Python numbers, text, lists, None where missing. It must not draw at
+    order of `names`: plain Python numbers, text, lists, None where missing; of the column `path`,
+    paths below the root. It must not draw at
     random; `transform` does, with its generator. One that holds the GIL for long wants
     `use_multiprocessing=True`, and then must be picklable by cloudpickle, as functions of
     notebooks and scripts are.
@@ -90,9 +95,28 @@ class Column(Feature):
         """The array that the model gets."""
         return number_spec(self.shape, self.dtype)
 
+    def bind(self, columns: ColumnSource) -> Any:
+        """Return the columns, of paths with their root."""
+        return super().bind(_Rooted(columns, len(self.columns) > 1))  # type: ignore[arg-type]
+
     def read(self, value: Any, out: Values, store: Store, watch: Watch, given: None) -> None:
         """Fill `out` with what the function returns for a row's values."""
         watch("transform")
         several = not isinstance(self.names, str) and len(self.names) > 1
         values = value.values() if several else (value,)
         fill_by(f"Column({self.names!r})", self.fn, values, out)
+
+
+@dataclass(frozen=True)
+class _Rooted:
+    """Columns, that of paths below their root."""
+
+    columns: ColumnSource
+    whole: bool  # columns that stay on the disk are read
+
+    def __getitem__(self, name: str) -> Any:
+        values = self.columns[name]
+        if name != "path" or not is_text(values.type) or values.null_count:
+            return values
+        paths: Any = self.columns.files(name)
+        return paths.take(np.arange(len(paths))) if self.whole else paths

@@ -1,6 +1,6 @@
 """Image: pixels of image files."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,6 +10,12 @@ from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features import image_arguments as checks
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
+from dfgen.samples.features.image_decoded import (
+    channels_of,
+    check_decoding,
+    decoded,
+    resize_bands,
+)
 from dfgen.samples.features.one_row import (
     OneRow,
     image_of,
@@ -116,6 +122,12 @@ class Image(Feature):
             is the rows' own, they are copied and nothing else. By hand, for serving, images are
             files, bytes or arrays as ever.
         dataset: the name of the array in HDF5 files that hold several.
+        decode: `decode(data) -> pixels`, of the bytes of a whole file, for formats that dfgen does
+            not know, such as DICOM: upright, (height, width) of gray ones, else (height, width,
+            channels), of any size, and any depth that `dtype` takes. It runs in the workers, and
+            must not draw at random. It needs a `size`.
+        channels: of what `decode` returns where that is no gray, RGB or RGBA image, as of bands of
+            satellites; None (default): those of `color_mode`.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -144,6 +156,8 @@ class Image(Feature):
     missing: str = "raise"
     index: str | None = None
     dataset: str | None = None
+    decode: Callable[[bytes], Any] | None = None
+    channels: int | None = None
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
     pixel_kind: ClassVar[str] = "image"
@@ -155,7 +169,8 @@ class Image(Feature):
         for name, allowed in _WORDS.items():
             one_of(name, getattr(self, name), allowed)
         one_of("extra", self.extra, (None, "sizes", "padding_mask"))
-        scale = checked_scale(self.scale, self.color_mode, geo.CHANNELS[self.color_mode])
+        check_decoding(self)
+        scale = checked_scale(self.scale, self.color_mode, channels_of(self))
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "load_size", checks.checked_size("load_size", self.load_size))
         object.__setattr__(self, "size", checks.own_size(self))
@@ -188,7 +203,7 @@ class Image(Feature):
         # None is that of each file: 8 bits are resized faster than floats
         own = self.dtype in ("float16", "float32")
         dtype = None if own else np.dtype(self.dtype or np.uint8)
-        return Spec((*size, geo.CHANNELS[self.color_mode]), dtype)
+        return Spec((*size, channels_of(self)), dtype)
 
     @property
     def spec(self) -> Spec:
@@ -274,6 +289,8 @@ class Image(Feature):
             return self.fill(image_of(value, self, store), out, watch, given)
         data = store.read(value)
         watch("decode", len(data))
+        if self.decode is not None:
+            return self.fill(decoded(self, data), out, watch, given)
         size = out.shape[:2]
         pixels, image, reduced = decode_reduced(
             data,
@@ -316,7 +333,7 @@ class Image(Feature):
         if isinstance(out, OwnDtype):
             check_scaled(pixels, self.scale, self.dtype)
             out = out.of(pixels.dtype)
-        resize(pixels, geometry, out, self.interpolation, self.antialias)
+        resize_bands(pixels, geometry, out, self.interpolation, self.antialias)
         return geometry if placed is None else geo.after(placed, geometry)
 
     def passes_through(self, spec: Spec) -> bool:
@@ -344,13 +361,16 @@ class Image(Feature):
 
     def oversampling(self, value: Content, store: Store) -> float:
         """Return how many times as many pixels a file has as its array is resized from."""
-        if self.size is None or self.follows or self.crop == "random_resized":
+        if self.size is None or self.follows or self.decode or self.crop == "random_resized":
             return 1.0
         geometry = self.place(self._size_of(value, store), self.size)
         source, target = geometry.source, geometry.target
         return min(source.height / target.height, source.width / target.width) ** 2
 
     def _size_of(self, value: Any, store: Store) -> geo.Size:
+        if self.decode is not None:
+            height, width, _ = decoded(self, store.read(value)).shape
+            return height, width
         if self.index is None:
             return size_of_image(value, store)
         height, width, _ = pixels_of_row(value, self.dataset, store).shape
@@ -358,7 +378,7 @@ class Image(Feature):
 
     def file_of(self, array: Values) -> bytes:
         """Return the bytes of a PNG file of pixels, (height, width) with 1, 3 or 4 channels."""
-        return png_of(array)
+        return super().file_of(array) if self.decode is not None else png_of(array)
 
     def finish(self, sample: Values, out: Values) -> None:
         """Scale a sample into `out`."""

@@ -17,6 +17,8 @@ def in_two_steps(image: Any, seen: Spec) -> tuple[Any, Any] | str:
     """
     if image.follows:
         return "it follows another image"
+    if image.decode is not None:
+        return "decode= is a function, and nothing tells whether it is the one that filled a cache"
     if image.size is None:
         return "size=None gives each image a size of its own, a cache has slots of one size"
     if seen.dtype is None:
