@@ -1,18 +1,22 @@
-"""One turn of the soak: a training in which something happens all the time.
+"""One rank of a turn of the soak: a training in which something happens all the time.
 
-python benchmarks/soak_turn.py FOLDER SECONDS SEED [processes]
+python benchmarks/soak_turn.py FOLDER SECONDS SEED RANK [processes]
 
-Prints a line of JSON for each fault and each epoch.
+Prints a line of JSON for each fault and each epoch. `SOAK_PLANT`, `leak` or `doubled`, has it do
+what it must be caught at.
 """
 
+import contextlib
 import json
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,8 +29,11 @@ import psutil
 
 import dfgen
 
-ROWS, BATCH, EPOCHS = 600, 8, 4
-TIMEOUT = 2.0
+ROWS, BATCH, RANKS = 600, 8, 2
+EPOCHS = 4  # of a Sequence
+TIMEOUT = 5.0
+PLANT = os.environ.get("SOAK_PLANT", "")
+LEAKED: list[bytearray] = []
 STARTING = 5  # seconds that a worker process takes at most until it works
 ABORTS = keras.backend.backend() == "tensorflow"
 """Whether the backend itself ends the process where it can open no file."""
@@ -38,37 +45,39 @@ def tell(**what: Any) -> None:
     sys.stdout.flush()
 
 
-class SumOfRows(keras.metrics.Metric):
-    """Sums the numbers in the pixels of the rows that count, as the model sees them."""
+class Seen(keras.metrics.Metric):
+    """Counts how often each row came, by the numbers in the pixels as the model sees them."""
 
     def __init__(self) -> None:
-        super().__init__(name="sum_of_rows")
-        self.total = self.add_variable((), "zeros", dtype="float32", name="total")
+        super().__init__(name="seen")
+        self.counts = self.add_variable((ROWS,), "zeros", dtype="float32", name="counts")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add those of a batch."""
-        counts = keras.ops.cast(sample_weight > 0, "float32")
-        self.total.assign_add(keras.ops.sum(y_pred[:, 0] * counts))
+        """Add those of a batch that count."""
+        rows = keras.ops.one_hot(keras.ops.cast(keras.ops.round(y_pred[:, 0]), "int32"), ROWS)
+        weighs = keras.ops.cast(keras.ops.reshape(sample_weight, (-1, 1)) > 0, "float32")
+        self.counts.assign_add(keras.ops.sum(rows * weighs, axis=0))
 
     def result(self) -> Any:
-        """Return the sum of the epoch."""
-        return self.total + 0.0
+        """Return how many came."""
+        return keras.ops.sum(self.counts)
 
     def reset_state(self) -> None:
         """Begin an epoch."""
-        self.total.assign(0.0)
+        self.counts.assign(np.zeros(ROWS, np.float32))
 
 
-def make_model() -> keras.Model:
-    """Return a model whose first output is the number in the pixels, for the metric."""
+def make_model() -> tuple[keras.Model, Seen]:
+    """Return a model whose first output is the number in the pixels, and the metric of it."""
+    seen = Seen()
     pixels = keras.Input((8, 8, 3), dtype="uint8")
     corner = keras.layers.Rescaling(1.0)(pixels)[:, 0, 0, :]
     number = keras.layers.Dense(1, use_bias=False, trainable=False, name="number")(corner)
     score = keras.layers.Dense(1)(keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(pixels)))
     model = keras.Model(pixels, keras.layers.Concatenate()([number, score]))
     model.get_layer("number").set_weights([np.array([[1.0], [256.0], [0.0]], np.float32)])
-    model.compile("sgd", loss, weighted_metrics=[SumOfRows()])
-    return model
+    model.compile("sgd", loss, weighted_metrics=[seen])
+    return model, seen
 
 
 def loss(y_true: Any, y_pred: Any) -> Any:
@@ -89,7 +98,7 @@ class Faults(threading.Thread):
         self.ended, self.lock = threading.Event(), threading.Lock()
         self.pipes: dict[Path, threading.Event] = {}
         self.kinds: list[Callable[[], None]] = [
-            self.slow_read, self.hung_read, self.replaced_file, self.renamed_folder,
+            self.slow_read, self.hung_read, self.replaced_file, self.renamed_folder, self.full_disk,
         ]  # fmt: skip
         if processes:
             self.kinds += [self.killed_worker, self.killed_worker, self.no_memory]
@@ -110,6 +119,8 @@ class Faults(threading.Thread):
             wanted.set()
             release(path)
         self.pipes.clear()
+        for entry in (self.folder / "disk").iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         for row in range(ROWS):
             path = self.folder / "imgs" / f"{row}.png"
             if row in self.broken:
@@ -180,6 +191,15 @@ class Faults(threading.Thread):
         self.ended.wait(self.chance.uniform(0.05, 0.5))
         os.rename(self.folder / "gone", self.folder / "imgs")
 
+    def full_disk(self) -> None:
+        """The disk of the cache and of the state has no byte left, for a moment."""
+        ballast = self.folder / "disk" / "ballast"
+        with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
+            while os.path.ismount(ballast.parent):  # which is made small for this
+                file.write(bytes(4096))
+        self.ended.wait(self.chance.uniform(0.05, 0.5))
+        ballast.unlink(missing_ok=True)
+
 
 def workers() -> list[psutil.Process]:
     """Return the worker processes that have started."""
@@ -222,51 +242,81 @@ def write_image(path: Path, row: int) -> None:
     replace_by(path, lambda beside: Path(beside).write_bytes(data))
 
 
-class Exact(keras.callbacks.Callback):  # type: ignore[misc]
-    """Compares each epoch with what it must be."""
+class Watch(keras.callbacks.Callback):  # type: ignore[misc]
+    """Tells which rows each epoch had, over all Sequences that it went through."""
 
-    def __init__(self, seq: Any, faults: Faults) -> None:
+    def __init__(self, seen: Seen, faults: Faults) -> None:
         super().__init__()
-        self.seq, self.faults = seq, faults
-        self.seen = set[int]()
+        self.seen, self.faults = seen, faults
+        self.seq: Any = None
+        self.counts, self.skipped = np.zeros(ROWS), set[int]()
+        self.leave_at: int | None = None
+        """Batches after which this `fit` is left, to go on from its state."""
+        self.state: Any = None
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, float]) -> None:
-        """Tell what is wrong with an epoch, or that nothing is."""
-        receipt, skipped = self.seq.receipt, set(self.seq.problems["id"].tolist())
-        innocent = skipped - self.faults.broken
-        wrong = []
-        if (receipt.epoch, receipt.missing, receipt.repeated) != (self.seq.epoch - 1, 0, 0):
+    def begin(self, seq: Any, leave_at: int | None) -> None:
+        """Look at another Sequence."""
+        self.seq, self.leave_at, self.state = seq, leave_at, None
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Note the state, and leave."""
+        if self.leave_at is not None:
+            self.leave_at -= 1
+            if self.leave_at == 0:
+                self.state, self.model.stop_training = self.seq.state_dict(), True
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Tell of an epoch that is over, or keep what was seen of it."""
+        self.counts += np.asarray(keras.ops.convert_to_numpy(self.seen.counts))
+        self.skipped |= {*self.seq.problems["id"].tolist()}
+        if PLANT == "leak":
+            LEAKED.append(bytearray(os.urandom(2**18)))
+        if self.state is not None and not self.state["ended"]:
+            return
+        receipt, wrong = self.seq.receipt, []
+        if PLANT == "doubled" and self.seq.epoch % 3 == 0:
+            self.counts[np.flatnonzero(self.counts)[0]] += 1
+        if (receipt.missing, receipt.repeated) != (0, 0):
             wrong.append(str(receipt))
-        if receipt.rows + receipt.skipped != ROWS:
-            wrong.append(f"{receipt.rows} rows and {receipt.skipped} skipped of {ROWS}")
-        if innocent:
-            reasons = dict(zip(self.seq.problems["id"], self.seq.problems["reason"], strict=True))
-            wrong.append(f"{len(innocent)} whole files blamed: {reasons[min(innocent)]}")
-        most = sum(range(ROWS)) - sum(self.seen)  # those found in earlier epochs are skipped
-        least = sum(range(ROWS)) - sum(skipped)
-        if not least <= logs["sum_of_rows"] <= most:
-            wrong.append(f"the model saw {logs['sum_of_rows']}, not {least} to {most}")
-        if receipt.skipped == len(skipped) and logs["sum_of_rows"] != least:
-            wrong.append(f"the model saw {logs['sum_of_rows']}, not {least}")
-        self.seen = skipped
-        tell(epoch=receipt.epoch, rows=receipt.rows, skipped=receipt.skipped, wrong=wrong)
+        if receipt.rows + receipt.skipped != ROWS // RANKS:
+            wrong.append(f"{receipt.rows} rows and {receipt.skipped} skipped of {ROWS // RANKS}")
+        if (came := int(self.counts.sum())) != receipt.rows:
+            wrong.append(f"the model saw {came} rows, the receipt says {receipt.rows}")
+        if innocent := self.skipped - self.faults.broken:
+            wrong.append(f"{len(innocent)} whole files blamed: {sorted(innocent)[:3]}")
+        tell(
+            epoch=receipt.epoch,
+            rows=receipt.rows,
+            skipped=receipt.skipped,
+            seen=[row for row, count in enumerate(self.counts) for _ in range(int(count))],
+            broken=sorted(self.faults.broken),
+            wrong=wrong,
+        )
+        self.counts[:], self.state = 0, None
 
 
 def main() -> None:
     """Train until the time is up."""
-    folder, seconds, seed = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-    processes = sys.argv[4:] == ["processes"]
+    folder, seconds, seed, rank = Path(sys.argv[1]), *map(int, sys.argv[2:5])
+    processes = sys.argv[5:] == ["processes"]
     end = time.monotonic() + seconds
+    warnings.filterwarnings("ignore", "shard=.*nothing connects this process")  # that is meant
     (folder / "imgs").mkdir(parents=True)
+    (folder / "disk").mkdir(exist_ok=True)
     for row in range(ROWS):
         write_image(folder / "imgs" / f"{row}.png", row)
     paths = [f"{folder}/imgs/{row}.png" for row in range(ROWS)]
     frame = pd.DataFrame({"id": range(ROWS), "path": paths, "label": [0.0, 1.0] * (ROWS // 2)})
-    model, faults = make_model(), Faults(folder, seed, processes)
+    (model, seen), own = make_model(), RANKS * seed + rank
+    faults, chance, number = Faults(folder, own, processes), random.Random(own), 0
+    watch, state = Watch(seen, faults), None
     faults.start()
     while time.monotonic() < end:
+        number += 1
         with faults.lock:
-            faults.restore()
+            if watch.state is None:  # files stay as they are within an epoch
+                faults.restore()
+                watch.skipped.clear()
             seq = dfgen.Sequence(
                 frame,
                 y="label",
@@ -274,12 +324,20 @@ def main() -> None:
                 batch_size=BATCH,
                 on_error="skip",
                 seed=seed,
-                workers=3,
+                shard=(rank, RANKS),
+                workers=2,
                 use_multiprocessing=processes,
                 limits=dfgen.Limits(read_timeout=TIMEOUT, problems=0.5),
+                cache=folder / "disk" if number % 3 == 0 else None,
             )
+            if state is not None:
+                seq.load_state_dict(state)
+                tell(fault="resume")
+        leave_at = chance.randrange(1, ROWS // BATCH * EPOCHS) if number % 2 else None
+        watch.begin(seq, leave_at)
         with seq:
-            model.fit(seq, epochs=EPOCHS, verbose=0, callbacks=[Exact(seq, faults)])
+            model.fit(seq, epochs=EPOCHS, verbose=0, callbacks=[watch])
+            state = watch.state or seq.state_dict()
     faults.ended.set()
     faults.join()
     faults.restore()

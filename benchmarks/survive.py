@@ -52,7 +52,7 @@ def watch(case: str, loader: str, limit: float | None = None) -> Outcome:
         if CASES[case].needs == "mount":
             script = 'mount -t tmpfs -o size=1m none /dev/shm && exec "$@"'
             command = ["unshare", "-m", "sh", "-c", script, "sh", *command]
-            if not _may_mount():
+            if not may_mount():
                 return Outcome(True, "not run: needs root")
         backend = next(name for name in BACKENDS if find_spec(name))
         environment = {**os.environ, MARK: mark, "SURVIVE_LOADER": loader, "KERAS_BACKEND": backend}
@@ -109,7 +109,8 @@ def _marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def _may_mount() -> bool:
+def may_mount() -> bool:
+    """Whether a process may have a small disk of its own."""
     if not shutil.which("unshare"):
         return False
     tried = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/dev/shm"]
