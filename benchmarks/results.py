@@ -16,7 +16,7 @@ PACKAGES = (
 )  # fmt: skip
 OURS, OTHERS = "#d1495b", "#8d99ae"
 
-_SOAK = "## A soak"
+_SURVIVAL, _SOAK = "## Who survives what", "## A soak"
 
 LARGE_TITLE = "## More data than memory"
 LARGE = {
@@ -77,8 +77,7 @@ def write(folder: Path, found: Found) -> None:
         "## All figures",
         *_all_figures(own),
     ]
-    _, large, soak = _parts(folder)
-    _save(folder, "\n\n".join(text), large, soak)
+    _save(folder, _parts(folder) | {"": "\n\n".join(text)})
     write_large(folder, found)
 
 
@@ -86,9 +85,8 @@ def write_large(folder: Path, found: Found) -> None:
     """Write the table of more data than memory into RESULTS.md, and leave the rest of it."""
     own = {name: one for name, one in found.items() if _is_large(one[0])}
     _plotted(folder, own)
-    benchmarks, _, soak = _parts(folder)
     text = [LARGE_TITLE, *machine().split("\n"), large_table(found), *_all_figures(own)]
-    _save(folder, benchmarks, "\n\n".join(text), soak)
+    _save(folder, _parts(folder) | {LARGE_TITLE: "\n\n".join(text)})
 
 
 def large_table(found: Found) -> str:
@@ -132,21 +130,33 @@ def _plotted(folder: Path, found: Found) -> list[str]:
 def write_soak(folder: Path, text: str) -> None:
     """Write what the soak has found into RESULTS.md, and leave the rest of it."""
     picture = "![What each turn held](plots/soak.png)"
-    written = "Written by `python benchmarks/soak.py --results`."
-    soak = "\n\n".join([_SOAK, written, *machine().split("\n"), text, picture])
-    _save(folder, *_parts(folder)[:2], soak)
+    _write_part(folder, _SOAK, f"{text}\n\n{picture}", "soak.py")
 
 
-def _parts(folder: Path) -> tuple[str, str, str]:
-    """Return the parts of RESULTS.md: benchmarks, more data than memory, the soak; each or ""."""
-    file = folder / "RESULTS.md"
-    rest, title, soak = (file.read_text() if file.exists() else "").partition(_SOAK)
-    benchmarks, heading, large = rest.partition(LARGE_TITLE)
-    return benchmarks, heading + large, title + soak
+def write_survival(folder: Path, text: str) -> None:
+    """Write the table of who survives what into RESULTS.md, and leave the rest of it."""
+    _write_part(folder, _SURVIVAL, text, "survive.py")
 
 
-def _save(folder: Path, *parts: str) -> None:
-    text = "\n\n".join(part.strip() for part in parts if part.strip())
+def _write_part(folder: Path, title: str, text: str, script: str) -> None:
+    written = f"Written by `python benchmarks/{script} --results`."
+    parts = _parts(folder)
+    parts[title] = "\n\n".join([title, written, *machine().split("\n"), text])
+    _save(folder, parts)
+
+
+def _parts(folder: Path) -> dict[str, str]:
+    """Return the parts of RESULTS.md by their titles, that of the benchmarks as ""; each or ""."""
+    file, titles = folder / "RESULTS.md", (LARGE_TITLE, _SURVIVAL, _SOAK)
+    rest, parts = file.read_text() if file.exists() else "", {}
+    for title in reversed(titles):
+        rest, found, part = rest.partition(f"{title}\n")
+        parts[title] = found + part
+    return {"": rest} | {title: parts[title] for title in titles}
+
+
+def _save(folder: Path, parts: Mapping[str, str]) -> None:
+    text = "\n\n".join(part.strip() for part in parts.values() if part.strip())
     (folder / "RESULTS.md").write_text(f"{text}\n")
 
 

@@ -30,8 +30,8 @@ import psutil
 import dfgen
 
 ROWS, BATCH, RANKS = 600, 8, 2
-EPOCHS = 4  # of a Sequence
-TIMEOUT = 5.0
+EPOCHS = 2  # of a Sequence
+TIMEOUT = 2.0
 PLANT = os.environ.get("SOAK_PLANT", "")
 LEAKED: list[bytearray] = []
 STARTING = 5  # seconds that a worker process takes at most until it works
@@ -336,7 +336,7 @@ def main() -> None:
         leave_at = chance.randrange(1, ROWS // BATCH * EPOCHS) if number % 2 else None
         watch.begin(seq, leave_at)
         with seq:
-            model.fit(seq, epochs=EPOCHS, verbose=0, callbacks=[watch])
+            model.fit(seq, epochs=EPOCHS, verbose=0, callbacks=[dfgen.InputMonitor(), watch])
             state = watch.state or seq.state_dict()
     faults.ended.set()
     faults.join()

@@ -1,9 +1,10 @@
-"""Who survives what? Faults done to dfgen, torch DataLoader, Keras's PyDataset pool and Grain.
+"""Who survives what? Faults done to dfgen, torch DataLoader, tf.data, Keras's PyDataset and Grain.
 
-    python benchmarks/survive.py [--cases kill_one,hangs] [--loaders dfgen,Grain] [--jobs 3]
+    python benchmarks/survive.py [--cases hangs,cut] [--loaders dfgen,Grain] [--jobs 3] [--results]
 
 Each case runs with each loader in a process of its own, under a time limit, and is judged by what
-is seen of it. Prints a table as Markdown: what is set in bold is not what a user needs.
+is seen of it. Prints a table as Markdown: what is set in bold is not what a user needs. `--results`
+writes it into RESULTS.md. Exits with 1 if dfgen, in processes, does not do as needed.
 """
 
 import argparse
@@ -25,12 +26,13 @@ from itertools import product
 from pathlib import Path
 
 import psutil
-from results import machine
+from results import machine, write_survival
 from survive_cases import CASES, Outcome, write_files
-from survive_loaders import LOADERS, Job
+from survive_loaders import IN_THREADS, LOADERS, Job
 
 FAREWELL = 15  # seconds until what a program started must be gone after it
 BACKENDS = "torch", "jax", "tensorflow"  # that which starts soonest comes first
+PROMISES = "dfgen, processes"
 MARK = "SURVIVE_TURN"  # in the environment of all processes of a turn
 
 
@@ -44,7 +46,7 @@ def turn(case: str, loader: str, folder: Path) -> None:
 
 def watch(case: str, loader: str, limit: float | None = None) -> Outcome:
     """Run a turn in a process of its own, and judge it from outside."""
-    if CASES[case].needs == "processes" and loader == "dfgen, threads":
+    if CASES[case].needs == "processes" and loader in IN_THREADS:
         return Outcome(True, "has none")
     with tempfile.TemporaryDirectory() as folder:
         mark, out = uuid.uuid4().hex, Path(folder)
@@ -142,22 +144,28 @@ def table(found: dict[tuple[str, str], Outcome], cases: list[str], loaders: list
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turn", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--loaders", default="", help="beginnings of their names")
     parser.add_argument("--jobs", type=int, default=3, help="turns at a time")
+    parser.add_argument("--results", action="store_true", help="write into RESULTS.md")
     given = parser.parse_args()
     if given.turn:
         case, loader, folder = given.turn
-        return turn(case, loader, Path(folder))
+        turn(case, loader, Path(folder))
+        return 0
     cases, beginnings = given.cases.split(","), tuple(given.loaders.split(","))
     loaders = installed([name for name in LOADERS if name.startswith(beginnings)])
     pairs = list(product(cases, loaders))
     with ThreadPoolExecutor(given.jobs) as pool:
         found = dict(zip(pairs, pool.map(_watched, pairs), strict=True))
-    print(machine(), table(found, cases, loaders), sep="\n\n")
+    text = table(found, cases, loaders)
+    print(machine(), text, sep="\n\n")
+    if given.results:
+        write_survival(Path(__file__).parent, text)
+    return int(not all(one.good for (_, name), one in found.items() if name == PROMISES))
 
 
 def _watched(pair: tuple[str, str]) -> Outcome:
@@ -167,4 +175,4 @@ def _watched(pair: tuple[str, str]) -> Outcome:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

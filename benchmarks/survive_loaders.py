@@ -4,6 +4,7 @@ A feed is opened for a job and gives epochs of (pixels, rows). Imports are withi
 more than its own loader, and peers are optional.
 """
 
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -217,11 +218,56 @@ class OfGrain(Feed):
         self._place = place
 
 
+class OfTensorflow(Feed):
+    """A pipeline of tf.data in its own operations; what the user adds is a function of Python."""
+
+    def __init__(self, job: Job) -> None:
+        import tensorflow as tf
+
+        self._checkpoint = tf.train.Checkpoint
+
+        def read(row: Any, seed: Any) -> Any:
+            pixels = tf.io.decode_png(tf.io.read_file(tf.gather(job.paths, row)), channels=3)
+            pixels = tf.cast(tf.image.resize(pixels, (job.size, job.size)), tf.uint8)
+            if job.change is not unchanged:
+                pixels = tf.numpy_function(change, (pixels, row, seed), tf.uint8)
+                pixels.set_shape((job.size, job.size, 3))
+            return pixels, row
+
+        def change(pixels: Pixels, row: int, seed: int) -> Pixels:
+            return job.change(pixels, int(row), np.random.default_rng(int(seed)).random)
+
+        rows = tf.data.Dataset.range(len(job.paths)).shuffle(len(job.paths), seed=0)
+        seeds = tf.data.Dataset.random(seed=0)
+        samples = tf.data.Dataset.zip((rows, seeds)).map(read, num_parallel_calls=job.workers)
+        self._data = samples.batch(job.batch).prefetch(2)
+        self._place: Any = None
+
+    def epoch(self) -> Batches:
+        self._batches = iter(self._data)
+        if self._place is not None:
+            self._checkpoint(batches=self._batches).restore(self._place)
+        self._place = None
+        for pixels, rows in self._batches:
+            yield pixels.numpy(), rows.numpy().tolist()
+
+    def data(self) -> Any:
+        return self._data
+
+    def place(self) -> Any:
+        return self._checkpoint(batches=self._batches).write(f"{tempfile.mkdtemp()}/place")
+
+    def go_to(self, place: Any) -> None:
+        self._place = place
+
+
 LOADERS: dict[str, tuple[str, Callable[[Job], Feed]]] = {
     "dfgen, threads": ("keras-dfgen", partial(OfDfgen, processes=False)),
     "dfgen, processes": ("keras-dfgen", partial(OfDfgen, processes=True)),
     "torch DataLoader": ("torch", OfTorch),
+    "tf.data": ("tensorflow", OfTensorflow),
     "Keras PyDataset": ("keras", OfKeras),
     "Grain": ("grain", OfGrain),
 }
 """Name in the table -> the package it needs, and what opens it."""
+IN_THREADS = "dfgen, threads", "tf.data"

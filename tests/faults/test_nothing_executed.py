@@ -102,7 +102,7 @@ def test_object_arrays_of_backups_stay_pickled(tmp_path, mark, capsys):
 def test_features_that_name_code_are_not_imported(tmp_path, mark):
     for name in ("builtins:open", "os:system", "antigravity:x"):
         with pytest.raises(ArgumentError) as caught:
-            feature_of({"feature": name, "fields": {"column": mark}}, allow_functions=False)
+            feature_of({"feature": name, "fields": {"column": mark}}, False, "inputs.x")
         assert str(caught.value) == (
             f"{name!r} would be imported, which runs its code: if you trust the file, say "
             "allow_functions=True"

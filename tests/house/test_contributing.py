@@ -1,6 +1,7 @@
 """CONTRIBUTING names files and folders that are there: whoever follows it opens the right one."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,13 @@ def test_each_file_and_folder_that_contributing_names_is_there(name):
 
 def test_contributing_names_files_at_all():
     assert len(NAMED) > 60 and len(TREE.splitlines()) > 12
+
+
+def test_each_room_has_tests_that_try_its_mutants():
+    table = tomllib.loads((HOUSE / "tests/mutants.toml").read_text("utf-8"))["tests"]
+    rooms = {path.stem for path in PACKAGE.iterdir() if [*path.glob("*.py")]}
+    modules = {path.stem for path in PACKAGE.glob("[a-z]*.py")}
+    tried = {room.partition("/")[0] for room in table}
+    assert (rooms | modules) - tried == {"commands", "explain"}
+    named = {name.partition("::")[0] for tests in table.values() for name in tests}
+    assert [name for name in sorted(named) if not (HOUSE / "tests" / name).is_file()] == []

@@ -3,11 +3,13 @@
 import errno
 import os
 import pickle
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -99,6 +101,29 @@ def test_a_file_that_grows_while_others_look_is_not_taken_for_one_that_was_cut(t
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(fill, range(8)))
     assert slots.failed is None
+
+
+@contextmanager
+def no_descriptor():
+    old = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, old)
+
+
+def test_where_no_descriptor_is_free_slots_are_found_another_time(tmp_path):
+    slots, other = slot_file(tmp_path), slot_file(tmp_path)
+    put(other, 1)
+    with no_descriptor():
+        slots.refresh()
+        assert slots.find(keys(1)).tolist() == [NOWHERE]
+    slots.refresh()
+    [slot] = slots.find(keys(1)).tolist()
+    with no_descriptor():
+        assert slots.at(slot) is None
+    assert held(slots, [1]) == [1]
 
 
 @pytest.mark.parametrize("name", ["pixels", "index"])

@@ -83,8 +83,10 @@ def nested(options, keyed):
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("keyed", [True, False], ids=["dicts", "lists"])
-@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize(
+    ("given", "keyed"),
+    [*((given, True) for given in GIVEN), ("both", False), ("a column of all", False)],
+)
 def test_losses_and_training_are_those_of_weights_by_hand(df, given, keyed):
     options, kind, age = GIVEN[given]
     x, y, weights = by_hand(df, keyed, kind, age)

@@ -183,7 +183,10 @@ class SlotFile:
             count = max(0, os.fstat(self._index).st_size - _HEADER_BYTES) // _SLOT.itemsize
             count = min(count, os.fstat(self._pixels).st_size // self._size)  # one may be cut short
             if count > len(self._records):
-                self._records = _mapped_array(self._index, count, _SLOT, _HEADER_BYTES)
+                records = _mapped_array(self._index, count, _SLOT, _HEADER_BYTES)
+                if records is None:
+                    return
+                self._records = records
                 more = np.zeros(count - len(self._trusted), np.bool_)
                 self._trusted = np.concatenate([self._trusted, more])
             latest = self._pending[self._pending >= count - _LOOKED_AT]
@@ -247,6 +250,8 @@ class SlotFile:
             return NOWHERE
         if slot >= len(self._trusted):
             self.refresh()
+            if slot >= len(self._trusted):
+                return NOWHERE
         self._trusted[slot] = True
         with self._lock:
             self._found.put(key[0], slot)
@@ -325,7 +330,8 @@ class SlotFile:
                 count = os.fstat(self._pixels).st_size // self._size
                 if count > len(self._slots):
                     flat = _mapped_array(self._pixels, count * self._size, np.dtype(np.uint8), 0)
-                    self._slots = flat.view(self.spec.dtype).reshape(count, *self._shape)
+                    if flat is not None:
+                        self._slots = flat.view(self.spec.dtype).reshape(count, *self._shape)
         return slot < len(self._slots)
 
     def _is_whole(self, slot: int, array: Values) -> bool:
@@ -405,7 +411,13 @@ def _write_at(file: int, data: memoryview, place: int) -> None:
         data, place = data[written:], place + written
 
 
-def _mapped_array(file: int, count: int, dtype: np.dtype[Any], offset: int) -> Values:
-    """Return the numbers in a file from `offset` on, shared with whoever writes them."""
-    memory = mmap.mmap(file, offset + count * dtype.itemsize, access=mmap.ACCESS_READ)
+def _mapped_array(file: int, count: int, dtype: np.dtype[Any], offset: int) -> Values | None:
+    """Return the numbers in a file from `offset` on, shared with whoever writes them.
+
+    None: no descriptor or memory is free for it, which may be otherwise another time.
+    """
+    try:
+        memory = mmap.mmap(file, offset + count * dtype.itemsize, access=mmap.ACCESS_READ)
+    except OSError:
+        return None
     return np.frombuffer(memory, dtype, count, offset)
