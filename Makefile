@@ -1,7 +1,7 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
 # the empty file .venv/with-test says that keras-dfgen[test] is installed there.
 .PHONY: demo test test-slow test-all test-backends test-nightly test-alone test-clients test-browser \
-	test-lowest mutants lint notebooks docs bench clean
+	test-lowest mutants lint notebooks docs bench survive soak clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -74,6 +74,13 @@ docs: .venv/with-docs               ## the site, in build/docs: every warning an
 
 bench: .venv/with-bench .venv/with-jax .venv/with-torch  ## dfgen beside bare loops and peers
 	.venv/bin/python benchmarks/run.py
+
+survive: .venv/with-bench .venv/with-torch  ## faults done to dfgen and its peers; RESULTS=1 writes them down
+	.venv/bin/python benchmarks/survive.py $(if $(RESULTS),--results)
+
+soak: SECONDS ?= 1800
+soak: .venv/with-bench .venv/with-jax .venv/with-torch  ## SECONDS=1800 of training while things go wrong; RESULTS=1
+	.venv/bin/python benchmarks/soak.py --seconds $(SECONDS) $(if $(RESULTS),--results)
 
 clean:                              ## removes all that was installed, built or cached here
 	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
