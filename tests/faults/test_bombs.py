@@ -262,6 +262,88 @@ def test_fault_36_a_loader_names_row_and_path_and_its_limits_reach_the_workers(t
             assert str(caught.value) == f"row id=7, path='{path}': {said}"
 
 
+FRAMES, SIDE = 500, 1_000
+"""1.5 GB, if all frames were decoded."""
+
+
+def animated(form, **options):
+    """Return two frames, red and green, and where the second one begins."""
+    frames = [Image.new("RGB", (SIDE, SIDE), color) for color in ("#fe0000", "#00fe00")]
+    one, two = io.BytesIO(), io.BytesIO()
+    frames[0].save(two, form, save_all=True, append_images=frames[1:], **options)
+    frames[0].save(one, form, **options)
+    return two.getvalue()
+
+
+def animated_gif():
+    data = animated("GIF")
+    start = data.rindex(b"\x21\xf9\x04")
+    return data[:start] + data[start:-1] * FRAMES + b";"
+
+
+def animated_webp():
+    data = animated("WEBP")
+    start = data.rindex(b"ANMF")
+    data = data[:start] + data[start:] * FRAMES
+    return data[:4] + struct.pack("<I", len(data) - 8) + data[8:]
+
+
+def animated_png():
+    data = animated("PNG")
+    start, stop = data.rindex(b"fcTL") - 4, data.rindex(b"IEND") - 4
+    control, pixels = data[start + 8 : start + 34], data[start + 38 :]
+    length = struct.unpack(">I", pixels[:4])[0]
+    pixels = pixels[8 : 8 + length]
+    parts = [data[:start].replace(data[data.index(b"acTL") - 4 : data.index(b"acTL") + 16],
+             chunk(b"acTL", struct.pack(">II", FRAMES, 0)))]  # fmt: skip
+    for number in range(1, FRAMES):
+        parts.append(chunk(b"fcTL", struct.pack(">I", 2 * number - 1) + control[4:]))
+        parts.append(chunk(b"fdAT", struct.pack(">I", 2 * number) + pixels[4:]))
+    return b"".join([*parts, data[stop:]])
+
+
+def paged_tiff():
+    page = Image.new("RGB", (SIDE, SIDE), "#fe0000")
+    file = io.BytesIO()
+    others = [Image.new("RGB", (SIDE, SIDE), "#00fe00")] * 60
+    page.save(file, "TIFF", save_all=True, append_images=others, compression="tiff_adobe_deflate")
+    return file.getvalue()
+
+
+def sequence_of(form):
+    frames = [Image.new("RGB", (SIDE, SIDE), color) for color in ["#fe0000"] + ["#00fe00"] * 10]
+    file = io.BytesIO()
+    frames[0].save(file, form, save_all=True, append_images=frames[1:], quality=10)
+    return file.getvalue()
+
+
+ANIMATED = {"gif": animated_gif, "webp": animated_webp, "png": animated_png, "tif": paged_tiff}
+if ".avif" in Image.registered_extensions():  # older Pillow writes none
+    ANIMATED["avif"] = lambda: sequence_of("AVIF")
+
+
+def test_fault_68_of_an_animated_bomb_the_first_frame_alone_is_decoded(tmp_path):
+    """However many frames come after it, and the limit is that of one."""
+    for name, make in ANIMATED.items():
+        (tmp_path / f"a.{name}").write_bytes(make())
+        pixels = decode((tmp_path / f"a.{name}").read_bytes())
+        assert pixels.shape == (SIDE, SIDE, 3), name
+        assert abs(pixels[0, 0].astype(int) - (254, 0, 0)).max() < 9, name
+    files = [tmp_path / f"a.{name}" for name in ANIMATED]
+    assert {path: most for path, most in peaks(files).items() if most > 400} == {}
+    frame = pd.DataFrame({"id": range(len(files)), "path": [*map(str, files)]})
+    for most, fits in ((SIDE * SIDE * 12, True), (SIDE * SIDE * 2, False)):
+        limits = Limits(decoded_bytes=most)
+        reader = bind(frame, options=Options((4, 4), label_mode=None), limits=limits).reader
+        for row in range(len(files)):
+            out = {"image": np.empty((4, 4, 3), np.uint8)}
+            if fits:
+                reader.read(row, out, None)
+                continue
+            with pytest.raises(DecodeError, match=r"more than limits.decoded_bytes"):
+                reader.read(row, out, None)
+
+
 def test_fault_36_a_build_keeps_the_row_and_limits_may_be_raised(bombs, tmp_path):
     folder = tmp_path / "imgs"
     folder.mkdir()

@@ -367,6 +367,38 @@ def test_fault_33_shared_memory_does_not_need_dev_shm_and_never_ends_in_a_bus_er
     ]
 
 
+def test_fault_59_a_dev_shm_that_fills_up_in_mid_run_costs_nothing(tmp_path):
+    """What workers share has no name there; a file that lies there is another matter."""
+    if not shutil.which("unshare"):
+        pytest.skip("there is no unshare")
+    for row in range(8):
+        np.save(tmp_path / f"{row}.npy", np.full(1 << 17, row, np.float64))
+    code = (
+        SMALL.partition("[batch] = ")[0].replace("batch_size=8", "batch_size=2")
+        + """
+steps = loader.batches()
+first = next(steps)
+with open("/dev/shm/fill", "wb", buffering=0) as file:
+    try:
+        while file.write(bytes(1 << 16)):
+            pass
+    except OSError as error:
+        print(error.strerror)
+batches = [first, *steps, *loader.batches(1)]
+print([int(batch.arrays["x"][row, 0]) for batch in batches for row in (0, 1)])
+print(all((batch.arrays["x"] == batch.arrays["x"][:, :1]).all() for batch in batches))
+loader.close()
+"""
+    )
+    command = ["unshare", "-rm", sys.executable, "-c", code, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    if "mount" in run.stderr or "unshare" in run.stderr:
+        pytest.skip(f"no memory can be mounted: {run.stderr}")
+    full, rows, same = run.stdout.splitlines() or [run.stderr] * 3
+    assert (full, same) == ("No space left on device", "True"), run.stderr
+    assert rows == str([*range(8)] * 2)
+
+
 def test_fault_34_a_dead_run_leaves_no_name_of_shared_memory(training):
     """It has none: its memory is known by descriptors alone, and is gone with the last of them."""
     workers = workers_of(training)

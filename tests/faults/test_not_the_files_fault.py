@@ -64,6 +64,28 @@ ssize_t read(int fd, void *buffer, size_t size) {
     }
     return real(fd, buffer, size);
 }
+
+/* So do the first OPENS ways to open a file whose path ends in UNOPENED. */
+#define OPENED(name) int name(const char *path, int flags, ...) { \
+    static int (*real)(const char *, int, ...); \
+    static int opens = -1; \
+    if (!real) real = dlsym(RTLD_NEXT, #name); \
+    const char *unopened = getenv("UNOPENED"); \
+    if (opens < 0) opens = unopened ? atoi(getenv("OPENS")) : 0; \
+    size_t length = strlen(path), wanted = unopened ? strlen(unopened) : 0; \
+    if (wanted && length >= wanted && !strcmp(path + length - wanted, unopened) && opens > 0) { \
+        opens--; \
+        errno = atoi(getenv("ERRNO")); \
+        return -1; \
+    } \
+    va_list more; \
+    va_start(more, flags); \
+    int mode = va_arg(more, int); \
+    va_end(more); \
+    return real(path, flags, mode); \
+}
+OPENED(open)
+OPENED(open64)
 """
 
 IN_A_PROCESS = """
@@ -242,6 +264,29 @@ def test_fault_23_a_disk_that_fails_is_tried_again_then_raised(folder, shim, nam
     assert f"row id=2, path='{folder}/2.png': the file cannot be read: {said}" in found.stderr
     assert f" seconds{NO_FAULT}{ADVICE}" in found.stderr
     assert "dfgen.errors.ReadError" in found.stderr and found.returncode == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD and /proc")
+def test_fault_53_a_stale_handle_of_a_network_drive_costs_no_row(folder, shim):
+    """One that is opened anew is the file; one that stays stale is no fault of its row."""
+    code = """
+print(loader.batch(0, 0).arrays["image"][:, 0, 0, 0].tolist())
+try:
+    loader.batch(0, 1)
+except dfgen.errors.ReadError as error:
+    print(error)
+assert not loader.problems
+"""
+    stale = {"UNOPENED": "/imgs/2.png", "OPENS": "4", "FAULTY": "/imgs/6.png", "TIMES": "99"}
+    given = {"LD_PRELOAD": str(shim), "ERRNO": str(errno.ESTALE), **stale}
+    found = in_a_process(folder, f"import dfgen.errors{code}", **given)
+    rows, said = found.stdout.splitlines()
+    assert rows == "[0, 1, 2, 3]", found.stderr
+    begin = (
+        f"row id=6, path='{folder}/6.png': the file cannot be read: Stale file handle (ESTALE); "
+    )
+    assert said.startswith(f"{begin}tried 5 times in ")
+    assert said.endswith(f" seconds{NO_FAULT}{ADVICE}")
 
 
 def test_fault_32_without_descriptors_no_row_is_skipped(folder):

@@ -228,6 +228,86 @@ def test_fault_30_killed_at_any_point_of_a_write_the_old_or_the_new_file_is_ther
         assert not [name for _, _, _, *names in lines for name in names if name[0] == "."]
 
 
+ENDED = """
+import resource, stat
+fsync = os.fsync
+
+def ended(write, of_folder, end):
+    def synced(file):
+        if stat.S_ISDIR(os.fstat(file).st_mode) == of_folder:
+            end()
+        fsync(file)
+
+    if not (child := os.fork()):
+        os.fsync = synced
+        write(folder, "new")
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def terminated():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+above = folder
+for kind, write in KINDS.items():
+    for of_folder in (False, True):
+        folder = f"{above}/{kind}{of_folder}"
+        os.mkdir(folder)
+        write(folder, "old")
+        status = ended(write, of_folder, lambda: os._exit(9))
+        print("cut", kind, of_folder, status, word_of(kind, folder))
+    folder = f"{above}/{kind}"
+    os.mkdir(folder)
+    write(folder, "old")
+    status = ended(write, False, terminated)
+    left = sum(name.endswith(".tmp") for name in names())
+    write(folder, "newer")
+    print("term", kind, status, left, sum(name.endswith(".tmp") for name in names()))
+
+folder = above + "/full"
+os.mkdir(folder)
+backup(folder, "old")
+path = f"{folder}/backup/backup-00000000.dfgen"
+writes, size = [], os.path.getsize(path)
+for limit in range(0, size, 128):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        backup(folder, "new")
+    except dfgen.errors.WriteError:
+        writes.append((word_of("backup", folder), *names()))
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+backup(folder, "new")
+print("full", len(writes) == -(-size // 128), *{*writes}, word_of("backup", folder))
+"""
+
+
+@pytest.fixture(scope="module")
+def ended_writes(tmp_path_factory):
+    """Lines of what a process saw whose writes were ended in several ways, by their first word."""
+    run = python(ENDED, tmp_path_factory.mktemp("ended"))
+    assert run.returncode == 0, run.stderr
+    return [line.split(" ", 1) for line in run.stdout.splitlines()]
+
+
+def test_fault_79_ended_between_rename_and_flush_the_old_or_the_new_file_is_whole(ended_writes):
+    assert [line for word, line in ended_writes if word == "cut"] == [
+        f"{kind} {flushed} 9 {word}"
+        for kind in ("manifest", "recipe", "backup")
+        for flushed, word in ((False, "old"), (True, "new"))
+    ]
+
+
+def test_fault_100_what_sigterm_left_half_written_goes_with_the_next_write(ended_writes):
+    assert [line for word, line in ended_writes if word == "term"] == [
+        f"{kind} {-signal.SIGTERM} 1 0" for kind in ("manifest", "recipe", "backup")
+    ]
+
+
+def test_fault_78_a_disk_that_is_full_at_any_write_of_a_backup_costs_none(ended_writes):
+    assert [line for word, line in ended_writes if word == "full"] == [
+        "True ('old', 'backup-00000000.dfgen') new"
+    ]
+
+
 def test_fault_30_what_a_live_process_writes_is_not_removed_as_a_dead_ones_is(tmp_path):
     path = tmp_path / "m.parquet"
     dead = tmp_path / ".m.parquet.01234567.tmp"

@@ -1,11 +1,14 @@
 """Packs that cannot be read as they are: which file, which rows, what to do; before training."""
 
 import os
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from command import run
 from packed import packed, write_images
 from test_pack_reading import NO_Y, batches, by_id, refused
 
@@ -106,6 +109,26 @@ def test_fault_96_a_shard_that_is_written_to_in_use_is_named_and_ends_no_process
             loader.batch(0, 0)
         assert f"{begin}{said}take another copy of it, or pack again" in str(error.value)
     loader.close()
+
+
+def test_a_flipped_bit_of_pixels_is_found_by_the_command_that_the_promises_name(pack):
+    """No row is compared while training; `dfgen verify PACK` may run beside it."""
+    assert run("verify", pack).returncode == 0
+    shard = pack / "shard-00001.arrow"
+    pixels = re.search(rb"(?:[\x01-\x27]\0\0){20}", shard.read_bytes()).start()
+    times = shard.stat().st_atime_ns, shard.stat().st_mtime_ns
+    loader = Loader(bind(pack, options=NO_Y).reader, batch_size=ROWS, workers=0)
+    before = loader.batch(0, 0).arrays["image"].copy()
+    with open(shard, "r+b") as file:
+        file.seek(pixels)
+        file.write(b"\x80")
+    os.utime(shard, ns=times)
+    assert (loader.batch(0, 0).arrays["image"] != before).sum() == 1
+    assert run("verify", pack).returncode == 1
+    [(path, told)] = dfgen.verify(pack)[["path", "detail"]].to_numpy().tolist()
+    assert path == str(shard) and "by their checksum: rows 10 to 19 of the pack" in told
+    page = Path(__file__).parents[2] / "docs/about/promises.md"
+    assert "`dfgen verify PACK`" in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize("place", [-7, -20, -200])

@@ -5,6 +5,7 @@ import pickle
 import signal
 import ssl
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from ipaddress import ip_address
 
 import numpy as np
@@ -17,6 +18,7 @@ pytest.importorskip("obstore")
 
 
 from dfgen.errors import AccessError, ArgumentError, DecodeError, MissingFileError, ReadError
+from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.remote.objects import Objects
 from dfgen.samples.stores.remote.ranges import fetch
 from dfgen.samples.stores.remote.store_options import StorageOptions, travelling
@@ -258,10 +260,49 @@ def test_fault_35_a_body_that_ends_early_is_read_on_or_told(served):
     )
 
 
-def test_what_passes_is_tried_again(s3):
-    for fault in ({"status": 503}, {"reset": True}):
-        vars(s3.faults).update({"status": None, "times": 2, **fault})
-        assert objects(s3).read("s3://bucket/taken/a.jpg") == b"0123456789"
+def test_fault_69_a_store_that_calls_half_a_file_whole_is_told_by_the_manifest(http):
+    """Lengths that lie and end early are read on, see above; of one that fits nothing tells."""
+    known = KnownFiles(np.array([10]), None).of(0, Objects())
+    http.held["a.jpg"] = b"0123456789"
+    assert known.read(f"{http.url}/a.jpg") == b"0123456789"
+    http.held["a.jpg"] = b"01234"
+    with pytest.raises(DecodeError, match="it was 10 bytes, and is 5 bytes"):
+        known.read(f"{http.url}/a.jpg")
+
+
+def test_fault_70_a_file_that_is_replaced_in_mid_read_is_never_joined_of_two(served, monkeypatch):
+    """What has come is of the one, and the rest would be of the other."""
+    server, address, path = served
+    answer = server.RequestHandlerClass.answer
+
+    def replacing(handler):
+        answer(handler)
+        if handler.command == "GET":
+            server.RequestHandlerClass.answer = answer
+            put(b"9876543210")
+
+    put = partial(server.held.__setitem__, path[1:])
+    if not path.startswith("/a"):
+        put = partial(server.put, "bucket", "taken/a.jpg")
+    monkeypatch.setattr(server.RequestHandlerClass, "answer", replacing)
+    server.faults.short, server.faults.times = 4, 1
+    store = objects(server, retry_config={"max_retries": 1})
+    with pytest.raises(ReadError) as error:
+        store.read(address)
+    assert str(error.value) == (
+        "the file cannot be read: the connection was closed before the whole file had come"
+    )
+    assert store.read(address) == b"9876543210"  # as the worker does, who tries again
+    put(b"0123456789")
+
+
+@pytest.mark.parametrize("fault", [{"status": 503}, {"status": 429}, {"reset": True}], ids=str)
+def test_fault_71_a_storm_that_passes_costs_no_file(served, fault):
+    server, address, path = served
+    for times in (1, 3):
+        vars(server.faults).update({"times": times, **fault})
+        assert objects(server).read(address) == b"0123456789"
+    assert server.asked["GET", path] == 1 + 3 + 2
 
 
 def test_the_clock_and_the_proxy_of_the_environment_are_obeyed(s3, monkeypatch):

@@ -124,6 +124,37 @@ def test_a_store_from_outside_trains(listed, processes):
     assert found == [[row] for row in range(10)]
 
 
+def test_fault_72_a_listing_that_repeats_a_page_doubles_no_row_and_an_omission_is_seen_by_diff(
+    listed, memory, monkeypatch, tmp_path
+):
+    """Nobody can tell an object that a listing leaves out from one that is not there."""
+
+    class Listing(Memory):
+        def list(self, prefix):
+            for page in pages:
+                yield from ((path, self.head(path)) for path in page)
+
+    monkeypatch.setitem(STORES, "memory", lambda: Listing(memory))
+    first, second = [*memory][:5], [*memory][5:]
+    pages = first, second
+    whole = dfgen.build_manifest("memory://imgs", out=tmp_path / "m.parquet")
+    assert len(whole) == 10
+    pages = first, second, first
+    with pytest.raises(
+        ManifestError, match=r'ids that stand on several rows \(5\): "0.png" \(rows'
+    ):
+        dfgen.build_manifest("memory://imgs")
+    pages = first, []
+    short = dfgen.build_manifest("memory://imgs", out=tmp_path / "short.parquet")
+    assert (
+        dfgen.diff(tmp_path / "m.parquet", tmp_path / "short.parquet")["change"].tolist()
+        == ["removed"] * 5
+    )
+    with pytest.warns(UserWarning, match="Kept 5 rows of .* that the source no longer gives"):
+        kept = dfgen.build_manifest("memory://imgs", update=tmp_path / "m.parquet")
+    assert (len(short), len(kept)) == (5, 10)
+
+
 def test_its_files_have_facts_and_are_verified(listed, memory, tmp_path):
     frame = build(listed, out=tmp_path / "m.parquet")
     facts = frame[["mtime_ns", "format", "width", "height", "channels"]]
