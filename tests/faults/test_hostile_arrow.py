@@ -95,7 +95,7 @@ def parquet(tmp_path, old, new, **options):
 @pytest.mark.parametrize("run", [b"\x08\x10\x64", b"\x07\x10\x64", b"\x02\x03\xff"])
 def test_fault_60_an_index_of_no_value_is_refused_in_parquet(tmp_path, run):
     given = parquet(tmp_path, b"\x01\x03\x5a", run, use_dictionary=["kind"])
-    with pytest.raises(ManifestError, match="Index not in dictionary bounds"):
+    with pytest.raises(ManifestError, match=r"l.parquet cannot be read as .parquet"):
         dfgen.build_manifest(**given)
 
 
@@ -127,6 +127,6 @@ def test_fault_62_text_of_gigabytes_is_refused_in_parquet(tmp_path, length):
     before = pa.default_memory_pool().max_memory()
     text = PATHS[3].encode()
     old, new = (struct.pack("<I", one) + text for one in (len(text), length))
-    with pytest.raises(ManifestError, match="Invalid or truncated PLAIN-encoded BYTE_ARRAY data"):
+    with pytest.raises(ManifestError, match=r"l.parquet cannot be read as .parquet"):
         dfgen.build_manifest(**parquet(tmp_path, old, new, use_dictionary=False))
     assert pa.default_memory_pool().max_memory() <= before + MOST
