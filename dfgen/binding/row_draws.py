@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.binding.row_ids import plain_ids
+from dfgen.binding.shares import Balance, weights_of_shares
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.limits import Amount, bytes_given
 from dfgen.loading.order.balance import balance_of
@@ -53,7 +54,7 @@ _BUCKETS = {
 class Ordering:
     """How an epoch takes rows beside a plain shuffle, by the arguments of `dfgen.Sequence`."""
 
-    balance: str | None = None
+    balance: Balance = None
     rows_per_epoch: int | None = None
     bucket_by: str | None = None
     window: Amount = None
@@ -170,11 +171,12 @@ def _blocks(stored: StoredRows, rows: int) -> IntArray:
 
 
 def row_draws(
-    columns: Columns, balance: str | None, rows_per_epoch: int | None, reader: BoundRows
+    columns: Columns, balance: Balance, rows_per_epoch: int | None, reader: BoundRows
 ) -> tuple[Draws | None, str | None]:
     """Return how the rows of an epoch are drawn, and what tells that from other ways.
 
-    By the weights of a column of floats, which may change, or by the classes of any other.
+    By the weights of a column of floats, which may change, by the classes of any other, or by the
+    shares of what one holds.
     """
     if balance is None and rows_per_epoch is not None:
         raise ArgumentError(
@@ -187,6 +189,9 @@ def row_draws(
     places = len(columns)
     if rows_per_epoch is not None:
         places = whole("rows_per_epoch", rows_per_epoch, least=1, most=MOST_PLACES)
+    if isinstance(balance, Mapping):
+        name, weights = weights_of_shares(columns, balance)
+        return proportions_of(weights, places), f"{name} as shares"
     values = columns[columns.check("balance", balance)]
     if pa.types.is_floating(values.type):
         given = values.to_numpy(zero_copy_only=False)

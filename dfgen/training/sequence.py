@@ -21,6 +21,7 @@ from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering, new_weights
 from dfgen.binding.row_weights import ClassWeight, SampleWeight
+from dfgen.binding.shares import Balance
 from dfgen.errors import ArgumentError, brief
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Amount, Limits, limits_given
@@ -68,7 +69,8 @@ class Sequence(Passes):
         balance: what rows are drawn by; some then come several times in an epoch, each with another
             random crop, flip and transform, and others not at all: see `row_counts`. A column of
             classes (text, whole numbers, booleans): each class comes equally often. A column of
-            floats: rows come in proportion, to less than two; `set_weights` changes them. Needs
+            floats: rows come in proportion, to less than two; `set_weights` changes them. Shares of
+            what a column holds, which sum to 1: `{"source": {"ours": 0.7, "theirs": 0.3}}`. Needs
             `shuffle`; evaluate on a Sequence without it.
         rows_per_epoch: rows drawn in an epoch with `balance`; None = as many as there are.
         bucket_by: `"shape"` puts images of similar sizes into the same batch, where they keep their
@@ -161,7 +163,7 @@ class Sequence(Passes):
         id: str | None = None,
         sample_weight: SampleWeight = None,
         class_weight: ClassWeight = None,
-        balance: str | None = None,
+        balance: Balance = None,
         rows_per_epoch: int | None = None,
         bucket_by: str | None = None,
         batch_size: int = 32,
