@@ -5,7 +5,9 @@ Imports that cost time stand inside the functions, so that `dfgen --help` answer
 
 import contextlib
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -139,6 +141,8 @@ def report_command(
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as of a shell."""
+TERMINATED = 143
+"""Exit code after SIGTERM."""
 _STANDS = {
     "pack": "Finished shards stay. To go on after them, run the same command",
     "predict": "Finished batches stay beside the file. To go on after them, run the same command",
@@ -166,23 +170,45 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: a command ends as by Ctrl-C, and leaves no temporary file."""
+
+
+def _terminate(*_: Any) -> None:
+    raise _Terminated
+
+
+@contextlib.contextmanager
+def _sigterm_told() -> Iterator[None]:
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class _Commands(typer.core.TyperGroup):
     """Prints what dfgen warns of and refuses, a message each, on stderr; exit code 1 if refused.
 
-    After Ctrl-C it says what stands.
+    After Ctrl-C or SIGTERM it says what stands.
     """
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _plain_warnings():
+            with _sigterm_told(), _plain_warnings():
                 return super().invoke(ctx)
         except DfgenError as error:
             print(f"dfgen: {error}", file=sys.stderr)
             raise typer.Exit(2 if ctx.invoked_subcommand in COMPARING else 1) from None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             name = ctx.invoked_subcommand
             print(f"dfgen {name}: stopped. {_STANDS.get(name, _WHOLE)}", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
+            by_sigterm = isinstance(interrupt, _Terminated)
+            raise typer.Exit(TERMINATED if by_sigterm else INTERRUPTED) from None
 
 
 app = typer.Typer(

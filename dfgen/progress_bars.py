@@ -31,7 +31,8 @@ def progress(total: float | None, what: str, unit: str, **how: Any) -> Any:
     with contextlib.suppress(OSError):
         if not os.get_terminal_size(sys.__stderr__.fileno()).columns:  # type: ignore[union-attr]
             how = {"ncols": _SIZE[0], "nrows": _SIZE[1], **how}
-    return tqdm(total=total, desc=what, unit=unit, disable=total == 0 or None, **how)
+    off = total == 0 or sys.stderr is None or sys.stderr.closed
+    return tqdm(total=total, desc=what, unit=unit, disable=off or None, **how)
 
 
 def _in_notebook() -> bool:

@@ -77,6 +77,7 @@ def main(index, count, port, folder, options):
     connect(index, count, port, options.get("distributes", True))
     if (seed := options.get("keras_seed", 1)) is not None:
         keras.utils.set_random_seed(seed)
+    dfgen.__version__ = options.get("version", dfgen.__version__)
     tell = Tell(options)
 
     def stuck(sample, rng):

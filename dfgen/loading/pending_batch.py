@@ -85,7 +85,10 @@ class PendingBatch:
         try:
             if not self.cancelled:
                 arrays = {name: array[part] for name, array in self.arrays.items()}
-                blanks = worker.fill(chunk, arrays, lambda: self.cancelled)
+                try:
+                    blanks = worker.fill(chunk, arrays, lambda: self.cancelled)
+                finally:
+                    self._leave_if_forked()
                 with self._lock:
                     for place, problem in blanks.items():
                         self._blanks.append(part.start + place)
@@ -109,12 +112,20 @@ class PendingBatch:
         try:
             if self.transform is not None and not (self._errors or self.cancelled):
                 worker.stopwatch.begin("batch_transform")
-                self._arrays = self.transform(self.arrays)
+                try:
+                    self._arrays = self.transform(self.arrays)
+                finally:
+                    self._leave_if_forked()
                 worker.stopwatch.rest()
         except BaseException as error:
             worker.stopwatch.rest()
             self._errors[0] = error
         self._done.set()
+
+    def _leave_if_forked(self) -> None:
+        """End a process that a function of the user's has forked, and that comes back from it."""
+        if os.getpid() != self.process:
+            os._exit(0)
 
     def give_up(self, row: int | None) -> None:
         """Let the rest of it be, since the file of a row takes too long; None: a worker is gone."""

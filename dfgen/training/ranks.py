@@ -8,6 +8,7 @@ hear at once of a process that has died, which gloo, NCCL and JAX tell late, wit
 import hmac
 import json
 import os
+import re
 import secrets
 import socket
 import sys
@@ -18,6 +19,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from functools import partial
 from hashlib import sha256
 from queue import Empty, SimpleQueue
@@ -65,15 +67,25 @@ def gathered(value: Any) -> list[Any]:
 def alike(model: Any, loader: Loader) -> dict[str, Any]:
     """Return what processes that train one model have alike, beside the order of the rows."""
     backend = keras.backend.backend()
-    found: dict[str, Any] = {
-        "versions": {name: sys.modules[name].__version__ for name in ("dfgen", "keras", backend)},
-        "arrays": {name: f"{spec.shape} {spec.dtype}" for name, spec in loader.specs.items()},
-        "keras_seed": random_seed(),
-    }
+    found: dict[str, Any] = {"keras_seed": random_seed()}
+    for name in ("dfgen", "keras", backend):
+        found[f"version of {name}"] = sys.modules[name].__version__
+    for name, spec in loader.specs.items():
+        found[f"array {name!r}"] = f"{spec.shape} {spec.dtype}"
+    for bound in loader.reader.features:
+        feature: Any = bound.feature
+        for one in fields(feature) if is_dataclass(feature) else ():
+            found[f"{one.name} of {bound.name!r}"] = _shown(getattr(feature, one.name))
     if backend == "torch" and VERSION < (3, 16) and model.built:  # later ones take the first one's
         sums = [float(variable.value.detach().double().sum()) for variable in model.variables]
         found["weights"] = sha256(repr(sums).encode()).hexdigest()[:16]
     return found
+
+
+def _shown(value: Any) -> str:
+    """Return a value of a feature as text, the same in each process; a long one as its digest."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    return text if len(text) < 100 else sha256(text.encode()).hexdigest()[:16]
 
 
 class Ranks:

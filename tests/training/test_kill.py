@@ -53,7 +53,7 @@ def run(folder, place):
 @pytest.mark.slow
 @pytest.mark.parametrize("places", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.timeout(900)
-def test_killed_and_run_again_it_ends_with_the_same_weights_and_receipts(tmp_path, places):
+def test_fault_58_killed_and_run_again_it_ends_with_the_same_weights_and_receipts(tmp_path, places):
     (tmp_path / "whole").mkdir()
     (tmp_path / "killed").mkdir()
     model, _ = train(tmp_path / "whole")

@@ -15,12 +15,13 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from killing import light_model
 from one_rank import EPOCHS, ROWS
 from watching import KERAS
 
 import dfgen
 from dfgen.errors import RankError
-from dfgen.training.ranks import Ranks
+from dfgen.training.ranks import Ranks, alike
 
 SCRIPT = Path(__file__).parents[1] / "one_rank.py"
 SECONDS = 150  # that processes may take; they take about ten
@@ -65,7 +66,7 @@ class TestLines:
             expected = [[[rank, number] for rank in range(3)] for number in range(20)]
             assert at_once(ranks, act) == [expected] * 3
 
-    def test_one_that_dies_is_named_to_all_others_whether_they_wait_or_will(self, capfd):
+    def test_fault_73_one_that_dies_is_named_to_all_others_whether_they_wait_or_will(self, capfd):
         with lines(3) as ((first, second, third), sockets):
             with ThreadPoolExecutor(1) as pool:
                 waits = pool.submit(at_once, [second], lambda rank: rank.gather("a", 1))
@@ -78,6 +79,17 @@ class TestLines:
         )
         assert found == [why] * 3
         assert f"dfgen: {why}\n" in capfd.readouterr().err
+
+    def test_fault_74_all_wait_for_one_that_is_slow_and_get_the_same(self):
+        with lines(3) as (ranks, _), ThreadPoolExecutor(2) as pool:
+            for number in range(5):
+                early = [pool.submit(rank.gather, "a", [rank.index, number]) for rank in ranks[:2]]
+                while not all(ranks[0]._given[each] for each in (0, 1)):
+                    threading.Event().wait(0.001)  # the first two have given theirs
+                assert not any(each.done() for each in early)
+                last = ranks[2].gather("a", [2, number])
+                assert [each.result() for each in early] == [last] * 2
+                assert last == [[rank, number] for rank in range(3)]
 
     def test_one_that_has_ended_is_named_to_those_that_go_on(self, capfd):
         with lines(3) as (ranks, _):
@@ -200,12 +212,39 @@ def trained(*given, **options):
         return training.found()
 
 
-WRONG = [
-    ({"1": {"seed": 4, "keras_seed": 3}}, "seed: 0 on rank 0, 4 on rank 1; keras_seed: 1 on rank"),
-    ({"shard": [0, 2]}, "shard: [0, 2] on ranks 0 and 1."),
-    ({"1": {"rows": 36}}, "rows: 48 on rank 0, 36 on rank 1; ids: "),
-    ({"1": {"batch_size": 72}}, "batch_size: 12 on rank 0, 72 on rank 1."),
-]
+SHARDS = {"shard": [0, 2]}, "shard: [0, 2] on ranks 0 and 1."
+BATCHES = {"1": {"batch_size": 72}}, "batch_size: 12 on rank 0, 72 on rank 1."
+ROWS_DIFFER = {"1": {"rows": 36}}, "rows: 48 on rank 0, 36 on rank 1; ids: "
+SEEDS = (
+    {"1": {"seed": 4, "keras_seed": 3, "version": "0.1"}},
+    f"seed: 0 on rank 0, 4 on rank 1; keras_seed: 1 on rank 0, 3 on rank 1; version of dfgen: "
+    f"{dfgen.__version__} on rank 0, 0.1 on rank 1.",
+)
+
+
+def refused(backend, folder, options, expected):
+    if backend == "jax" and "batch_size" not in expected:
+        pytest.skip("the same on each backend, but for what JAX refuses by itself")
+    with Training(backend, str(folder), **options) as training:
+        codes, texts = training.ended()
+    assert codes == [1, 1], texts
+    assert expected in texts[0], texts
+    assert not any("step 1\n" in text for text in texts)
+
+
+@pytest.mark.backend
+def test_fault_77_processes_compare_versions_and_how_rows_are_made(frame, monkeypatch):
+    df = frame(2)
+
+    def told(scale):
+        with dfgen.Sequence(df, dfgen.Image(size=(4, 4), scale=scale), "label", workers=0) as seq:
+            return alike(light_model(), seq._loader)
+
+    plain = told("0..1")
+    assert told("0..1") == plain
+    monkeypatch.setattr(dfgen, "__version__", "0.1")
+    other = {name: each for name, each in told("-1..1").items() if each != plain[name]}
+    assert other == {"version of dfgen": "0.1", "scale of 'image'": "'-1..1'"}
 
 
 @pytest.mark.slow
@@ -268,7 +307,7 @@ class TestProcesses:
         assert {process["total"] for process in found} == {receipts[-1]["digest"]}
 
     @pytest.mark.parametrize("dies", [0, 1])
-    def test_one_that_dies_ends_the_others_with_its_name(self, backend, tmp_path, dies):
+    def test_fault_73_one_that_dies_ends_the_others_with_its_name(self, backend, tmp_path, dies):
         with Training(backend, str(tmp_path), **{str(dies): {"died_after": 5}}) as training:
             codes, texts = training.ended()
         name = f"dfgen: rank {dies} (process {training.processes[dies].pid} on "
@@ -288,17 +327,19 @@ class TestProcesses:
         assert all("see other backups in" in text for text in texts), texts
         assert all("epoch 1 after 3 steps" in text and "none on rank 1" in text for text in texts)
 
-    @pytest.mark.parametrize(("options", "expected"), WRONG, ids=str)
-    def test_wrong_set_ups_are_refused_before_the_first_step(
-        self, backend, tmp_path, options, expected
+    @pytest.mark.parametrize("wrong", [SHARDS, BATCHES], ids=str)
+    def test_wrong_set_ups_are_refused_before_the_first_step(self, backend, tmp_path, wrong):
+        refused(backend, tmp_path, *wrong)
+
+    def test_fault_75_other_rows_on_a_rank_are_refused_before_the_first_step(
+        self, backend, tmp_path
     ):
-        if backend == "jax" and "batch_size" not in expected:
-            pytest.skip("the same on each backend, but for what JAX refuses by itself")
-        with Training(backend, str(tmp_path), **options) as training:
-            codes, texts = training.ended()
-        assert codes == [1, 1], texts
-        assert expected in texts[0], texts
-        assert not any("step 1\n" in text for text in texts)
+        refused(backend, tmp_path, *ROWS_DIFFER)
+
+    def test_fault_76_other_seeds_and_versions_on_a_rank_are_refused_before_the_first_step(
+        self, backend, tmp_path
+    ):
+        refused(backend, tmp_path, *SEEDS)
 
     def test_without_a_distribution_jax_would_train_two_models(self, backend, tmp_path):
         if backend == "torch":

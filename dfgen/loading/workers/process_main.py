@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections import Counter
+from functools import partial
 from typing import IO, Any
 
 import numpy as np
@@ -32,6 +33,8 @@ def serve() -> None:
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what a transform prints must not come between replies
+    own = os.getpid()
+    os.register_at_fork(after_in_child=partial(_leave, own, (requests, replies)))
     message, memory_size, parent = _received(requests)
     _die_with(parent)
     memory = mmap.mmap(int(sys.argv[1]), memory_size)
@@ -49,12 +52,21 @@ def serve() -> None:
             objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
         except BaseException as raised:
             error = _portable(raised)
+        if os.getpid() != own:  # forked by a transform, and come back from it
+            os._exit(0)
         stopwatch.leave_row()
         try:
             pickle.dump((blanks, *stopwatch.take(), error, objects), replies)
             replies.flush()
         except BrokenPipeError:  # nobody waits for it any more
             os._exit(0)
+
+
+def _leave(worker: int, pipes: tuple[IO[bytes], ...]) -> None:
+    """Close in a process that a transform forks the pipes at whose end the parent waits."""
+    if os.getppid() == worker:  # those that it forks itself have none
+        for pipe in pipes:
+            os.close(pipe.fileno())
 
 
 def _received(requests: IO[bytes]) -> tuple[Any, ...]:

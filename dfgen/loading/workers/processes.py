@@ -51,6 +51,7 @@ _OTHER_CAUSES = (
     "something else ends them, as the system does where memory is short: see its log (dmesg), and "
     "give more memory, or fewer workers="
 )
+_SHORT = ", as the system does where memory is short: see its log, dmesg"
 
 
 class StartError(WorkerError):
@@ -185,7 +186,8 @@ class ProcessWorker(Worker):
                 f"a worker process cannot start ({how}): see what it printed. It was to make {made}"
             )
         if deaths[row] == _DEATHS and row >= 0:
-            died = f"{_DEATHS} worker processes died on this row (the last: {how})"
+            cause = _SHORT * (code == -signal.SIGKILL)
+            died = f"{_DEATHS} worker processes died on this row (the last: {how}{cause})"
             if not self._skip:
                 raise WorkerError(f"{self._reader.where(row)}: {died}")
             del deaths[row]

@@ -50,7 +50,7 @@ class SharedPickle:
         with file, memory:
             for offset, raw in parts:
                 memory[offset : offset + raw.nbytes] = raw
-            handle = os.dup(file.fileno())
+            handle = _inherited(os.dup(file.fileno()))
         weakref.finalize(self, os.close, handle)
         self.handles = (handle,)
 
@@ -87,7 +87,7 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
     It is reserved now, since memory that turns out not to be there kills whoever writes to it.
     """
     if hasattr(os, "memfd_create"):
-        file: IO[bytes] = os.fdopen(os.memfd_create("dfgen"), "r+b", buffering=0)
+        file: IO[bytes] = os.fdopen(_inherited(os.memfd_create("dfgen")), "r+b", buffering=0)
         try:
             os.posix_fallocate(file.fileno(), 0, size)
             return file, mmap.mmap(file.fileno(), size)
@@ -98,7 +98,8 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
                 f"use a temporary file in {tempfile.gettempdir()}",
                 stacklevel=2,
             )
-    file, left = tempfile.TemporaryFile(buffering=0), size  # noqa: SIM115 - as long as the process
+    with tempfile.TemporaryFile(buffering=0) as opened:
+        file, left = os.fdopen(_inherited(os.dup(opened.fileno())), "r+b", buffering=0), size
     try:
         while left:
             left -= file.write(bytes(min(left, 1 << 20)))
@@ -110,6 +111,17 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
             "Set TMPDIR to a folder with room, make the batches smaller, or use threads"
         ) from error
     return file, mmap.mmap(file.fileno(), size)
+
+
+def _inherited(handle: int) -> int:
+    """Return a descriptor that a child may inherit: 0 to 2 are its own, and may be closed here."""
+    if handle > 2:
+        return handle
+    import fcntl
+
+    found: int = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(handle)
+    return found
 
 
 def shared_arrays(memory: mmap.mmap, specs: Mapping[str, Spec]) -> dict[str, npt.NDArray[Any]]:

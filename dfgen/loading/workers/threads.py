@@ -4,12 +4,13 @@ import contextlib
 import os
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, WorkerError
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.samples.pixels.upright import prepare_worker
@@ -113,7 +114,7 @@ class Threads:
             if self.closed:
                 raise ArgumentError(CLOSED)
             while len(self.workers) < self._count:
-                self._start()
+                self._start_or_do_with_fewer()
             self._tasks.put(task)
 
     def replace(self, worker: Worker) -> None:
@@ -141,6 +142,23 @@ class Threads:
             return
         with self._lock:
             self._finalizer()
+
+    def _start_or_do_with_fewer(self) -> None:
+        try:
+            self._start()
+        except RuntimeError as error:  # of the system, which has no room for another one
+            there = len(self.workers)
+            if not there:
+                raise WorkerError(
+                    f"no thread can be started ({error}): allow more processes, as by ulimit -u, "
+                    "or more memory, or give workers=0"
+                ) from error
+            warnings.warn(
+                f"only {there} of {self._count} threads can be started ({error}), which do the "
+                "work: allow more processes, as by ulimit -u, or give fewer workers=",
+                stacklevel=2,
+            )
+            self._count = there
 
     def _start(self) -> None:
         worker = self._make_worker()

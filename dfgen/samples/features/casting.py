@@ -23,7 +23,7 @@ def cast(numbers: Values, dtype: np.dtype[Any]) -> Values:
     """Return the numbers as `dtype`, rounded to its precision; OverflowError beyond its range."""
     if np.can_cast(numbers.dtype, dtype):
         return numbers.astype(dtype, copy=False)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):  # whatever the user has numpy.seterr raise
         result: Values = numbers.astype(dtype)
     if result.dtype.kind == "f":
         fits = bool((np.isfinite(result) | ~np.isfinite(numbers)).all())

@@ -1,9 +1,11 @@
 """Loose files on a mounted file system."""
 
+import copy
 import os
 import stat
-from dataclasses import dataclass
-from typing import IO
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO, Any, Self
 
 from dfgen.errors import DecodeError, DfgenError, unreadable
 from dfgen.limits import Limits, refuse_bytes
@@ -18,20 +20,32 @@ _FIRST = 1 << 17  # bytes asked for at once: most files come whole, before their
 
 @dataclass(frozen=True)
 class Files(Store, tells=True):
-    """Files by their path."""
+    """Files by their path; a relative one stays what it is where a function changes the folder."""
+
+    folder: str = field(default="", repr=False, compare=False, kw_only=True)
+
+    def within(self, limits: Limits | None, options: Any = None) -> Self:
+        """Return the same for some limits, of the working folder of now."""
+        other = copy.copy(super().within(limits, options))
+        with suppress(OSError):  # it was removed: relative paths lead nowhere
+            vars(other)["folder"] = os.getcwd()
+        return other
+
+    def _at(self, path: str) -> str:
+        return path if path[:1] == "/" or not self.folder else os.path.join(self.folder, path)
 
     def read(self, path: str) -> bytes:
         """Return the bytes of one file."""
-        return _read(path, self.limits)
+        return _read(self._at(path), self.limits)
 
     def read_as(self, path: str, check: Check) -> bytes:
         """Return the bytes of one file, if it is the one that is known, by its open descriptor."""
-        return _read(path, self.limits, check)
+        return _read(self._at(path), self.limits, check)
 
     def head(self, path: str) -> Head:
         """Return size and time of one file, without opening it."""
         try:
-            status = os.stat(path)
+            status = os.stat(self._at(path))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise unreadable(error) from error
         # a pipe would be waited for
@@ -41,11 +55,11 @@ class Files(Store, tells=True):
 
     def open(self, path: str) -> IO[bytes]:
         """Open a file of which the header alone will be read."""
-        return open(path, "rb", _HEADER)
+        return open(self._at(path), "rb", _HEADER)
 
     def open_rows(self, path: str, dataset: str | None = None) -> ArrayRows:
         """Open an array file, of which nothing is read but the header."""
-        return open_rows(path, dataset, self.limits)
+        return open_rows(self._at(path), dataset, self.limits)
 
 
 def _read(path: str, limits: Limits, check: Check | None = None) -> bytes:

@@ -1,0 +1,132 @@
+"""A system that has no more memory, threads or descriptors to give."""
+
+import os
+import resource
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import keras  # noqa: F401  # in no time of a case
+import numpy as np
+import pandas as pd
+import pytest
+
+import dfgen
+from dfgen.errors import WorkerError
+from dfgen.loading.workers.threads import Threads, Worker
+from dfgen.manifest import parts_writer
+
+MEMORY = Path("/sys/fs/cgroup/memory")
+
+
+@pytest.fixture
+def small_group(tmp_path):
+    """A folder of the kernel: a process that enters it is killed above 200 MB, by the kernel."""
+    group = MEMORY / f"dfgen-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(200 << 20))
+    except OSError as error:
+        pytest.skip(f"no group of processes can be made, which needs root and cgroup 1: {error}")
+    yield group
+    while True:  # until the killed ones have left it
+        with suppress(OSError):
+            group.rmdir()
+            return
+        threading.Event().wait(0.01)
+
+
+def test_fault_57_a_worker_that_the_kernel_kills_for_its_memory_is_named_with_its_row(
+    frame, small_group
+):
+    def greedy(sample, rng, group=str(small_group)):
+        if sample["label"]:
+            Path(group, "cgroup.procs").write_text(str(os.getpid()))
+            np.ones(1 << 30, np.uint8)
+        return sample
+
+    options = {"y": "label", "image_size": (4, 4), "batch_size": 2, "shuffle": False, "workers": 1}
+    with (
+        dfgen.Sequence(frame(4), transform=greedy, use_multiprocessing=True, **options) as seq,
+        pytest.raises(WorkerError) as caught,
+    ):
+        list(seq)
+    assert str(caught.value).startswith("row id=1, path=")
+    assert str(caught.value).endswith(
+        "3 worker processes died on this row (the last: killed by SIGKILL, as the system does "
+        "where memory is short: see its log, dmesg)"
+    )
+
+
+@contextmanager
+def stacks_of(size):
+    """Threads that ask for so much memory: the system refuses what no address space holds."""
+    before = threading.stack_size(size)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
+
+TOO_LARGE = 1 << 47
+
+
+def test_fault_80_where_no_thread_can_be_started_an_error_says_so_and_no_row_is_lost(frame):
+    options = {"y": "label", "image_size": (4, 4), "batch_size": 4, "shuffle": False, "workers": 2}
+    with dfgen.Sequence(frame(12), **options) as seq:
+        with stacks_of(TOO_LARGE), pytest.raises(WorkerError) as caught:
+            list(seq)
+        assert str(caught.value) == (
+            "no thread can be started (can't start new thread): allow more processes, as by "
+            "ulimit -u, or more memory, or give workers=0"
+        )
+        assert [int(row) for x, _ in seq for row in x[:, 0, 0, 0]] == [*range(12)]
+
+
+def test_fault_80_where_some_threads_can_be_started_they_do_the_work():
+    made, done = [], []
+
+    def make():
+        made.append(Worker())
+        threading.stack_size(TOO_LARGE if len(made) == 3 else 0)
+        return made[-1]
+
+    threads = Threads(4, make)
+    with stacks_of(0):
+        with pytest.warns(UserWarning) as told:
+            threads.submit(done.append)
+        for _ in range(9):
+            threads.submit(done.append)
+        threads.close()
+    assert [str(one.message) for one in told] == [
+        "only 2 of 4 threads can be started (can't start new thread), which do the work: allow "
+        "more processes, as by ulimit -u, or give fewer workers="
+    ]
+    assert len(done) == 10 and len(threads.workers) == 2
+
+
+@pytest.fixture(scope="module")
+def places(files, tmp_path_factory):
+    """A manifest in 66 parts, and a pack of as many shards."""
+    folder = tmp_path_factory.mktemp("places")
+    manifest, pack = folder / "parts.manifest", folder / "packed"
+    df = pd.DataFrame({"id": range(66), "path": files[:66], "label": [*"ab"] * 33})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts_writer, "PART_ROWS", 1)
+        dfgen.write_manifest(df, manifest)
+    dfgen.pack(df, pack, image_size=(4, 4), shard_size=1)
+    assert min(len(os.listdir(place)) for place in (manifest, pack)) > 64
+    return manifest, pack
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_fault_81_64_descriptors_are_enough_for_more_parts_and_shards(places, processes):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
+    options = {"y": None, "label_mode": None, "batch_size": 8, "image_size": (4, 4), "workers": 2}
+    try:
+        for place in places:
+            with dfgen.Sequence(place, use_multiprocessing=processes, **options) as seq:
+                assert sorted(int(row) for (x,) in seq for row in x[:, 0, 0, 0]) == [*range(66)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
