@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.binding.row_ids import plain_ids
-from dfgen.binding.shares import Balance, weights_of_shares
+from dfgen.binding.shares import DrawnBy, weights_of_shares
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.limits import Amount, bytes_given
 from dfgen.loading.order.balance import balance_of
@@ -54,7 +54,7 @@ _BUCKETS = {
 class Ordering:
     """How an epoch takes rows beside a plain shuffle, by the arguments of `dfgen.Sequence`."""
 
-    balance: Balance = None
+    balance: DrawnBy = None
     rows_per_epoch: int | None = None
     bucket_by: str | None = None
     window: Amount = None
@@ -171,7 +171,7 @@ def _blocks(stored: StoredRows, rows: int) -> IntArray:
 
 
 def row_draws(
-    columns: Columns, balance: Balance, rows_per_epoch: int | None, reader: BoundRows
+    columns: Columns, balance: DrawnBy, rows_per_epoch: int | None, reader: BoundRows
 ) -> tuple[Draws | None, str | None]:
     """Return how the rows of an epoch are drawn, and what tells that from other ways.
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, brief, listed
 
-Balance = str | Mapping[str, Mapping[Any, float]] | None
+DrawnBy = str | Mapping[str, Mapping[Any, float]] | None
 """As of `dfgen.Sequence`: a column, or column -> what it holds -> its share of an epoch."""
 
 

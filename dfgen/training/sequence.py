@@ -21,7 +21,7 @@ from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering, new_weights
 from dfgen.binding.row_weights import ClassWeight, SampleWeight
-from dfgen.binding.shares import Balance
+from dfgen.binding.shares import DrawnBy
 from dfgen.errors import ArgumentError, brief
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Amount, Limits, limits_given
@@ -163,7 +163,7 @@ class Sequence(Passes):
         id: str | None = None,
         sample_weight: SampleWeight = None,
         class_weight: ClassWeight = None,
-        balance: Balance = None,
+        balance: DrawnBy = None,
         rows_per_epoch: int | None = None,
         bucket_by: str | None = None,
         batch_size: int = 32,

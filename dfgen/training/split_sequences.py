@@ -10,7 +10,7 @@ from dfgen.binding.mapped_rows import open_mapped
 from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.row_weights import ClassWeight, SampleWeight
-from dfgen.binding.shares import Balance
+from dfgen.binding.shares import DrawnBy
 from dfgen.binding.split_rows import (
     split_rows,
     warn_of_leaks,
@@ -34,7 +34,7 @@ class TrainArguments(TypedDict, total=False):
 
     sample_weight: SampleWeight
     class_weight: ClassWeight
-    balance: Balance
+    balance: DrawnBy
     rows_per_epoch: int | None
     bucket_by: str | None
     batch_size: int
