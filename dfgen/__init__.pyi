@@ -22,6 +22,7 @@ from dfgen.samples.features.bytes import Bytes as Bytes
 from dfgen.samples.features.category import Category as Category
 from dfgen.samples.features.column import Column as Column
 from dfgen.samples.features.image import Image as Image
+from dfgen.samples.features.keypoints import Keypoints as Keypoints
 from dfgen.samples.features.mask import Mask as Mask
 from dfgen.samples.features.multilabel import MultiLabel as MultiLabel
 from dfgen.samples.features.number import Number as Number

@@ -15,9 +15,11 @@ from dfgen.errors import ArgumentError, brief
 from dfgen.samples.features.boxes import labels_of
 from dfgen.samples.transforms import Sample, Transform
 from dfgen.samples.user_functions import pickled_by_value
+from dfgen.spec import Values
 
 _KINDS = {
-    "image": "image", "mask": "mask", "boxes": "bboxes", "images": "images", "masks": "masks"
+    "image": "image", "mask": "mask", "boxes": "bboxes", "images": "images", "masks": "masks",
+    "keypoints": "keypoints",
 }  # fmt: skip
 """dfgen's name of what a pipeline takes -> Albumentations's."""
 
@@ -28,15 +30,16 @@ def albumentations(pipeline: Any) -> Transform:
     """Return an Albumentations pipeline as a `transform` of a Sequence.
 
     Use it for augmentation that Keras's layers do not have, and where masks and boxes must move
-    with their image. Every `Image`, `Mask` and `Boxes` goes through the pipeline together; all else
-    is left alone. The same row draws the same in the same epoch, for any workers: each thread or
-    process has a copy of the pipeline, which draws from the sample's `rng`, so a seed of the
-    pipeline itself is not used.
+    with their image. All images, masks, boxes and key points of a row go through the pipeline
+    together; all else is left alone. The same row draws the same in the same epoch, for any
+    workers: each thread or process has a copy of the pipeline, which draws from the sample's `rng`,
+    so a seed of the pipeline itself is not used.
 
     An image must come out as uint8, in the size of its `Image(size=...)`; what goes in is its
     `load_size`, if it has one. Boxes need `bbox_params=A.BboxParams(...)`, whose limits apply
     (`min_area`, ...); its format and label fields are set here. A box that is lost takes its label
-    with it. Where a pipeline moves beyond an image, masks get its `fill_mask`, 0 unless told.
+    with it. Key points need `keypoint_params=A.KeypointParams(...)`; those that leave the image get
+    visibility 0. Where a pipeline moves beyond an image, masks get its `fill_mask`, 0 unless told.
 
     Set NO_ALBUMENTATIONS_UPDATE=1 in the environment before you import Albumentations, or it asks
     the network for a newer version. Worker processes are told so anyhow.
@@ -100,6 +103,9 @@ class _Target(NamedTuple):
         value = sample[self.name]
         if self.kind == "bboxes":
             return np.column_stack([value, np.arange(len(value))])
+        if self.kind == "keypoints":
+            flat = value.reshape(-1, 3)
+            return np.column_stack([flat[:, :2], np.arange(len(flat))])
         return value[..., 0] if self.kind in ("mask", "masks") else value
 
     def put(self, made: Any, sample: Sample) -> None:
@@ -109,9 +115,20 @@ class _Target(NamedTuple):
             sample[self.name] = made[:, :4].astype(np.float32)
             labels = labels_of(self.name)
             sample[labels] = sample[labels][made[:, 4].astype(int)]
+        elif self.kind == "keypoints":
+            sample[self.name] = _followed(sample[self.name], made)
         else:
             axes = 4 if self.kind in ("images", "masks") else 3
             sample[self.name] = made if np.ndim(made) == axes else np.asarray(made)[..., None]
+
+
+def _followed(points: Values, made: Any) -> Values:
+    """Return points, (..., 3), where a pipeline has moved them; lost ones, and no objects, stay."""
+    flat, left = points.reshape(-1, 3).copy(), np.reshape(made, (-1, 3))
+    rows = left[:, 2].astype(int)
+    seen = flat[rows, 2] > 0
+    flat[rows[seen], :2] = left[seen, :2]
+    return flat.reshape(points.shape)
 
 
 class Pipeline:
@@ -183,6 +200,16 @@ def _prepared(pipeline: Any, targets: list[_Target]) -> Any:
     if processor is not None:
         processor.params.label_fields = None
         processor.params.format = _BOXES[next(iter(boxes.values()), "xyxy")]
+    points = [target.name for target in targets if target.kind == "keypoints"]
+    processor = pipeline.processors.get("keypoints")
+    if points and processor is None:
+        raise ArgumentError(
+            f"{points[0]!r} are key points, which the Albumentations pipeline does not take: "
+            'write A.Compose([...], keypoint_params=A.KeypointParams("xy"))'
+        )
+    if processor is not None:
+        processor.params.label_fields = None
+        processor.params.format, processor.params.remove_invisible = "xy", False
     with warnings.catch_warnings():  # within a OneOf of pixels alone, that it moves no boxes
         warnings.simplefilter("ignore", UserWarning)
         pipeline.add_targets({t.key: t.kind for t in targets if t.key != t.kind})

@@ -95,6 +95,41 @@ def test_boxes_become_pixels(data):
     assert back.attrs == frame.attrs
 
 
+@pytest.mark.parametrize("numbers", [2, 3])
+def test_key_points_of_poses_become_pixels_with_a_visibility_each(data, numbers):
+    seen = (" 1", " 0") if numbers == 3 else ("", "")
+    write("labels/train/a.txt", f"1 0.5 0.5 0.5 0.5 0.25 0.5{seen[0]} 0 0{seen[1]}\n")
+    write("labels/val/c.txt", "")
+    write(
+        "data.yaml",
+        f"train: images/train\nval: images/val\nnames: [a, b]\nkpt_shape: [2, {numbers}]\n",
+    )
+    frame = dfgen.build_manifest(yolo="data.yaml", out="m.parquet")
+    first = 1 if numbers == 3 else 2
+    assert [each.tolist() for each in frame["keypoints"][0]] == [[10, 15, first, 0, 0, 0]]
+    assert [len(each) for each in frame["keypoints"]] == [1, 0, 0]
+    target = dfgen.Keypoints(count=2, max_items=1)
+    points = dfgen.Sequence(
+        "m.parquet", dfgen.Image(size=(30, 40)), target, shuffle=False, root=data
+    )[0][1]
+    assert np.asarray(points)[:, 0].tolist() == [
+        [[10, 15, first], [0, 0, 0]],
+        *[[[-1] * 3] * 2] * 2,
+    ]
+
+
+def test_a_line_of_another_number_of_key_points_is_named(data):
+    write("data.yaml", "train: images/train\nnames: [a, b]\nkpt_shape: [2, 3]\n")
+    write("labels/train/b.txt", "0 0.5 0.5 0.5 0.5 0.1 0.1 2 0.2 0.2 2\n")
+    with pytest.warns(UserWarning, match="line 1 has 5 numbers, expected 11"):
+        frame = dfgen.build_manifest(yolo="data.yaml")
+    assert frame["problem"][0] == (
+        f"{data}/labels/train/a.txt, line 1 has 5 numbers, expected 11: a class, x and y of the "
+        "centre, width and height, and 2 key points of 3 numbers, as kpt_shape of data.yaml says"
+    )
+    assert frame["keypoints"][0] is None
+
+
 def test_polygons_become_pixels_and_boxes_around_them(data):
     write("labels/train/b.txt", "1 0.5 0.5 0.75 0.5 0.5 1\n0 0.5 0.5 0.5 0.5\n")
     frame = dfgen.build_manifest(yolo="data.yaml")
@@ -196,8 +231,8 @@ def test_labels_without_an_image_are_refused_kept_or_dropped(data):
         ("names: [a]\nnc: 2\ntrain: images/train\n",
          "data.yaml: nc is 2, and there are 1 names. Mend one"),
         ("names: [a]\n", "data.yaml names no images: expected train, val, test"),
-        ("names: [a]\nkpt_shape: [17, 3]\n",
-         "data.yaml is of poses (kpt_shape), which dfgen does not read yet"),
+        ("names: [a]\nkpt_shape: [17]\n",
+         "data.yaml: kpt_shape is [17], expected [key points, numbers of each], as [17, 3]"),
     ],
 )  # fmt: skip
 def test_a_data_file_that_says_too_little_is_refused(data, text, message):

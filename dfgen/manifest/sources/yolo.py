@@ -1,6 +1,7 @@
-"""Source `yolo`: data sets of Ultralytics' YOLO, to detect, to segment or to classify.
+"""Source `yolo`: data sets of Ultralytics' YOLO, to detect, segment, find poses or classify.
 
-The smallest tree that shows it (to segment, a line is the class and x, y of each corner):
+The smallest tree that shows it (to segment, a line is the class and x, y of each corner; of poses,
+whose data.yaml has `kpt_shape: [17, 3]`, key points follow the box):
 
     data.yaml               train: images/train
                             names: [cat, dog]
@@ -9,7 +10,7 @@ The smallest tree that shows it (to segment, a line is the class and x, y of eac
 
 To classify there is no data.yaml; give the folder of `train/cat/a.jpg`, `val/dog/b.jpg`, ...
 
-Format: https://docs.ultralytics.com/datasets/detect and /segment, /classify.
+Format: https://docs.ultralytics.com/datasets/detect and /segment, /pose, /classify.
 """
 
 import math
@@ -74,15 +75,20 @@ class DataSet:
     root: str
     class_names: list[str]
     places: dict[str, list[str]]  # split -> folders of images, or lists of their paths
+    points: tuple[int, int] | None = None  # of poses: how many key points, and numbers of each
 
 
 @dataclass(frozen=True)
 class Object:
-    """A line of a text file: class, relative box, and x, y of the corners of a polygon, or none."""
+    """A line of a text file: class, relative box, and x, y of the corners of a polygon, or none.
+
+    Key points are x, y, visibility of each.
+    """
 
     name: str
     box: tuple[float, float, float, float]
     corners: tuple[float, ...] = ()
+    points: tuple[float, ...] = ()
 
 
 def read_objects(path: str, data: DataSet, limits: Limits = DEFAULT) -> list[Object]:
@@ -102,9 +108,16 @@ def _object(parts: list[str], where: str, data: DataSet) -> Object:
         number, *values = (float(part) for part in parts)
     except ValueError:
         number, values = math.nan, []
-    if not all(math.isfinite(value) for value in (number, *values)) or (
-        len(values) != 4 and (len(values) < 6 or len(values) % 2)
-    ):
+    finite = all(math.isfinite(value) for value in (number, *values))
+    if data.points is not None:
+        wanted = 4 + math.prod(data.points)
+        if not finite or len(values) != wanted:
+            raise ManifestError(
+                f"{where} has {len(parts)} numbers, expected {1 + wanted}: a class, x and y of the "
+                f"centre, width and height, and {data.points[0]} key points of {data.points[1]} "
+                f"numbers, as kpt_shape of {data.file} says"
+            )
+    elif not finite or (len(values) != 4 and (len(values) < 6 or len(values) % 2)):
         raise ManifestError(
             f"{where} is {quote(' '.join(parts))}, expected a class, x and y of the centre, width "
             "and height; or a class, and x and y of three corners or more"
@@ -115,12 +128,20 @@ def _object(parts: list[str], where: str, data: DataSet) -> Object:
             f"{where}: class {number:g} is out of range. {data.file} has {len(names)} names: "
             f"0 to {len(names) - 1}"
         )
-    if len(values) == 4:
-        x, y, width, height = values
+    if len(values) == 4 or data.points is not None:
+        x, y, width, height, *points = values
         box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-        return Object(names[int(number)], box)
+        return Object(names[int(number)], box, points=_seen(points, data.points))
     xs, ys = values[::2], values[1::2]
     return Object(names[int(number)], (min(xs), min(ys), max(xs), max(ys)), tuple(values))
+
+
+def _seen(points: list[float], shape: tuple[int, int] | None) -> tuple[float, ...]:
+    """Return key points with a visibility each: 2, seen, but 0 for those at 0, 0."""
+    if shape is None or shape[1] == 3:
+        return tuple(points)
+    pairs = zip(points[::2], points[1::2], strict=True)
+    return tuple(number for x, y in pairs for number in (x, y, 2.0 if x or y else 0.0))
 
 
 SPLITS = ("train", "val", "test")
@@ -140,7 +161,8 @@ def read_yolo(place: str, unmatched: str = "error", limits: Limits = DEFAULT) ->
     """Yield images with the boxes of their text files, some thousand at a time.
 
     Row groups have `path`, `split`, and `boxes` (rel_xyxy) and `labels`; polygons have `polygons`
-    (x, y of each corner, relative) and the boxes around them; classification sets have `label`
+    (x, y of each corner, relative) and the boxes around them; poses have `keypoints` (x, y,
+    visibility of each, relative); classification sets have `label`
     alone. An image without a text file has no boxes, null where test has no text files at all.
     """
     if os.path.isdir(place):
@@ -161,8 +183,9 @@ def read_yolo(place: str, unmatched: str = "error", limits: Limits = DEFAULT) ->
             notes += said
     root = os.path.commonpath([data.root, *(image or text or "" for _, _, (image, text) in pairs)])
     annotations = sum(text is not None for _, _, (_, text) in pairs)
-    yield RowGroup(_SCHEMA.empty_table(), skipped, notes, labels, root, len(pairs))
-    for table in in_groups(pairs, partial(_rows, root, data, limits), _SCHEMA, annotations):
+    schema = _SCHEMA if data.points is None else _SCHEMA.append(pa.field("keypoints", BOXES))
+    yield RowGroup(schema.empty_table(), skipped, notes, labels, root, len(pairs))
+    for table in in_groups(pairs, partial(_rows, root, data, limits), schema, annotations):
         yield RowGroup(table, total=len(pairs))
 
 
@@ -183,8 +206,16 @@ def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
         content = load_yaml(text.read(), file, limits)
     if not isinstance(content, dict) or not content.get("names"):
         raise ManifestError(f"{file} has no names: the classes in the order of their numbers")
-    if "kpt_shape" in content:
-        raise ManifestError(f"{file} is of poses (kpt_shape), which dfgen does not read yet")
+    shape = content.get("kpt_shape")
+    if shape is not None and (
+        not isinstance(shape, list)
+        or [type(number) for number in shape] != [int, int]
+        or shape[0] < 1
+        or shape[1] not in (2, 3)
+    ):
+        raise ManifestError(
+            f"{file}: kpt_shape is {shape!r}, expected [key points, numbers of each], as [17, 3]"
+        )
     folder = os.path.dirname(os.path.abspath(file))
     root = os.path.normpath(os.path.join(folder, str(content.get("path") or "")))
     if not os.path.isdir(root):  # Ultralytics looks below a folder of its own settings then
@@ -196,7 +227,8 @@ def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
     }
     if not places:
         raise ManifestError(f"{file} names no images: expected {', '.join(SPLITS)}")
-    return DataSet(file, root, _class_names(content, file), places)
+    points = None if shape is None else (shape[0], shape[1])
+    return DataSet(file, root, _class_names(content, file), places, points)
 
 
 def _class_names(content: dict[str, Any], file: str) -> list[str]:
@@ -306,6 +338,7 @@ def _rows(
         "boxes": [list(each.box) for each in objects] if looked else None,
         "labels": [each.name for each in objects] if looked else None,
         "polygons": corners if any(corners) else None,
+        "keypoints": [list(each.points) for each in objects] if looked else None,
         "problem": problem if image else f"no image for these labels: {text}",
     }
     return [row]
