@@ -5,7 +5,7 @@ import os
 import random
 import signal
 
-import keras
+import keras  # noqa: F401  # in no time of a case
 import pyarrow.csv
 import pytest
 from command import run
@@ -23,7 +23,6 @@ COMMANDS = {
     "pack": "m.parquet --out new --image-size 4,4",
     "report": "m.parquet --out new.html",
     "bench": "m.parquet --rows 4 --image-size 4,4 --json new.json",
-    "predict": "model.keras m.parquet --out new.parquet",
 }
 
 
@@ -64,11 +63,6 @@ def remove(paths):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_fault_82_a_signal_at_any_line_of_a_command_leaves_no_half_file(folder, name):
-    if name == "predict":
-        model = keras.Sequential([keras.Input((4, 4, 3)), keras.layers.Flatten()])
-        with dfgen.Sequence("m.parquet", label_mode=None, image_size=(4, 4)) as seq:
-            dfgen.SavePreprocessing("model.keras.json", seq).on_train_begin()
-        model.save("model.keras")
     command = [name, *COMMANDS[name].split()]
     before = files()
     expected = run(*command)  # which imports what it needs
@@ -85,7 +79,7 @@ def test_fault_82_a_signal_at_any_line_of_a_command_leaves_no_half_file(folder, 
         assert stopped.returncode == code, stopped.stderr
         assert "Traceback" not in stopped.stderr
         assert stopped.stderr.splitlines()[-1].startswith(f"dfgen {name}: stopped. ")
-        if name not in ("pack", "predict"):  # which go on after what they have finished
+        if name != "pack":  # which goes on after what it has finished
             assert files().keys() <= whole.keys()
         again = run(*command)
         assert again.returncode == expected.returncode, again.stderr
