@@ -28,6 +28,7 @@ TUTORIALS = DOCS / "tutorials"  # which test_tutorials.py runs on each backend
 NEEDED = {
     "other-libraries.md": ("keras_hub", "keras_tuner", "sklearn", "tensorboard"),
     "migrate-torch.md": ("torch",),
+    "clips-of-videos.md": ("av",),
 }
 """What a page shows that `make test` does not install; `make test-clients` does."""
 
