@@ -9,15 +9,12 @@ machines of a network drive they hold as far as it has them: NFS does, unless it
 import contextlib
 import os
 import platform
-import sys
 import warnings
 import weakref
 from collections.abc import Callable
 
 from dfgen.errors import WriteError
-
-if sys.platform != "win32":
-    import fcntl
+from dfgen.platform_calls import HAS_LOCKS, after_fork, flock
 
 LOCK_SUFFIX = ".dfgen-lock"
 """How the files end that stand for locks."""
@@ -28,13 +25,11 @@ def lock(file: int, wait: bool = False) -> bool | None:
 
     It is locked until its descriptor and all copies of that are closed.
     """
-    if sys.platform == "win32":
-        return None
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        flock(file, wait)
     except BlockingIOError:
         return False
-    except OSError:  # such as ENOLCK, of a network drive without locks
+    except OSError:  # such as ENOLCK, of a network drive without locks; and on Windows
         return None
     return True
 
@@ -68,8 +63,7 @@ class FileLock:
     def __init__(self, path: str, what: str, advice: str, of_process: bool = False) -> None:
         self._path, self._what, self._advice, self._of_process = path, what, advice, of_process
         self._held: weakref.finalize[..., FileLock] | None = None
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_letting_go(weakref.ref(self)))
+        after_fork(_letting_go(weakref.ref(self)))
 
     def __reduce__(self) -> tuple[type["FileLock"], tuple[str, str, str, bool]]:
         return FileLock, (self._path, self._what, self._advice, self._of_process)
@@ -86,7 +80,7 @@ class FileLock:
         Raises:
             WriteError: another process holds it, or its file cannot be made.
         """
-        while self._held is None and sys.platform != "win32":
+        while self._held is None and HAS_LOCKS:
             try:
                 file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
             except OSError as error:

@@ -16,6 +16,13 @@ from typing import IO, Any, BinaryIO
 
 from dfgen.errors import ArgumentError, DfgenError, WriteError, brief, did_you_mean
 from dfgen.locks import LOCK_SUFFIX, FileLock, is_at, lock
+from dfgen.platform_calls import (
+    allowed_cpus,
+    flush_folder,
+    give_owner,
+    physical_memory,
+    replace_open,
+)
 
 NFS_NAME = ".nfs"
 """How a network drive names a file that is removed while somebody has it open, until that ends."""
@@ -104,8 +111,7 @@ def python_command(module: str, *arguments: str) -> tuple[list[str], dict[str, s
 
 def usable_cpus() -> int:
     """Return the number of CPUs that this process may use: its affinity mask and cgroup quota."""
-    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
-    cpus = len(affinity(0)) if affinity else os.cpu_count() or 1
+    cpus = allowed_cpus()
     return max(1, min(cpus, _cgroup_cpus("/sys/fs/cgroup") or cpus))
 
 
@@ -142,10 +148,7 @@ def machine_memory() -> int:
 
     They are those of its cgroup, if it has fewer; `sys.maxsize` where nobody tells.
     """
-    try:
-        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # Windows has none of it
-        return sys.maxsize
+    found = physical_memory()
     for most, _ in _CGROUP_MEMORY:
         with contextlib.suppress(OSError, ValueError):  # "max": no limit
             found = min(found, int(Path("/sys/fs/cgroup", most).read_text()))
@@ -315,9 +318,8 @@ def _replace(path: str, write: Callable[[BinaryIO], object], beside: str, file: 
             with contextlib.suppress(FileNotFoundError):
                 _make_alike(file, os.stat(path))
             os.fsync(file.fileno())
-            if os.name == "posix":  # its lock ends when it is closed
-                os.replace(beside, path)
-        if os.name != "posix":  # where an open file cannot be renamed
+            replaced = replace_open(beside, path)  # its lock ends when it is closed
+        if not replaced:
             os.replace(beside, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -327,21 +329,13 @@ def _replace(path: str, write: Callable[[BinaryIO], object], beside: str, file: 
 
 def _make_alike(file: BinaryIO, known: os.stat_result) -> None:
     """Give a file the mode of another, and its owner and group as far as that is allowed."""
-    if hasattr(os, "fchown"):
-        for owner, group in ((known.st_uid, -1), (-1, known.st_gid)):
-            with contextlib.suppress(OSError):
-                os.fchown(file.fileno(), owner, group)
+    give_owner(file.fileno(), known.st_uid, known.st_gid)
     os.chmod(file.name, stat.S_IMODE(known.st_mode))
 
 
 def _flush_folder(path: str, folder: str) -> None:
     try:
-        if os.name == "posix":  # others cannot open a folder
-            handle = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        flush_folder(folder)
     except OSError as error:
         raise WriteError(
             f"{path} was written, but its folder could not be flushed to the disk: {error}. "

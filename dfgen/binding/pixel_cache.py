@@ -1,7 +1,6 @@
 """The pixels, or blocks of packs in a store, that a Sequence keeps, and their place: `cache=`."""
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from dfgen.errors import ArgumentError, brief, warn
 from dfgen.limits import Limits
 from dfgen.packs.shard_blocks import block_bytes
+from dfgen.platform_calls import HAS_MEMORY_FILES, IS_WINDOWS
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.sources.cached_pixels import CachedPixels, cache_steps, settings_of
 from dfgen.samples.sources.file_source import RowSource
@@ -98,9 +98,9 @@ def _checked(cache: Any) -> str:
         raise ArgumentError(
             f'cache={cache!r}: "~" is not expanded, write os.path.expanduser({cache!r})'
         )
-    if sys.platform == "win32":
+    if IS_WINDOWS:
         raise ArgumentError(f"cache={cache!r} does not work on Windows: leave it out")
-    if cache == "memory" and not hasattr(os, "memfd_create"):
+    if cache == "memory" and not HAS_MEMORY_FILES:
         raise ArgumentError(f"cache={cache!r} works on Linux alone: give a folder")
     return os.fspath(cache)
 

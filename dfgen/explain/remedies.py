@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf, prod
@@ -14,6 +13,7 @@ from dfgen.errors import DfgenError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.metrics import OF_FILES
 from dfgen.packs.packed_pixels import PackedSource
+from dfgen.platform_calls import IS_WINDOWS
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import cache_steps
@@ -82,7 +82,7 @@ def stored_remedies(
     steps = [cache_steps(one, reader.source(one), transforms, reader.store) for one in loose]
     kept = [found[0] for found in steps if not isinstance(found, str)]
     rows = len(reader) if rows is None else rows
-    if not kept or reader.cached or sys.platform == "win32":
+    if not kept or reader.cached or IS_WINDOWS:
         return []
     nbytes = sum(_nbytes(image.spec) for image in kept)
     needed = rows * nbytes

@@ -18,6 +18,7 @@ from dfgen.errors import (
     is_outside,
 )
 from dfgen.limits import DEFAULT, Limits
+from dfgen.platform_calls import READING
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -34,7 +35,6 @@ TOLD = (
     MemoryError,
 )
 """Errors that name the file already, or are of none."""
-_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which Windows alone has
 
 
 @contextlib.contextmanager
@@ -76,7 +76,7 @@ def fault_of(
 
 def read_bytes(path: str, nbytes: int) -> bytes:
     """Return the bytes of one of many small files: without a file object in half the time."""
-    descriptor = os.open(path, _FLAGS)
+    descriptor = os.open(path, READING)
     try:
         return os.read(descriptor, nbytes)
     finally:

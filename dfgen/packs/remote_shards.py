@@ -24,6 +24,7 @@ from dfgen.packs.pack_shards import (
     telling,
 )
 from dfgen.packs.shard_blocks import Extent, ShardBlocks
+from dfgen.platform_calls import HAS_MEMORY_FILES, memory_file
 from dfgen.samples.stores.cache.slot_file import SlotFile
 from dfgen.samples.stores.remote.ranges import PIECE, as_file, fetch, request_each
 from dfgen.samples.stores.store import Head, Store
@@ -34,7 +35,7 @@ _ENDS = 1 << 16  # bytes of a file, at its begin and its end, that tell how rows
 _LEAST = 1 << 12  # of small files
 _GAP = 1 << 16  # bytes that are fetched without need sooner than by two requests
 _LENT = 100  # shards of which each has two descriptors
-CAN_LEND = hasattr(os, "memfd_create")
+CAN_LEND = HAS_MEMORY_FILES
 """Whether worker processes can have what this one has fetched."""
 
 Address = tuple[str, int]
@@ -325,7 +326,7 @@ class LentMemory:
     """Memory that other processes can map; it travels as its `Address`."""
 
     def __init__(self, nbytes: int) -> None:
-        file = os.memfd_create("dfgen-shard")
+        file = memory_file("dfgen-shard")
         weakref.finalize(self, os.close, file)
         os.ftruncate(file, nbytes)
         self.array: Values = np.frombuffer(mmap.mmap(file, nbytes), np.uint8)

@@ -19,12 +19,13 @@ PACKAGE = Path(dfgen.__file__).parent
 HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
 
 # What each room may import of dfgen. Rooms not named here sit on top and may import all.
-LOW = {"errors", "spec", "locks", "system", "progress_bars", "limits", "table"}
+LOW = {"errors", "spec", "platform_calls", "locks", "system", "progress_bars", "limits", "table"}
 LAYERS = {
     "errors": set(),
     "spec": {"errors"},
-    "locks": {"errors"},
-    "system": {"errors", "locks"},
+    "platform_calls": set(),
+    "locks": {"errors", "platform_calls"},
+    "system": {"errors", "platform_calls", "locks"},
     "progress_bars": set(),
     "limits": {"errors", "system"},
     "table": {"errors", "spec", "locks", "system", "limits"},

@@ -1,6 +1,5 @@
 """The program of a worker, `python -m dfgen.loading.workers.process_main`; see `processes`."""
 
-import ctypes
 import mmap
 import os
 import pickle
@@ -18,6 +17,7 @@ from dfgen.errors import DfgenError, WorkerError
 from dfgen.loading.metrics import IDLE, OF_FILES, Stopwatch
 from dfgen.loading.workers.chunks import ChunkMaker
 from dfgen.loading.workers.shared_memory import shared_arrays, shared_object
+from dfgen.platform_calls import end_with_parent
 from dfgen.samples.pixels.upright import prepare_worker
 
 READING, ROW, SINCE = 0, 1, 2
@@ -92,9 +92,8 @@ def _portable(error: BaseException) -> BaseException:
 
 
 def _die_with(parent: int) -> None:
-    """Have Linux end this process with the thread that started it, busy as it may be."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    """Have this process end with its parent, which may have ended already."""
+    end_with_parent()
     if os.getppid() != parent:
         sys.exit()
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import IO, Any
 
@@ -35,6 +35,7 @@ from dfgen.loading.workers.shared_memory import (
     shared_memory,
 )
 from dfgen.loading.workers.threads import Worker
+from dfgen.platform_calls import IS_WINDOWS, interrupts_blocked
 from dfgen.samples.user_functions import pickled_by_value, unwrapped
 from dfgen.spec import Spec
 from dfgen.system import python_command
@@ -163,7 +164,7 @@ class ProcessWorker(Worker):
         self._header[ROW] = STARTING
         handle = self._file.fileno()
         command, environment = python_command("dfgen.loading.workers.process_main", str(handle))
-        with _interrupts_blocked():
+        with interrupts_blocked():
             return subprocess.Popen(
                 command,
                 bufsize=0,
@@ -171,7 +172,7 @@ class ProcessWorker(Worker):
                 stdout=subprocess.PIPE,
                 pass_fds=[handle, *self._payload.handles],
                 env=environment,
-                process_group=0 if os.name == "posix" else None,
+                process_group=0,
             )
 
     def _bury(self, chunk: Chunk, deaths: Counter[int]) -> dict[int, Failure]:
@@ -251,7 +252,7 @@ def _specs(arrays: ChunkArrays) -> dict[str, Spec]:
 
 def pickled(maker: ChunkMaker) -> SharedPickle:
     """Return a ChunkMaker pickled, functions of a notebook or script by value, or refuse it."""
-    if sys.platform == "win32":
+    if IS_WINDOWS:
         raise ArgumentError("use_multiprocessing=True does not work on Windows: use threads")
     for name, function in maker.reader.functions.items():
         _take_along(getattr(unwrapped(function), "__module__", None))
@@ -275,16 +276,3 @@ def _take_along(name: str | None) -> None:
     package = module.__name__.partition(".")[0]
     if module.__name__ == name and not any(one.find_spec(package, None) for one in sys.meta_path):
         cloudpickle.register_pickle_by_value(module)
-
-
-@contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Block SIGINT in this thread, and so in a process that it starts, which then ignores it."""
-    if os.name != "posix":
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

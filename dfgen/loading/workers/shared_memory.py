@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import WorkerError
+from dfgen.platform_calls import HAS_MEMORY_FILES, memory_file, reserve
 from dfgen.samples.stores.remote.store_options import travelling
 from dfgen.samples.user_functions import pickled_by_value
 from dfgen.spec import Spec
@@ -86,10 +87,10 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
 
     It is reserved now, since memory that turns out not to be there kills whoever writes to it.
     """
-    if hasattr(os, "memfd_create"):
-        file: IO[bytes] = os.fdopen(_inherited(os.memfd_create("dfgen")), "r+b", buffering=0)
+    if HAS_MEMORY_FILES:
+        file: IO[bytes] = os.fdopen(_inherited(memory_file("dfgen")), "r+b", buffering=0)
         try:
-            os.posix_fallocate(file.fileno(), 0, size)
+            reserve(file.fileno(), 0, size)
             return file, mmap.mmap(file.fileno(), size)
         except OSError as error:
             file.close()

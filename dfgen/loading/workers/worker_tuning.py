@@ -5,7 +5,6 @@ machines two threads make half of what one makes, on others nearly twice as much
 is shows by measuring alone. Batches are the same in any case.
 """
 
-import sys
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping
@@ -16,6 +15,7 @@ from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.processes import ProcessWorker, StartError, pickled
 from dfgen.loading.workers.shared_memory import SharedPickle
 from dfgen.loading.workers.threads import ThreadWorker
+from dfgen.platform_calls import STARTS_PROCESSES_ALONE
 from dfgen.samples.reader import SampleReader
 from dfgen.spec import Spec
 
@@ -115,7 +115,7 @@ def may_be_processes(reader: SampleReader) -> bool:
     """
     files = [bound.files for bound in reader.features if bound.files is not None]
     return (
-        sys.platform == "linux"
+        STARTS_PROCESSES_ALONE
         and bool(files)
         and not reader.store.far
         and not reader.cached

@@ -11,6 +11,7 @@ import pyarrow.ipc
 
 from dfgen.errors import DfgenError, WriteError
 from dfgen.packs.pack_index import PackFile, is_remote
+from dfgen.platform_calls import forget_written
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
@@ -70,11 +71,10 @@ class WrittenThrough:
             piece = whole[start : start + _PIECE]
             self._file.write(piece)
             self._written += len(piece)
-            if self._written >= _PIECE and hasattr(os, "posix_fadvise"):
+            if self._written >= _PIECE:
                 self._written = 0
                 self._file.flush()
-                os.fdatasync(self._file.fileno())
-                os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                forget_written(self._file.fileno())
 
 
 def put_arrow(

@@ -3,7 +3,6 @@
 import ctypes
 import io
 import logging
-import os
 import re
 import sys
 import threading
@@ -16,6 +15,7 @@ from PIL import _imaging
 from PIL.TiffImagePlugin import TiffImageFile
 
 from dfgen.errors import DecodeError
+from dfgen.platform_calls import after_fork
 from dfgen.samples.pixels import tiff_tags as tiff
 from dfgen.samples.pixels.geometry import Pixels, in_color_mode
 from dfgen.samples.pixels.pillow_decoders import pixels_of, values_of
@@ -74,8 +74,7 @@ class _Turns:
 
 
 _TURNS = _Turns()
-if hasattr(os, "register_at_fork"):  # a thread that a forked child lacks may have had its turn
-    os.register_at_fork(after_in_child=_TURNS.__init__)  # type: ignore[misc]
+after_fork(_TURNS.__init__)  # type: ignore[misc]  # a thread that a child lacks may have had its turn
 
 
 def without_complaint(read: Callable[[], Loaded], compression: str) -> Loaded:

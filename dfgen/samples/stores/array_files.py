@@ -24,7 +24,8 @@ import numpy.typing as npt
 
 from dfgen.errors import DecodeError
 from dfgen.limits import DEFAULT, Limits
-from dfgen.samples.stores.mapped_pages import give_back, mapping_of
+from dfgen.platform_calls import give_back
+from dfgen.samples.stores.mapped_pages import mapping_of
 from dfgen.samples.stores.npy import decode_array, whole_array
 from dfgen.system import python_command
 

@@ -9,11 +9,11 @@ from typing import IO, Any, Self
 
 from dfgen.errors import DecodeError, DfgenError, unreadable
 from dfgen.limits import Limits, refuse_bytes
+from dfgen.platform_calls import READING
 from dfgen.samples.stores.array_files import ArrayRows, open_rows
 from dfgen.samples.stores.known_files import Check
 from dfgen.samples.stores.store import Head, Store
 
-_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which Windows alone has
 _HEADER = 1 << 13  # bytes of a file that hold most headers: told, it asks the system for less
 _FIRST = 1 << 17  # bytes asked for at once: most files come whole, before their size is known
 
@@ -68,7 +68,7 @@ def _read(path: str, limits: Limits, check: Check | None = None) -> bytes:
     A file that ends before `_FIRST` bytes is not asked for its size, unless that is compared.
     """
     try:
-        descriptor = os.open(path, _FLAGS)
+        descriptor = os.open(path, READING)
         try:
             if check is not None:
                 status = os.fstat(descriptor)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.platform_calls import is_cached, will_read
+
 _STEP = 1 << 17  # Linux reads no more for one call than its read-ahead is long, 128 KiB mostly
 _STRETCH = 1 << 23  # bytes of which the first and the last tell whether all are in the cache
 
@@ -18,34 +20,16 @@ def mapping_of(array: Any) -> mmap.mmap | None:
     return array
 
 
-def give_back(mapping: mmap.mmap) -> None:
-    """Take what was read of a mapped file out of this process; the system's cache keeps it."""
-    if hasattr(mmap, "MADV_DONTNEED"):  # which Windows lacks
-        mapping.madvise(mmap.MADV_DONTNEED)
-
-
 def read_ahead(path: str, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
     """Have the system read parts of a file into its cache, without waiting, where it can do so."""
-    if not hasattr(os, "posix_fadvise"):
-        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
             for stretch in range(start, start + length, _STRETCH):
                 stop = min(stretch + _STRETCH, start + length)
-                if not _is_cached(descriptor, stretch, stop - 1):
+                if not is_cached(descriptor, stretch, stop - 1):
                     for at in range(stretch, stop, _STEP):
                         size = min(_STEP, stop - at)
-                        os.posix_fadvise(descriptor, at, size, os.POSIX_FADV_WILLNEED)
+                        will_read(descriptor, at, size)
     finally:
         os.close(descriptor)
-
-
-def _is_cached(descriptor: int, *places: int) -> bool:
-    """Whether bytes of a file are in the system's cache; False where it cannot be told."""
-    if not hasattr(os, "RWF_NOWAIT"):  # which Linux alone has
-        return False
-    try:
-        return all(os.preadv(descriptor, [bytearray(1)], at, os.RWF_NOWAIT) for at in places)
-    except OSError:  # it is not there, or the file system cannot tell
-        return False

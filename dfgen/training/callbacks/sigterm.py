@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Never
 
+from dfgen.platform_calls import waking_pipe
 from dfgen.training.fit_pass import Interruption
 
 _GRACE = 3.0  # seconds that a step which waits for its batch gets to end after all
@@ -90,9 +91,9 @@ class Sigterm:
         if other != -1:  # of an event loop
             signal.set_wakeup_fd(other)
             return
-        self._pipe = os.pipe()
-        for end in self._pipe:
-            os.set_blocking(end, False)
+        self._pipe = waking_pipe()
+        if self._pipe is None:
+            return
         signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         self._close = weakref.finalize(self, _close, self._pipe)
 

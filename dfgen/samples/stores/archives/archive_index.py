@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import DecodeError
+from dfgen.platform_calls import READING, read_at
 
 ArchiveVersion = tuple[int, int, int]
 """Size, time of the last change, and number of a file: what tells that it is another."""
@@ -20,7 +21,7 @@ class ArchiveFile:
 
     def __init__(self, path: str, dataset: None = None) -> None:
         self.descriptor = -1
-        self.descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self.descriptor = os.open(path, READING)
         self.version = version_of(os.fstat(self.descriptor))
         self.path, self._lock = path, Lock()
 
@@ -44,17 +45,8 @@ class ArchiveFile:
             there += len(data)
         return b"".join(parts)
 
-    if hasattr(os, "pread"):
-
-        def _read(self, nbytes: int, start: int) -> bytes:
-            return os.pread(self.descriptor, nbytes, start)
-
-    else:  # Windows
-
-        def _read(self, nbytes: int, start: int) -> bytes:
-            with self._lock:
-                os.lseek(self.descriptor, start, os.SEEK_SET)
-                return os.read(self.descriptor, nbytes)
+    def _read(self, nbytes: int, start: int) -> bytes:
+        return read_at(self.descriptor, nbytes, start, self._lock)
 
 
 def version_of(status: os.stat_result) -> ArchiveVersion:

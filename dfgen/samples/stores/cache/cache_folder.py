@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dfgen.platform_calls import memory_file
 from dfgen.errors import ArgumentError, quote
 from dfgen.samples.stores.cache.slot_file import SlotFile, close_files
 from dfgen.spec import Spec
@@ -72,7 +73,7 @@ def open_folder(folder: str, settings: Mapping[str, Any], spec: Spec, most: int 
 
 def open_memory(spec: Spec, most: int) -> SlotFile:
     """Return slots in memory, for this process and those that it starts, till the last ends."""
-    files = [os.memfd_create(f"dfgen-{name}") for name in ("index", "pixels")]
+    files = [memory_file(f"dfgen-{name}") for name in ("index", "pixels")]
     index, pixels = (f"/proc/{os.getpid()}/fd/{file}" for file in files)
     slots = SlotFile(index, pixels, spec, most)
     weakref.finalize(slots, close_files, *files)

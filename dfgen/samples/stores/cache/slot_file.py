@@ -30,6 +30,7 @@ import numpy.typing as npt
 from xxhash import xxh3_64
 
 from dfgen.locks import is_at, lock
+from dfgen.platform_calls import reserve
 from dfgen.spec import IntArray, Present, Spec, Values
 
 _SLOT = np.dtype([("key", "<u8", 2), ("facts", "<u4", 2), ("check", "<u8")])
@@ -287,10 +288,7 @@ class SlotFile:
             if os.fstat(self._pixels).st_size < end * self._size:
                 os.ftruncate(self._pixels, end * self._size)
             start, nbytes = _HEADER_BYTES + begin * _SLOT.itemsize, count * _SLOT.itemsize
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file, start, nbytes)
-            else:
-                os.ftruncate(file, start + nbytes)
+            reserve(file, start, nbytes)
             return list(range(begin, end))
 
     def _allowed(self, claimed: int) -> int:

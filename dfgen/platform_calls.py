@@ -1,0 +1,179 @@
+"""Calls that not every system has, each with what stands in for it where it is missing.
+
+Linux has all. macOS lacks `memfd_create`, `posix_fallocate`, `posix_fadvise`, `sched_getaffinity`,
+`RWF_NOWAIT` and `prctl`. Windows lacks these and `fcntl`, `pread`, `pwrite`, `madvise`, `fchown`,
+`sysconf`, signal masks, forks, and folders that can be opened; SIGTERM ends a process there at
+once, noticed by nobody. No other module asks which system it is on, but for how paths are written.
+"""
+
+import contextlib
+import ctypes
+import mmap
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from threading import Lock
+from types import ModuleType
+
+_fcntl: ModuleType | None = None
+with contextlib.suppress(ImportError):
+    import fcntl as _fcntl
+
+IS_WINDOWS = sys.platform == "win32"
+"""Whether worker processes and caches are refused: a child inherits no descriptor there."""
+
+HAS_LOCKS = _fcntl is not None
+"""Whether a file can be locked, as far as its file system has locks."""
+
+HAS_MEMORY_FILES = hasattr(os, "memfd_create")
+"""Whether there are files in memory, which other processes open by their path in /proc."""
+
+STARTS_PROCESSES_ALONE = sys.platform == "linux"
+"""Whether dfgen may try worker processes that nobody asked for: where it was measured to pay."""
+
+READING = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+"""Flags that open a file to read its bytes as they are."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+def flock(file: int, wait: bool) -> None:
+    """Lock an open file until its descriptor and all copies of that are closed.
+
+    Raises:
+        BlockingIOError: another one has locked it.
+        OSError: nothing locks it here.
+    """
+    if _fcntl is None:
+        raise OSError("there are no locks")
+    _fcntl.flock(file, _fcntl.LOCK_EX | (0 if wait else _fcntl.LOCK_NB))
+
+
+def allowed_cpus() -> int:
+    """Return the number of CPUs that this process may run on, of all where nobody tells."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def physical_memory() -> int:
+    """Return the bytes of memory of this machine; `sys.maxsize` where nobody tells."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return sys.maxsize
+
+
+def memory_file(name: str) -> int:
+    """Return a file in memory, where there are such; gone with the last that has it open."""
+    return os.memfd_create(name)
+
+
+def reserve(file: int, start: int, nbytes: int) -> None:
+    """Make a file longer by bytes that are there; by a hole, where they cannot be reserved."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, start, nbytes)
+    else:
+        os.ftruncate(file, start + nbytes)
+
+
+def read_at(file: int, nbytes: int, start: int, turns: Lock) -> bytes:
+    """Return bytes from a place of a file that many threads read, in turns where they move it."""
+    if hasattr(os, "pread"):
+        return os.pread(file, nbytes, start)
+    with turns:
+        os.lseek(file, start, os.SEEK_SET)
+        return os.read(file, nbytes)
+
+
+def will_read(file: int, start: int, nbytes: int) -> None:
+    """Have the system read a part of a file into its cache, without waiting, if it can."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file, start, nbytes, os.POSIX_FADV_WILLNEED)
+
+
+def is_cached(file: int, *places: int) -> bool:
+    """Return whether bytes of a file are in the system's cache; False where it cannot be told."""
+    if not hasattr(os, "RWF_NOWAIT"):
+        return False
+    try:
+        return all(os.preadv(file, [bytearray(1)], at, os.RWF_NOWAIT) for at in places)
+    except OSError:  # it is not there, or the file system cannot tell
+        return False
+
+
+def forget_written(file: int) -> None:
+    """Write a file to its disk and take it out of the system's cache, if that can be asked for."""
+    if hasattr(os, "posix_fadvise"):
+        os.fdatasync(file)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def give_back(mapping: mmap.mmap) -> None:
+    """Take what was read of a mapped file out of this process; the system's cache keeps it."""
+    if hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def replace_open(beside: str, path: str) -> bool:
+    """Give a file that is open, and locked, its name; False where it must be closed before."""
+    if os.name == "posix":
+        os.replace(beside, path)
+    return os.name == "posix"
+
+
+def give_owner(file: int, owner: int, group: int) -> None:
+    """Give a file an owner and a group, each as far as that is allowed."""
+    if hasattr(os, "fchown"):
+        for user, users in ((owner, -1), (-1, group)):
+            with contextlib.suppress(OSError):
+                os.fchown(file, user, users)
+
+
+def flush_folder(folder: str) -> None:
+    """Write to its disk which files a folder has, where folders can be opened."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def after_fork(call: Callable[[], object]) -> None:
+    """Have something called in each child that is forked, where processes fork."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call)
+
+
+def end_with_parent() -> None:
+    """Have Linux end this process with the thread that started it, busy as it may be."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Block SIGINT in this thread, and so in a process that it starts, which then ignores it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def waking_pipe() -> tuple[int, int] | None:
+    """Return a pipe for `signal.set_wakeup_fd`; None where a pipe cannot be asked without waiting.
+
+    It is where signals are seen though the main thread waits for something.
+    """
+    if not hasattr(os, "set_blocking"):  # Windows, before Python 3.12
+        return None
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends

@@ -1,0 +1,124 @@
+"""Windows and macOS lack calls: dfgen asks for them in one module, and works without them.
+
+What takes them away is a `sitecustomize`, which the worker processes load too.
+"""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import dfgen
+
+PACKAGE = Path(dfgen.__file__).parent
+MACOS = [
+    *("os." + name for name in ("memfd_create", "posix_fallocate", "posix_fadvise", "fdatasync")),
+    *("os." + name for name in ("sched_getaffinity", "RWF_NOWAIT", "pidfd_open", "preadv")),
+]
+WINDOWS = [
+    *MACOS,
+    *("os." + name for name in ("pread", "pwrite", "fchown", "sysconf", "statvfs", "set_blocking")),
+    *("os." + name for name in ("register_at_fork", "geteuid", "getuid", "fork", "killpg")),
+    *("mmap.MADV_DONTNEED", "signal.pthread_sigmask", "signal.SIGKILL", "fcntl"),
+]
+SITE = """
+import importlib, sys
+for name in {names}:
+    module, _, attribute = name.partition(".")
+    if attribute:
+        vars(importlib.import_module(module)).pop(attribute, None)
+    else:
+        sys.modules[name] = None  # its import fails
+"""
+PROGRAM = """
+import json, sys
+import cv2, keras, pandas, pyarrow.parquet, tensorflow  # these know the system that they are on
+sys.path.insert(0, "site")  # of this process, and of those that it starts
+sys.modules.pop("sitecustomize", None)
+import sitecustomize
+sys.platform = sys.argv[1]
+import dfgen
+from dfgen import platform_calls
+
+df = dfgen.build_manifest("pets", pattern="{kind}/{id}.png", split={"train": 0.75, "val": 0.25})
+dfgen.write_manifest(df, "pets.parquet")
+dfgen.pack("pets.parquet", "packed", image_size=(16, 16))
+told = {"lacks": [platform_calls.HAS_MEMORY_FILES, platform_calls.HAS_LOCKS]}
+model = keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(2)])
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile("sgd", loss)
+
+
+def train(manifest, name, **more):
+    try:
+        seq = dfgen.Sequence(manifest, y="kind", image_size=(16, 16), batch_size=4, **more)
+        with seq:
+            backup = dfgen.BackupAndRestore(f"backup-{name}", seq)
+            model.fit(seq, epochs=2, verbose=0, callbacks=[backup])
+        told[name] = str(seq.receipt)
+    except dfgen.DfgenError as error:
+        told[name] = str(error)
+
+
+train("pets.parquet", "threads", workers=2)
+train("pets.parquet", "processes", workers=2, use_multiprocessing=True)
+train("pets.parquet", "cache", cache="cache")
+train("packed", "pack")
+told["verify"] = str(dfgen.verify("pets.parquet"))
+print(json.dumps(told))
+"""
+
+
+def asked(path):
+    """Yield what a module asks of the system it is on."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = ast.unparse(node) if isinstance(node, ast.Attribute | ast.Call) else ""
+        if text in {"sys.platform", "os.name", *MACOS} or text.startswith(
+            ("hasattr(os,", "getattr(os,", "hasattr(signal,", "hasattr(mmap,")
+        ):
+            yield text
+
+
+def test_one_module_asks_which_system_it_is_on():
+    found = {path.relative_to(PACKAGE).as_posix(): {*asked(path)} for path in PACKAGE.rglob("*.py")}
+    others = {"platform_calls.py", "manifest/paths.py"}  # how paths are written there
+    assert {name: texts for name, texts in found.items() if texts and name not in others} == {}
+    assert found["platform_calls.py"] >= {"sys.platform", "os.name", "hasattr(os, 'memfd_create')"}
+
+
+def run_without(names, platform, folder):
+    for number in range(16):
+        path = folder / "pets" / ("cat" if number % 2 else "dog") / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(path), np.full((20, 20, 3), number * 10, np.uint8))
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(SITE.format(names=names), "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, platform],
+        cwd=folder,
+        env={
+            **os.environ,
+            "KERAS_BACKEND": "tensorflow",
+            "PYTHONPATH": str(PACKAGE.parent),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_without_what_macos_lacks_threads_processes_a_cache_and_a_pack_train(tmp_path):
+    told = run_without(MACOS, "darwin", tmp_path)
+    print(told)
+
+
+def test_without_what_windows_lacks_threads_and_a_pack_train_and_the_rest_is_refused(tmp_path):
+    told = run_without(WINDOWS, "win32", tmp_path)
+    print(told)
