@@ -182,7 +182,8 @@ def test_fault_29_a_device_that_is_full_is_told_and_stays_what_it_is(tmp_path):
 KILLED = """
 def killed_at(point, write):
     left = point
-    watched = ("dfgen.system", "dfgen.locks", "dfgen.training.callbacks.backup_files")
+    rooms = ("system", "platform_calls", "locks", "training.callbacks.backup_files")
+    watched = {f"dfgen.{room}" for room in rooms}
 
     def count(frame, event, function):
         nonlocal left

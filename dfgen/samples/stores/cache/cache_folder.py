@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.platform_calls import memory_file
 from dfgen.errors import ArgumentError, quote
+from dfgen.platform_calls import memory_file
 from dfgen.samples.stores.cache.slot_file import SlotFile, close_files
 from dfgen.spec import Spec
 from dfgen.system import write_whole
