@@ -1,7 +1,7 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
 # the empty file .venv/with-test says that keras-dfgen[test] is installed there.
 .PHONY: demo test test-slow test-all test-backends test-nightly test-alone test-clients test-browser \
-	test-lowest mutants lint notebooks docs bench survive soak clean
+	test-lowest mutants lint notebooks docs dist bench survive soak clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -71,6 +71,9 @@ docs: .venv/with-docs               ## the site, in build/docs: every warning an
 	rm -rf build/docs
 	.venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
 	@echo 'See build/docs/index.html'
+
+dist: .venv/with-test .venv/with-dist  ## sdist and wheel, inspected, and trained with where no checkout is
+	.ci/dist
 
 bench: .venv/with-bench .venv/with-jax .venv/with-torch  ## dfgen beside bare loops and peers
 	.venv/bin/python benchmarks/run.py
