@@ -69,6 +69,15 @@ def memory_file(name: str) -> int:
     return os.memfd_create(name)
 
 
+def inherited(handle: int) -> int:
+    """Return a descriptor that a child may inherit: 0 to 2 are its own, and may be closed here."""
+    if handle > 2 or _fcntl is None:
+        return handle
+    found: int = _fcntl.fcntl(handle, _fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(handle)
+    return found
+
+
 def reserve(file: int, start: int, nbytes: int) -> None:
     """Make a file longer by bytes that are there; by a hole, where they cannot be reserved."""
     if hasattr(os, "posix_fallocate"):

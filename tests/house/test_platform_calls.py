@@ -81,8 +81,9 @@ print(json.dumps(told))
 def asked(path):
     """Yield what a module asks of the system it is on."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        text = ast.unparse(node) if isinstance(node, ast.Attribute | ast.Call) else ""
-        if text in {"sys.platform", "os.name", *MACOS} or text.startswith(
+        kinds = ast.Attribute | ast.Call | ast.Import
+        text = ast.unparse(node) if isinstance(node, kinds) else ""
+        if text in {"sys.platform", "os.name", "import fcntl", *MACOS} or text.startswith(
             ("hasattr(os,", "getattr(os,", "hasattr(signal,", "hasattr(mmap,")
         ):
             yield text

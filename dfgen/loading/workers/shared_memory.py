@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import WorkerError
-from dfgen.platform_calls import HAS_MEMORY_FILES, memory_file, reserve
+from dfgen.platform_calls import HAS_MEMORY_FILES, inherited, memory_file, reserve
 from dfgen.samples.stores.remote.store_options import travelling
 from dfgen.samples.user_functions import pickled_by_value
 from dfgen.spec import Spec
@@ -51,7 +51,7 @@ class SharedPickle:
         with file, memory:
             for offset, raw in parts:
                 memory[offset : offset + raw.nbytes] = raw
-            handle = _inherited(os.dup(file.fileno()))
+            handle = inherited(os.dup(file.fileno()))
         weakref.finalize(self, os.close, handle)
         self.handles = (handle,)
 
@@ -88,7 +88,7 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
     It is reserved now, since memory that turns out not to be there kills whoever writes to it.
     """
     if HAS_MEMORY_FILES:
-        file: IO[bytes] = os.fdopen(_inherited(memory_file("dfgen")), "r+b", buffering=0)
+        file: IO[bytes] = os.fdopen(inherited(memory_file("dfgen")), "r+b", buffering=0)
         try:
             reserve(file.fileno(), 0, size)
             return file, mmap.mmap(file.fileno(), size)
@@ -100,7 +100,7 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
                 stacklevel=2,
             )
     with tempfile.TemporaryFile(buffering=0) as opened:
-        file, left = os.fdopen(_inherited(os.dup(opened.fileno())), "r+b", buffering=0), size
+        file, left = os.fdopen(inherited(os.dup(opened.fileno())), "r+b", buffering=0), size
     try:
         while left:
             left -= file.write(bytes(min(left, 1 << 20)))
@@ -112,17 +112,6 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
             "Set TMPDIR to a folder with room, make the batches smaller, or use threads"
         ) from error
     return file, mmap.mmap(file.fileno(), size)
-
-
-def _inherited(handle: int) -> int:
-    """Return a descriptor that a child may inherit: 0 to 2 are its own, and may be closed here."""
-    if handle > 2:
-        return handle
-    import fcntl
-
-    found: int = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 3)
-    os.close(handle)
-    return found
 
 
 def shared_arrays(memory: mmap.mmap, specs: Mapping[str, Spec]) -> dict[str, npt.NDArray[Any]]:
