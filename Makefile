@@ -1,7 +1,7 @@
 # Everything runs in .venv, which each target fills with what it needs, once:
 # the empty file .venv/with-test says that keras-dfgen[test] is installed there.
 .PHONY: demo test test-slow test-all test-backends test-nightly test-alone test-clients test-browser \
-	test-lowest mutants lint notebooks docs dist bench survive soak clean
+	test-lowest mutants lint notebooks docs dist bench survive soak fuzz clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -84,6 +84,10 @@ survive: .venv/with-bench .venv/with-torch  ## faults done to dfgen and its peer
 soak: SECONDS ?= 1800
 soak: .venv/with-bench .venv/with-jax .venv/with-torch  ## SECONDS=1800 of training while things go wrong; RESULTS=1
 	.venv/bin/python benchmarks/soak.py --seconds $(SECONDS) $(if $(RESULTS),--results)
+
+fuzz: SECONDS ?= 60
+fuzz: .venv/with-test               ## SECONDS=60 of damaged files, from where the last run ended
+	.venv/bin/python tests/fuzz.py $(SECONDS)
 
 clean:                              ## removes all that was installed, built or cached here
 	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

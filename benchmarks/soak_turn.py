@@ -218,7 +218,8 @@ def feed(path: Path, data: bytes, delay: float, ended: threading.Event) -> None:
     """Write to whoever reads from a pipe, late, each time."""
     while not ended.wait(0.05):  # until the reader before has seen the end
         try:
-            with open(path, "wb", buffering=0) as file:  # waits for a reader
+            # waits for a reader; a whole file that has taken the place of the pipe stays as it is
+            with open(os.open(path, os.O_WRONLY), "wb", buffering=0) as file:
                 if not ended.wait(delay):
                     file.write(data)
         except OSError:  # the reader has gone, the folder is renamed, or there is no descriptor
@@ -283,7 +284,9 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         if (came := int(self.counts.sum())) != receipt.rows:
             wrong.append(f"the model saw {came} rows, the receipt says {receipt.rows}")
         if innocent := self.skipped - self.faults.broken:
-            wrong.append(f"{len(innocent)} whole files blamed: {sorted(innocent)[:3]}")
+            why = self.seq.problems.set_index("id")["reason"].to_dict()
+            blamed = {row: why.get(row) for row in sorted(innocent)[:3]}
+            wrong.append(f"{len(innocent)} whole files blamed: {blamed}")
         tell(
             epoch=receipt.epoch,
             rows=receipt.rows,

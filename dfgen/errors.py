@@ -302,6 +302,11 @@ def warn(message: str) -> None:
     """Warn in the name of the caller's own line, however deep in dfgen it is noticed."""
     # no stacklevel is right for every x and y, and skip_file_prefixes came with Python 3.12
     depth, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("dfgen."):
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(legible(message, 1_000), stacklevel=depth)
+
+
+def _is_ours(module: str) -> bool:
+    # functools calls what is cached, in the middle of dfgen
+    return module.partition(".")[0] in ("dfgen", "functools")

@@ -17,11 +17,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 import odd_images
+import pandas as pd
 import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dfgen
+from dfgen.samples.stores.cache.slot_file import SlotFile
+from dfgen.spec import Spec
 
 LARGEST = 20_000  # bytes of a seed
 SMALL = (0, 1, 2, 3, 4, 7, 8, 16, 17, 24, 25, 32, 127, 128, 255)
@@ -90,6 +93,7 @@ BREAKS = {
     "parquet": rb"(?=PAR1|ARROW:schema|dfgen|\x15|\x19)",
 }
 """Kind -> before what a file comes apart; PNG and TIFF do by their lengths, text by its words."""
+WORDED = {*TEXTS, "csv", "state", "preprocessing"}
 
 
 def case(kind: str, number: int) -> bytes:
@@ -108,8 +112,8 @@ def seeds(kind: str) -> list[bytes]:
     """Return whole files of a kind."""
     if kind in TEXTS:
         return list(TEXTS[kind])
-    if kind in MAKERS:
-        return list(MAKERS[kind]())
+    if maker := (MAKERS | MORE).get(kind):
+        return [data[:LARGEST] for data in maker()]
     names = (kind, "tifffile") if kind == "tiff" else (kind,)
     found = [data for name, data in odd_images.files().items() if name.split("-")[0] in names]
     return [data for data in found if 20 < len(data) < LARGEST]
@@ -181,6 +185,68 @@ MAKERS = {
     "parquet": parquet_files,
 }
 AVIF = ("avif",) if ".avif" in PIL.Image.registered_extensions() else ()  # older Pillow writes none
+
+
+def csv_files():
+    yield b'path,kind,age,weight\n0.png,cat,3,2.5\n1.png,dog,,7\n2.png,"cat, old",12,0.5\n'
+    yield b"path;kind;seen\r\n0.png;cat;2020-01-31\r\n1.png;dog;2021-02-28\r\n"
+
+
+@cache
+def packed():
+    """Return a folder, which stays as long as the process, with a pack of three images in it."""
+    folder = tempfile.TemporaryDirectory()
+    for row in range(3):
+        PIL.Image.new("RGB", (8, 8), (row, 0, 0)).save(f"{folder.name}/{row}.png")
+    frame = dfgen.build_manifest(folder.name, pattern="{id:int}.png")
+    dfgen.pack(frame, f"{folder.name}/pack", image_size=(8, 8))
+    return folder
+
+
+def sequence():
+    """Return a Sequence of three rows, of whose state and preprocessing the files are."""
+    kinds = pd.Categorical(["cat", "dog", "cat"])
+    frame = pd.DataFrame({"id": [7, 8, 9], "path": [f"{packed().name}/0.png"] * 3, "kind": kinds})
+    return dfgen.Sequence(frame, y="kind", image_size=(8, 8), batch_size=2, seed=3)
+
+
+def state_files():
+    with sequence() as seq:
+        yield json.dumps(seq.state_dict(), indent=1).encode()
+
+
+def preprocessing_files():
+    with sequence() as seq:
+        yield seq.preprocessing().to_json().encode()
+
+
+def pack_files():
+    for path in sorted(Path(packed().name, "pack").iterdir()):
+        if path.is_file():
+            yield path.read_bytes()
+
+
+def slots(folder):
+    """Return a cache of three arrays, or what is found of it."""
+    return SlotFile(f"{folder}/index", f"{folder}/pixels", Spec((2, 2, 3), np.dtype(np.uint8)))
+
+
+def cache_files():
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(3):
+            slots(folder).put((number + 1, 5), (2, 2), np.full((2, 2, 3), number, np.uint8))
+        for name in ("index", "pixels"):
+            yield Path(folder, name).read_bytes()
+
+
+MORE = {
+    "csv": csv_files,
+    "state": state_files,
+    "preprocessing": preprocessing_files,
+    "pack": pack_files,
+    "cache": cache_files,
+}
+"""Kinds that `make fuzz` alone tries, beside the others."""
 KINDS = ("jpeg", "png", "webp", "gif", "tiff", "bmp", *AVIF, *MAKERS, *TEXTS)
 
 
@@ -260,7 +326,7 @@ def mixed(rng, kind, data, other):
     elif way == 3:
         foreign = pieces(kind, other) or found
         found[at] = foreign[rng.integers(len(foreign))]
-    elif kind in TEXTS:
+    elif kind in WORDED:
         found[at] = WORDS[rng.integers(len(WORDS))]
     else:
         found[at] = (flipped, overwritten, lying, cut)[rng.integers(4)](rng, kind, found[at], b"")
@@ -278,9 +344,9 @@ def pieces(kind, data):
         return list(_chunks(data))
     if kind == "tiff":
         return list(_tags(data))
-    if kind in TEXTS:
+    if kind in WORDED:
         return re.findall(rb"[\w./]+|\s+|.", data)
-    return re.split(BREAKS[kind], data)
+    return re.split(BREAKS.get(kind, rb"(?=ARROW1|\xff{4}|dfgen)"), data)
 
 
 def _place(rng, data):

@@ -2,6 +2,8 @@
 
 python tests/fuzzing.py png 17          # one case
 python tests/fuzzing.py FILE 0 500      # cases 0 to 499 of all kinds in turn, told to a file
+python tests/fuzzing.py FILE 0 500 more # of those, too, that `make fuzz` alone tries
+python tests/fuzzing.py png input.png   # a file
 """
 
 import faulthandler
@@ -10,6 +12,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -20,7 +23,7 @@ from pathlib import Path
 import annotated
 import numpy as np
 import pyarrow as pa
-from damage import KINDS, case, seeds
+from damage import KINDS, MORE, case, packed, seeds, sequence, slots
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
@@ -111,7 +114,61 @@ def read_toml(path, number):
     frame(dfgen.build_manifest(path), path)
 
 
+def read_csv(path, number):
+    frame(dfgen.build_manifest(labels=path, path_column="path", facts="none"), path)
+
+
+def read_state(path, number):
+    try:
+        state = json.loads(Path(path).read_bytes())
+    except (ValueError, RecursionError):  # the user's own reading
+        return
+    with sequence() as seq:
+        seq.load_state_dict(state)
+
+
+def read_preprocessing(path, number):
+    dfgen.load_preprocessing(path)
+
+
+def read_pack(path, number):
+    """Put a damaged file in the place of each file of a pack."""
+    data = Path(path).read_bytes()
+    whole = sorted(each for each in Path(packed().name, "pack").iterdir() if each.is_file())
+    folder = Path("pack")
+    shutil.copytree(whole[0].parent, folder)
+    try:
+        (folder / whole[number % len(whole)].name).write_bytes(data)
+        with dfgen.Sequence(folder, y="id", shuffle=False, batch_size=3) as seq:
+            images, ids = seq[0]
+        assert np.array_equal(np.asarray(images)[:, 0, 0, 0], np.asarray(ids)), ids
+    finally:
+        shutil.rmtree(folder)
+
+
+def read_cache(path, number):
+    """Put a damaged file in the place of a cache's; what it gives must be what it was given."""
+    for name, data in zip(("index", "pixels"), seeds("cache"), strict=True):
+        Path(name).write_bytes(data)
+    shutil.copy(path, ("index", "pixels")[number % 2])
+    try:
+        found = slots(".")
+    except OSError as error:
+        assert "is no index of slots" in str(error), error
+        return
+    found.refresh()
+    keys = np.array([[n + 1, 5] for n in range(3)], np.uint64)
+    for value, slot in enumerate(found.find(keys).tolist()):
+        array = None if slot < 0 else found.at(slot)
+        assert array is None or (array == value).all(), (value, array)
+
+
 NAMES = {
+    "csv": (read_csv, "labels.csv"),
+    "state": (read_state, "state.json"),
+    "preprocessing": (read_preprocessing, "p.json"),
+    "pack": (read_pack, "shard"),
+    "cache": (read_cache, "damaged"),
     "npy": (read_npy, "x.npy"),
     "hdf5": (read_hdf5, "x.h5"),
     "manifest": (read_manifest, "m.parquet"),
@@ -149,10 +206,10 @@ def frame(made, path=None):
     assert type(made).__name__ == "DataFrame"
 
 
-def tried(kind, number):
-    """Return what came of a case: None for an array or manifest, or the error."""
+def tried(kind, number, data=None):
+    """Return what came of a case, or of a file: None for an array or manifest, or the error."""
     read, name = NAMES.get(kind, (read_image, f"image.{kind}"))
-    data = case(kind, number)
+    data = case(kind, number) if data is None else data
     if kind in ("yaml", "toml") and LISTS_THE_DISK.search(data):
         return None
     Path(name).write_bytes(data)
@@ -218,7 +275,7 @@ def target(number):
         return ""
 
 
-def run(log, first, last):
+def run(log, first, last, kinds=KINDS):
     """Tell a file of each case as it begins, of what should not be, and of what is left."""
     told = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -229,8 +286,8 @@ def run(log, first, last):
     for index in range(first, last):
         if index - first == WARM:
             held = watch.held()
-        number, kind = divmod(index, len(KINDS))
-        kind = KINDS[kind]
+        number, kind = divmod(index, len(kinds))
+        kind = kinds[kind]
         tell("begin", index)
         faulthandler.dump_traceback_later(ALARM, exit=True)
         start = time.process_time()
@@ -260,15 +317,19 @@ def main():
     warnings.simplefilter("always")  # of others they are printed, and found
     warnings.filterwarnings("ignore", category=UserWarning, module="__main__")  # dfgen's for users
     what, *numbers = sys.argv[1:]
-    [seeds(kind) for kind in KINDS]
+    kinds = (*KINDS, *MORE)
+    [seeds(kind) for kind in (kinds if what in MORE or numbers[2:] else KINDS)]
+    given = Path(numbers[0]).read_bytes() if Path(numbers[0]).is_file() else None
     log = os.path.abspath(what)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         make_folder()
-        if what in KINDS:
+        if what in kinds and given is not None:
+            print([repr(tried(what, number, given)) for number in range(len(OPTIONS))])
+        elif what in kinds:
             print(repr(tried(what, int(numbers[0]))))
         else:
-            run(log, *map(int, numbers))
+            run(log, *map(int, numbers[:2]), kinds if numbers[2:] else KINDS)
         os.chdir("/")
 
 

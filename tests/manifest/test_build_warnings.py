@@ -30,6 +30,14 @@ def built(paths, **options):
     return dfgen.build_manifest(labels=table(*paths), path_column="file", **options)
 
 
+def test_a_warning_from_what_is_cached_is_at_the_callers_line(folder):
+    with open("t.csv", "w") as file:
+        file.write("file;seen\nimgs/cat/0.png;2021-02-28\nimgs/dog/1.png;soon\n")
+    with pytest.warns(UserWarning, match="column 'seen' of t.csv is text") as caught:
+        dfgen.build_manifest(labels="t.csv", path_column="file", facts="none")
+    assert {warning.filename for warning in caught} == {__file__}
+
+
 def test_rows_with_a_problem_are_counted_in_a_warning_at_the_callers_line(folder):
     (folder / "imgs/cat/0.png").write_bytes(b"")
     (folder / "imgs/dog/1.png").write_bytes(b"no image")
