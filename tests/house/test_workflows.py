@@ -1,4 +1,4 @@
-"""The workflows of releases name what is there, in versions, and publish what was tried alone.
+"""Workflows name what is there, in versions, and publish what was tried; one version is told by all.
 
 `make dist` compares them with the schema of workflows, and audits them.
 """
@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+import dfgen
+from dfgen.samples.features.older_members import _NOW as OLDER_MEMBERS
 
 HOUSE = Path(__file__).parents[2]
 FILES = {path.stem: path for path in (HOUSE / ".github/workflows").glob("*.yml")}
@@ -58,3 +61,19 @@ def test_a_tag_alone_is_published_after_all_that_tries_it():
     assert [os.partition("-")[0] for os in matrix["os"]] == ["ubuntu", "macos", "windows"]
     assert matrix["python"] == ["3.11", "3.12", "3.13", "3.14"]
     assert {one["file"] for one in matrix["include"]} == {"whl", "tar.gz"}
+
+
+def test_all_that_tells_the_version_tells_the_same():
+    cited = yaml.safe_load((HOUSE / "CITATION.cff").read_text("utf-8"))
+    newest = re.search(r"^## (\S+)", (HOUSE / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert cited["version"] == newest[1] == dfgen.__version__
+
+
+def test_each_release_has_its_changes_under_breaking_deprecated_and_added():
+    for release in (HOUSE / "CHANGELOG.md").read_text("utf-8").split("\n## ")[1:]:
+        parts = dict(
+            re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", release, re.MULTILINE | re.DOTALL)
+        )
+        assert [name for name in ("Breaking", "Deprecated", "Added") if name in parts] == [*parts]
+        if release.startswith("0.1.0"):
+            assert [name for name in OLDER_MEMBERS if f"`{name}`" not in parts["Deprecated"]] == []
