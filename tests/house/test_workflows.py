@@ -1,4 +1,4 @@
-"""Workflows name what is there, in versions, and publish what was tried; one version is told by all.
+"""Workflows name what is there, in versions, and publish what was tried; all tell one version.
 
 `make dist` compares them with the schema of workflows, and audits them.
 """
