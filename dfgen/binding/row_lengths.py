@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from dfgen.binding.frame_columns import Columns
 from dfgen.errors import DecodeError, ManifestError, MissingFileError, reason
 from dfgen.manifest.building.file_facts import FAR_READERS
 from dfgen.samples.bound_feature import BoundFeature, RowLengths
@@ -16,11 +15,14 @@ from dfgen.spec import IntArray
 from dfgen.system import threads, usable_cpus
 from dfgen.table.arrow_types import is_list, lengths_of
 
+if TYPE_CHECKING:
+    from dfgen.binding.frame_columns import Columns
+
 _TASK = 256  # rows whose files a thread looks into
 
 
 def row_lengths(
-    columns: Columns | None, features: Iterable[BoundFeature], store: Store
+    columns: "Columns | None", features: Iterable[BoundFeature], store: Store
 ) -> tuple[dict[str, RowLengths], dict[int, str]]:
     """Return name -> the length of every row, shape (rows, 1), and row -> why one has none.
 
@@ -41,7 +43,7 @@ def row_lengths(
     return lengths, problems
 
 
-def _told(columns: Columns | None, bound: BoundFeature) -> IntArray:
+def _told(columns: "Columns | None", bound: BoundFeature) -> IntArray:
     """Return the lengths that the table tells, 0 where it tells none."""
     values, fact = bound.values, bound.feature.length_fact
     if bound.files is None:
