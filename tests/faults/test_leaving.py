@@ -335,8 +335,8 @@ loader = Loader(SampleReader(np.arange(8), (part,)), batch_size=8, workers=1, sh
 [batch] = loader.batches()
 loader.close()
 print((batch.arrays["x"] == np.arange(8.0)[:, None]).all(), os.listdir("/dev/shm"))
-del os.memfd_create  # as on macOS
-from dfgen.loading.workers.shared_memory import shared_memory
+from dfgen.loading.workers import shared_memory as memories
+memories.HAS_MEMORY_FILES, shared_memory = False, memories.shared_memory  # as on macOS
 try:
     shared_memory(4 << 20)
 except WorkerError as error:
