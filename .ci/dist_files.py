@@ -1,6 +1,6 @@
 """Looks into the sdist and the wheel in a folder: `dist_files.py DIST`.
 
-What a wheel holds is what dfgen/ holds, its licences and nothing else. `twine check` looks at the
+A wheel holds what dfgen/ holds, its licences and nothing else. `twine check` looks at the
 text of both.
 """
 

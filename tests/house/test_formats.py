@@ -1,4 +1,4 @@
-"""What this version has written, every later one reads: files of format 1 lie in tests/data."""
+"""Every later version reads what this one has written: files of format 1 lie in tests/data."""
 
 import json
 import re

@@ -1,6 +1,6 @@
 """Windows and macOS lack calls: dfgen asks for them in one module, and works without them.
 
-What takes them away is a `sitecustomize`, which the worker processes load too.
+A `sitecustomize` takes them away, which the worker processes load too.
 """
 
 import ast
