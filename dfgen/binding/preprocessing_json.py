@@ -67,11 +67,8 @@ def feature_of(data: Any, allow_functions: bool, entry: str) -> Feature:
         raise ArgumentError(
             f"{kind.__name__} has no field {strange[0]!r}: it was saved by a newer version"
         )
-    with _naming(f"{entry}.fields"):
-        made = kind(**values)
-    for key in known:
-        _part(given, key, object, f"{entry}.fields")
-    return made
+    with _naming(f"{entry}.fields"):  # fields made since it was saved have their defaults
+        return kind(**values)
 
 
 def _part(data: Any, key: str, kind: Any, entry: str) -> Any:
