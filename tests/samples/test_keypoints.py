@@ -153,6 +153,15 @@ def test_albumentations_moves_points_with_their_image(tmp_path):
         ([[POINTS], [POINTS] * 3], {},
          "row 1 has 3 objects in column 'keypoints', expected one in each row (1 such rows): write "
          "dfgen.Keypoints('keypoints', max_items=3)"),
+        ([[POINTS], [[None, *POINTS[1:]]]], {},
+         "object 0 of row 1 in column 'keypoints' has an x or y that is missing or infinite (1 "
+         "such objects): write 0, 0, 0 for a point that is not annotated"),
+        ([[POINTS], [[*POINTS[:8], np.nan]]], {},
+         "object 0 of row 1 in column 'keypoints' has the visibility nan, expected 0, 1 or 2 (1 "
+         "such objects): write 0, 0, 0 for a point that is not annotated"),
+        ([POINTS, [*POINTS[:8], -1]], {},
+         "object 0 of row 1 in column 'keypoints' has the visibility -1, expected 0, 1 or 2 (1 "
+         "such objects): "),
         ([["a"], ["b"]], {},
          "column 'keypoints' holds lists of string, expected lists of objects, [[x, y, visibility, "
          "x, y, visibility, ...], ...]"),
@@ -172,6 +181,12 @@ def test_a_column_that_does_not_fit_names_the_row(path, values, options, message
         ({"flip_pairs": [(1, 17)]},
          "flip_pairs must be pairs of different points, numbered 0 to 16, as ((1, 2), (3, 4)), got "
          "[(1, 17)]"),
+        ({"flip_pairs": [(0.7, 1)]},
+         "flip_pairs must be pairs of different points, numbered 0 to 16, as ((1, 2), (3, 4)), got "
+         "[(0.7, 1)]"),
+        ({"flip_pairs": ["01"]},
+         "flip_pairs must be pairs of different points, numbered 0 to 16, as ((1, 2), (3, 4)), got "
+         "['01']"),
         ({"flip_pairs": [1, 2]},
          "flip_pairs must be pairs of different points, numbered 0 to 16, as ((1, 2), (3, 4)), got "
          "[1, 2]"),

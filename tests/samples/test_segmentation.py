@@ -139,6 +139,25 @@ def test_it_follows_its_image_as_the_same_mask_in_a_file_does(path, tmp_path, re
         np.testing.assert_array_equal(objects["masks"][0], by_file % 9)
 
 
+def test_all_around_the_image_and_a_row_without_regions_are_background_by_its_number(path):
+    frame = pd.DataFrame([row_of(path, [SQUARE])] * 2)
+    frame["id"], frame.at[1, "segmentation"] = [0, 1], None
+    image = dfgen.Image(size=(40, 40), resize="pad")
+    target = dfgen.Segmentation(class_names=["cat", "background"], missing="ignore")
+    cat, blank = np.asarray(dfgen.Sequence(frame, image, target, shuffle=False)[0][1])
+    assert (cat == 0).sum() == drawn([SQUARE]).sum() and (blank == 1).all()
+
+
+def test_class_names_that_are_numbers_follow_the_background(path):
+    frame = pd.DataFrame([row_of(path, [SQUARE], [STAR], labels=[7, 0])])
+    target = dfgen.Segmentation(class_names=[0, 7])
+    with dfgen.Sequence(frame, dfgen.Image(size=SIZE), target) as sequence:
+        assert sequence.class_names == ["background", 0, 7]
+        mask = np.asarray(sequence[0][1])[0, ..., 0]
+    np.testing.assert_array_equal(mask == 1, drawn([STAR]))
+    np.testing.assert_array_equal(mask == 2, drawn([SQUARE]) & ~drawn([STAR]).astype(bool))
+
+
 def numbered(tmp_path, rows=6):
     """Write COCO's JSON of images whose gray level is their number, as is that of one pixel."""
     things = []
@@ -279,6 +298,13 @@ def test_text_that_is_no_region_is_told(path):
         ({"labels": [[300]]}, {"class_names": None},
          "column 'labels' has the class 300, more than uint8 can hold: classes of pixels go from "
          "0 to 255"),
+        ({"labels": [[0]]}, {"class_names": None},
+         "row 0 has an object of class 0 in column 'labels', the background, which is not seen: "
+         "add 1 to the labels, or give their class_names=[...]"),
+        ({"labels": [[9]]}, {"class_names": None, "ignore": 8},
+         "column 'labels' has the class 9, and ignore=8 is that of a class: write ignore=255"),
+        ({"iscrowd": [["maybe"]]}, {"ignore": 255},
+         "column 'iscrowd' holds lists of string, expected lists of booleans: "),
         ({"segmentation": [["[]", "[]"]], "labels": [["cat", "dog"]]}, {"max_items": 1},
          "row 0 has 2 objects, more than max_items=1: write Segmentation(max_items=2)"),
     ],
@@ -297,6 +323,8 @@ def test_columns_that_do_not_fit_are_refused(path, columns, options, message):
     [
         ({"max_items": 0}, "max_items=0 is not a whole number of 1 or more"),
         ({"ignore": 256}, "ignore=256 is not a whole number from 0 to 255"),
+        ({"ignore": 2, "class_names": ["cat", "dog"]},
+         "ignore=2 is the number of the class 'dog': write ignore=255"),
         ({"ignore": 255, "max_items": 2},
          "ignore= is the value of pixels, and with max_items= each object has a mask of its own: "
          "leave one of them out"),

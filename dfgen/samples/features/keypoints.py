@@ -1,6 +1,7 @@
 """Keypoints: named points of an object, and whether each is seen."""
 
 from dataclasses import dataclass
+from operator import index
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -79,7 +80,7 @@ class Keypoints(Feature):
         if self.max_items is not None:
             object.__setattr__(self, "max_items", whole("max_items", self.max_items, least=1))
         try:
-            pairs = tuple((int(one), int(other)) for one, other in self.flip_pairs)
+            pairs = tuple((index(one), index(other)) for one, other in self.flip_pairs)
         except (TypeError, ValueError):
             pairs = ((-1, -1),)
         numbers = [number for pair in pairs for number in pair]
@@ -135,7 +136,22 @@ class Keypoints(Feature):
         points = np.zeros((len(objects), self.count, 3), np.float32)
         flat = numbers.to_numpy(zero_copy_only=False).astype(np.float32)
         points[lengths > 0] = flat.reshape(-1, self.count, 3)
+        self._check_numbers(where, points)
         return PointRows(where, points)
+
+    def _check_numbers(self, where: IntArray, points: Values) -> None:
+        seen = points[..., 2]
+        odd = ~np.isin(seen, (0, 1, 2))
+        wrong = np.flatnonzero((odd | ~np.isfinite(points).all(-1)).any(-1))
+        if len(wrong):
+            row, place = arrow.place_of(where, int(wrong[0]))
+            fault = "an x or y that is missing or infinite"
+            if odd[wrong[0]].any():
+                fault = f"the visibility {seen[wrong[0]][odd[wrong[0]]][0]:g}, expected 0, 1 or 2"
+            raise ManifestError(
+                f"object {place} of row {row} in column {self.column!r} has {fault} "
+                f"({len(wrong):,} such objects): write 0, 0, 0 for a point that is not annotated"
+            )
 
     def _check_counts(self, where: IntArray) -> None:
         counts, most = np.diff(where), self.max_items

@@ -68,10 +68,11 @@ class Segmentation(Feature):
             the loss, `SparseCategoricalCrossentropy(ignore_class=255)`. None (default) draws
             these as any object. With `max_items` it is no use.
         crowd: the column that tells which are crowd regions: a list of booleans in each row.
-        fill_value: the class of what lies outside of the image, as of `resize="pad"`.
+        fill_value: the class of what lies outside of the image, as of `resize="pad"`. None
+            (default): that of the background.
         class_names: the classes in the order of their numbers, `"background"` put first if it is
             not among them. None (default) takes those of the manifest, else the sorted distinct
-            labels of the frame, but whole numbers as they are.
+            labels of the frame, but whole numbers from 1 on as they are; with `max_items` from 0.
         missing: of targets, `"raise"` (default), or `"ignore"`: a row whose regions or labels are
             null holds `fill_value`, and weighs 0 in the loss of this target.
 
@@ -89,7 +90,7 @@ class Segmentation(Feature):
     max_items: int | None = None
     ignore: int | None = None
     crowd: str = "iscrowd"
-    fill_value: int = 0
+    fill_value: int | None = None
     class_names: tuple[object, ...] | None = None
     missing: str = "raise"
     follows = True
@@ -117,6 +118,11 @@ class Segmentation(Feature):
             names = Category(self.labels, class_names=self.class_names).class_names or ()
             names = names if _BACKGROUND in names or self.max_items else (_BACKGROUND, *names)
             object.__setattr__(self, "class_names", names)
+            if self.ignore is not None and self.ignore < len(names):
+                raise ArgumentError(
+                    f"ignore={self.ignore} is the number of the class {names[self.ignore]!r}: "
+                    "write ignore=255"
+                )
 
     @property
     def kind(self) -> str:  # type: ignore[override]
@@ -143,7 +149,7 @@ class Segmentation(Feature):
         """Return the arrays that `read` fills, of the size that its image has there."""
         size = self.image.read_spec(transform).shape[:2]
         if self.max_items is None:
-            return Spec((*size, 1), np.dtype(np.uint8), self.fill_value)
+            return Spec((*size, 1), np.dtype(np.uint8), self._outside)
         return (
             Spec((self.max_items, *size, 1), np.dtype(np.uint8)),
             Spec((self.max_items,), np.dtype(np.int32), PADDING, axes=1),
@@ -157,9 +163,8 @@ class Segmentation(Feature):
     def bind(self, columns: ColumnSource) -> SegmentRows:
         """Return the objects of every row; refuse lists that do not go together."""
         values, labels = columns[self.column], columns[self.labels]
-        if arrow.is_list(values.type) and arrow.is_list(
-            labels.type
-        ):  # of YOLO, null where none are
+        both = arrow.is_list(values.type) and arrow.is_list(labels.type)
+        if both:  # those of YOLO are null where none are
             lengths = arrow.lengths_of(values)
             bare = arrow.nulls(values) & ~arrow.nulls(labels) & (arrow.lengths_of(labels) == 0)
             ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
@@ -174,7 +179,7 @@ class Segmentation(Feature):
                 "COCO's segmentation, or of polygons [x, y, x, y, x, y, ...]"
             )
         self._check_length(where, labels, self.labels)
-        numbers = class_numbers(self.labels, labels, where, self.class_names)
+        numbers = self._numbers(labels, where)
         limit = 2**31 if self.max_items else 256
         if numbers.max(initial=0) >= limit:
             raise ManifestError(
@@ -191,9 +196,37 @@ class Segmentation(Feature):
         if self.ignore is not None:
             told = columns[self.crowd]
             self._check_length(where, told, self.crowd)
-            flags = arrow.flattened(told).cast(pa.bool_()).fill_null(False)
+            flags = arrow.flattened(told)
+            try:
+                flags = flags.cast(pa.bool_()).fill_null(False)
+            except pa.ArrowException as error:
+                raise ManifestError(
+                    f"column {self.crowd!r} holds lists of {flags.type}, expected lists of "
+                    f"booleans: {error}"
+                ) from None
             crowd = flags.to_numpy(zero_copy_only=False)
         return SegmentRows(where, regions, numbers, crowd)
+
+    def _numbers(self, labels: pa.Array, where: IntArray) -> Values:
+        """Return the class of every object; pixels have no number that tells other things too."""
+        names = self.class_names
+        if names and names[0] == _BACKGROUND and not isinstance(names[-1], str):
+            return class_numbers(self.labels, labels, where, names[1:]) + 1
+        numbers = class_numbers(self.labels, labels, where, names)
+        if names is not None or self.max_items or not len(numbers):
+            return numbers
+        if not numbers.all():
+            row, _ = arrow.place_of(where, int(numbers.argmin()))
+            raise ManifestError(
+                f"row {row} has an object of class 0 in column {self.labels!r}, the background, "
+                "which is not seen: add 1 to the labels, or give their class_names=[...]"
+            )
+        if self.ignore is not None and self.ignore < numbers.max():
+            raise ManifestError(
+                f"column {self.labels!r} has the class {numbers.max()}, and ignore={self.ignore} "
+                "is that of a class: write ignore=255"
+            )
+        return numbers
 
     def _check_length(self, where: IntArray, values: pa.Array, column: str) -> None:
         lengths = np.diff(arrow.offsets(column, values, _NO_OBJECTS))
@@ -223,7 +256,7 @@ class Segmentation(Feature):
                 drawing.paint(runs[n], int(values[n]), canvas)
             watch("resize")
             pixels = drawing.upright(canvas)
-            resize(pixels, given, out, "nearest", fill_value=self.fill_value)
+            resize(pixels, given, out, "nearest", fill_value=self._outside)
             return
         masks, labels = out
         watch("resize")
@@ -238,6 +271,10 @@ class Segmentation(Feature):
     def _background(self) -> int:
         names = self.class_names or ()
         return names.index(_BACKGROUND) if _BACKGROUND in names else 0
+
+    @property
+    def _outside(self) -> int:
+        return self._background if self.fill_value is None else self.fill_value
 
     def label_numbers(self, values: Any, data: bytes | None = None) -> Values | None:
         """Return the classes of pixels, which can all occur, if they have names."""
