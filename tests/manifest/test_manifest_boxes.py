@@ -1,5 +1,7 @@
 """Boxes stay on what they frame, whatever EXIF orientation the file has."""
 
+import json
+
 import annotated
 import cv2
 import numpy as np
@@ -86,6 +88,25 @@ def test_polygons_and_run_lengths_are_turned_too(tmp_path, orientation, packed):
     x, y, width, height = cv2.boundingRect(mask[..., 0])
     assert [x, y, x + width, y + height] == white_box(tmp_path / "a.jpg")
     assert mask.sum() == width * height
+
+
+def test_run_lengths_of_another_size_stay_as_they_are_on_a_turned_image(tmp_path):
+    """A mask of the size that they tell may be larger than memory; the feature refuses them."""
+    marked(tmp_path / "a.jpg", 6)
+    marked(tmp_path / "b.jpg", 1)
+    wrong, full = ({"size": [side, side], "counts": [0, side]} for side in (2**30, 32))
+    square = [[1, 2, 5, 2, 5, 6, 1, 6]]
+    things = [
+        annotated.box(image, 1, 8, 12, 16, 8, segmentation=region)
+        for image, region in ((1, wrong), (1, full), (1, []), (1, square), (2, square))
+    ]
+    images = {1: "a.jpg", 2: "b.jpg", 3: "c.jpg"}
+    marked(tmp_path / "c.jpg", 6)
+    path = annotated.coco(tmp_path / "c.json", images, things, {1: "box"}, size=(48, 32))
+    turned, stored, none = dfgen.build_manifest(coco=path)["segmentation"]
+    told = [text and json.loads(text) for text in turned]
+    assert told == [wrong, full, None, [[30, 1, 30, 5, 26, 5, 26, 1]]]
+    assert [json.loads(text) for text in stored] == [square] and len(none) == 0
 
 
 @pytest.mark.parametrize("orientation", [1, 3, 6])

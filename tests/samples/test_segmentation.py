@@ -97,6 +97,16 @@ def test_any_polygon_sets_the_pixels_that_pycocotools_sets():
         np.testing.assert_array_equal(drawing.upright(canvas)[..., 0], drawn([polygon], size))
 
 
+def test_many_polygons_are_drawn_though_together_they_are_too_long_for_one_step(monkeypatch):
+    from dfgen.samples.pixels import drawing
+
+    regions = [[SQUARE, STAR], [OUTSIDE], [STAR]]
+    at_once = drawing.runs_of(regions, SIZE)
+    monkeypatch.setattr(drawing, "_MOST_POINTS", 800)
+    for parts, expected in zip(drawing.runs_of(regions, SIZE), at_once, strict=True):
+        np.testing.assert_equal(parts, expected)
+
+
 def test_later_objects_cover_earlier_ones_and_crowds_lie_below_all(path):
     row = row_of(
         path, [SQUARE], [[0, 0, 10, 0, 10, 30, 0, 30]], rle(np.ones(SIZE)),
@@ -252,7 +262,7 @@ def test_polygons_of_yolo_draw_masks_and_images_without_objects_none(tmp_path):
         ([[1e200, 0, 4, 4, 9, 9]],
          "a polygon has corners that are no pixels: correct the annotation"),
         ([[1e8, 0, 4, 4, 9, 9]],
-         "polygons have edges of 199,999,992 points, more than 33,554,432: their corners lie far "
+         "a polygon has edges of 199,999,992 points, more than 4,194,304: its corners lie far "
          "outside of the image, which is 40 x 30 pixels (width x height)"),
     ],
 )  # fmt: skip

@@ -66,7 +66,12 @@ def place_boxes(
         table = with_column(table, name, nest(inner, counts, missing))
     if "segmentation" in table.column_names:
         regions = table["segmentation"].combine_chunks()
-        regions = turned(regions, images.orientation, _turn, images)
+        sizes = np.stack([images.height, images.width], axis=1)
+
+        def upright(row: int, points: Numbers) -> Numbers:
+            return _turn(points, np.full(len(points), row), images)
+
+        regions = turned(regions, images.orientation, sizes, upright)
         table = with_column(table, "segmentation", regions)
     kept = [name for name in table.column_names if name not in ANNOTATED]
     return table.select(kept), pa.array(problems, pa.string())

@@ -17,7 +17,7 @@ from dfgen.samples.pixels.geometry import Size
 from dfgen.spec import IntArray, Values
 
 _SCALE = 5  # corners are placed to a fifth of a pixel
-_MOST_POINTS = 2**25  # along the edges of all polygons of an image; some MB each million
+_MOST_POINTS = 2**22  # along the edges of polygons drawn in one step; each takes 100 bytes
 
 Runs = tuple[IntArray, IntArray]
 """Where the runs of a region begin and end, counted down the columns of the image."""
@@ -93,7 +93,7 @@ def upright(canvas: Values) -> Values:
 
 def run_lengths(mask: Values) -> RunLengths:
     """Return a mask, (height, width), as run lengths."""
-    flat = np.concatenate([[0], (mask != 0).T.ravel(), [0]])
+    flat = np.concatenate([[False], (mask != 0).T.ravel(), [False]])
     edges = np.append(np.flatnonzero(flat[1:] != flat[:-1]), mask.size)
     height, width = mask.shape
     return RunLengths((height, width), np.diff(edges, prepend=0).tolist())
@@ -162,8 +162,10 @@ def _polygons(polygons: Sequence[Values], size: Size) -> list[Runs]:
     steps = np.maximum(0, (length - 1 - begin) // stride + 1)
     total = int(steps.sum())
     if total > _MOST_POINTS:
+        if half := len(polygons) // 2:
+            return _polygons(polygons[:half], size) + _polygons(polygons[half:], size)
         raise DecodeError(
-            f"polygons have edges of {total:,} points, more than {_MOST_POINTS:,}: their corners "
+            f"a polygon has edges of {total:,} points, more than {_MOST_POINTS:,}: its corners "
             f"lie far outside of the image, which is {width} x {height} pixels (width x height)"
         )
     edge = np.repeat(np.arange(len(steps)), steps)
