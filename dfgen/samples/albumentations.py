@@ -13,6 +13,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, brief
 from dfgen.samples.features.boxes import labels_of
+from dfgen.samples.features.keypoints import forget_outside
 from dfgen.samples.transforms import Sample, Transform
 from dfgen.samples.user_functions import pickled_by_value
 from dfgen.spec import Values
@@ -166,6 +167,10 @@ class Pipeline:
         made = own.pipeline(**{target.key: target.given(sample) for target in self._targets})
         for target in self._targets:
             target.put(made[target.key], sample)
+        image = next(sample[t.name] for t in self._targets if t.kind in ("image", "images"))
+        for target in self._targets:
+            if target.kind == "keypoints":
+                forget_outside(sample[target.name], image.shape[-3:-1])
         return sample
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -131,6 +131,9 @@ def test_albumentations_moves_points_with_their_image(tmp_path):
     assert found[0, 0].tolist() == [[0, 0, 0], [28, 6, 1]]
     assert found[3, 0].tolist() == [[2, 5, 2], [28, 6, 1]]
     assert (found[:, 1] == -1).all()
+    of_any_size = (frame[:1], dfgen.Image(size=None), target)
+    made = dfgen.Sequence(*of_any_size, transform=dfgen.albumentations(pipeline))
+    np.testing.assert_array_equal(made[0][1], found[:1])
     without = dfgen.albumentations(A.Compose([A.HorizontalFlip()]))
     assert message_of(ArgumentError, lambda: dfgen.Sequence(*given, transform=without)) == (
         "'keypoints' are key points, which the Albumentations pipeline does not take: write "

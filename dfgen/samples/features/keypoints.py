@@ -174,7 +174,7 @@ class Keypoints(Feature):
         if given.flip != given.flip_vertical:  # turned by half a circle left stays left
             for one, other in self.flip_pairs:
                 made[:, [one, other]] = made[:, [other, one]]
-        _forget(made, given.size)
+        forget_outside(made, given.size)
         if self.max_items is None:
             out[...] = made[0]
         else:
@@ -188,7 +188,7 @@ class Keypoints(Feature):
             )
         out[...] = sample
         if self.image.size is not None:
-            _forget(out, self.image.size)
+            forget_outside(out, self.image.size)
 
 
 def _moved(points: Values, geometry: Geometry) -> Values:
@@ -208,7 +208,7 @@ def _moved(points: Values, geometry: Geometry) -> Values:
     return moved
 
 
-def _forget(points: Values, size: tuple[int, int]) -> None:
+def forget_outside(points: Values, size: tuple[int, ...]) -> None:
     """Set points to zeros that lie outside of an image of a size, or are not annotated."""
     x, y, seen = points[..., 0], points[..., 1], points[..., 2]
     gone = (x < 0) | (y < 0) | (x > size[1]) | (y > size[0]) | (seen == 0)
