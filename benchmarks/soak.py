@@ -59,7 +59,8 @@ class Rank:
     def growth(self) -> tuple[float, int, int]:
         """By how much each thing grew in the last quarter of a turn, on the one before.
 
-        Of the size it is the median that counts; of what faults open for a moment, the least.
+        The median of the size counts, and the least of descriptors and threads, of which faults
+        open some for a moment.
         """
         warm = self.held[int(len(self.held) * WARM) :]
         if len(warm) < 8:
@@ -83,7 +84,7 @@ class Turn:
 
     @property
     def name(self) -> str:
-        """What trained, and who worked for it."""
+        """The backend, and the kind of its workers."""
         return f"{self.backend}, {'processes' if self.processes else 'threads'}"
 
     @property
@@ -112,7 +113,7 @@ class Turn:
 
     @property
     def grown(self) -> list[str]:
-        """What is not flat."""
+        """All that is not flat."""
         found = []
         for number, rank in enumerate(self.ranks):
             size, *counts = rank.growth

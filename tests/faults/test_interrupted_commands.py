@@ -45,7 +45,7 @@ def folder(frame, tmp_path, monkeypatch):
 
 
 def files():
-    """What each file holds, but for the locks, which hold nothing."""
+    """The bytes of each file, but for the locks, which hold nothing."""
     found = {}
     for place, _, names in os.walk("."):
         for name in names:

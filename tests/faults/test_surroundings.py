@@ -1,4 +1,4 @@
-"""What a program, its functions and its tools do to the process: the batches stay the same."""
+"""Whatever a program, its functions and its tools do to the process, the batches stay the same."""
 
 import contextlib
 import gc

@@ -271,7 +271,7 @@ def test_fault_69_a_store_that_calls_half_a_file_whole_is_told_by_the_manifest(h
 
 
 def test_fault_70_a_file_that_is_replaced_in_mid_read_is_never_joined_of_two(served, monkeypatch):
-    """What has come is of the one, and the rest would be of the other."""
+    """The bytes that have come are of the one, and the rest would be of the other."""
     server, address, path = served
     answer = server.RequestHandlerClass.answer
 
