@@ -36,6 +36,7 @@ from dfgen.table.arrow_types import (
     is_text,
     lengths_of,
     refuse_missing,
+    value_type,
 )
 from dfgen.table.file_columns import are_files, is_file_struct, large_bytes, paths_of, with_paths
 from dfgen.table.from_pandas import arrow_column, to_frame
@@ -185,6 +186,8 @@ class Columns:
         Or lists of them: whether each has what it should is left to `check_lists`.
         """
         values = self[name]
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(value_type(values.type))
         self._say_outside(name, values)
         if is_list(values.type):
             return self._lists(name, values)

@@ -147,6 +147,29 @@ def test_what_cannot_be_is_refused():
     )
 
 
+@pytest.mark.parametrize(("shape", "whole"), [((None,), [1, 2]), ((None, 2), [[1, 2]])])
+def test_a_row_of_an_empty_list_is_padding_alone(shape, whole):
+    lists = pd.DataFrame({"id": [0, 1], "tokens": [[], whole], "y": [0.0, 1.0]})
+    x = dfgen.Column("tokens", np.array, shape, "int32")
+    batch, _ = dfgen.Sequence(lists, x, "y", batch_size=2, shuffle=False)[0]
+    assert np.asarray(batch).tolist() == [np.zeros_like(whole).tolist(), whole]
+
+
+def test_a_list_that_is_missing_is_told_where_the_function_makes_no_array_of_it():
+    lists = pd.DataFrame({"id": [0, 1], "tokens": [None, [1, 2]], "y": [0.0, 1.0]})
+    given = {"y": "y", "batch_size": 2, "shuffle": False}
+    x = dfgen.Column("tokens", np.array, (None,), "int32")
+    with dfgen.Sequence(lists, x, **given) as seq:
+        assert message_of(DecodeError, lambda: seq[0]) == (
+            "row id=0: Column('tokens'): the list of column 'tokens' is missing, and array made no "
+            "array of length 0 of None: write [], or drop the row"
+        )
+    own = dfgen.Column("tokens", lambda tokens: tokens or [], (None,), "int32")
+    with dfgen.Sequence(lists, own, **given) as seq:
+        assert np.asarray(seq[0][0]).tolist() == [[0, 0], [1, 2]]
+    assert own({"tokens": None}).tolist() == []
+
+
 def test_what_has_no_length_is_refused(rows):
     x = dfgen.Column("label", np.array, (None,))
     assert message_of(ManifestError, sequence, rows, x) == (

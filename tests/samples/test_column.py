@@ -8,7 +8,7 @@ import pytest
 from messages import message_of
 
 import dfgen
-from dfgen.errors import ArgumentError, DecodeError
+from dfgen.errors import ArgumentError, DecodeError, ManifestError
 from dfgen.samples.features.column import Column
 
 
@@ -81,6 +81,32 @@ PROCESS = {"workers": 1, "use_multiprocessing": True}
 
 def fails(a):
     return 1 // (a - 4)
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        (pd.Categorical(["a", "b"]), ["/far/a", "/far/b"]),
+        ([["a", "/b"], []], [["/far/a", "/b"], []]),
+        ([[1], [2]], [[1], [2]]),  # which are none
+    ],
+)
+@pytest.mark.parametrize("names", ["path", ["path", "a"]])
+def test_paths_of_categories_and_lists_have_their_root(paths, told, names):
+    seen = []
+    df = frame(2).assign(path=paths)
+    column = Column(names, lambda path, *a: seen.append(path) or 0)
+    with sequence(column, df, batch_size=2, workers=0, root="/far") as seq:
+        assert seq[0][0].tolist() == [0, 0]
+    assert seen == told
+
+
+@pytest.mark.parametrize("paths", [["a", None], [["a"], None]])
+def test_a_path_that_is_missing_is_refused(paths):
+    call = lambda: sequence(Column("path", len), frame(2).assign(path=paths), root="/far")  # noqa: E731
+    assert "column 'path' has no path in 1 rows, the first is row 1: " in message_of(
+        ManifestError, call
+    )
 
 
 @pytest.mark.parametrize(

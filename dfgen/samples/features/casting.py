@@ -56,6 +56,8 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
     """
     what = f"{what}: {getattr(function, '__qualname__', repr(function))}"
     array = returned_by(what, function, values)
+    if array.size == out.size == 0:  # NumPy makes floats of [], without further axes
+        return
     if array.shape != out.shape:
         raise DecodeError(
             f"{what} returned an array that has shape {array.shape}, expected {out.shape}: give "

@@ -6,16 +6,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import column_names, number_dtype
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill_by, number_spec
 from dfgen.samples.features.lengths import arrays_of, check_extra, own_shape
-from dfgen.samples.features.one_row import ColumnSource
+from dfgen.samples.features.one_row import ColumnSource, OneRow
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
 from dfgen.spec import Spec, Values, Watch
-from dfgen.table.arrow_types import is_text
+from dfgen.table import arrow_types as arrow
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Column(Feature):
 
     The function runs in the workers, once a row and epoch, and is told the row's values in the
     order of `names`: plain Python numbers, text, lists, None where missing; of the column `path`,
-    paths below the root. It must not draw at
+    where none may be missing, paths below the root. It must not draw at
     random; `transform` does, with its generator. One that holds the GIL for long wants
     `use_multiprocessing=True`, and then must be picklable by cloudpickle, as functions of
     notebooks and scripts are.
@@ -83,7 +83,8 @@ class Column(Feature):
     def length(self, value: Any, store: Store) -> int:
         """Return the length of the list of one row, in the first column."""
         several = not isinstance(self.names, str) and len(self.names) > 1
-        return len(next(iter(value.values())) if several else value)
+        own = next(iter(value.values())) if several else value
+        return 0 if own is None else len(own)
 
     @property
     def column(self) -> Any:
@@ -103,8 +104,18 @@ class Column(Feature):
         """Fill `out` with what the function returns for a row's values."""
         watch("transform")
         several = not isinstance(self.names, str) and len(self.names) > 1
-        values = value.values() if several else (value,)
-        fill_by(f"Column({self.names!r})", self.fn, values, out)
+        values = [*value.values()] if several else [value]
+        what = f"Column({self.names!r})"
+        try:
+            fill_by(what, self.fn, values, out)
+        except DecodeError as error:
+            if not self.own_length or values[0] is not None:
+                raise
+            raise DecodeError(
+                f"{what}: the list of column {self.columns[0]!r} is missing, and "
+                f"{getattr(self.fn, '__name__', 'fn')} made no array of length 0 of None: write "
+                "[], or drop the row"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -116,7 +127,11 @@ class _Rooted:
 
     def __getitem__(self, name: str) -> Any:
         values = self.columns[name]
-        if name != "path" or not is_text(values.type) or values.null_count:
+        lists = arrow.is_list(values.type)
+        kind = arrow.value_type(values.type.value_type if lists else values.type)
+        if name != "path" or not arrow.is_text(kind) or isinstance(self.columns, OneRow):
             return values
+        if lists:  # `files` would make empty ones of those missing
+            arrow.refuse_missing(name, values, "path", "write [], or drop these rows")
         paths: Any = self.columns.files(name)
         return paths.take(np.arange(len(paths))) if self.whole else paths
