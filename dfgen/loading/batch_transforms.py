@@ -11,7 +11,13 @@ from dfgen.errors import TransformError
 from dfgen.loading.buffers import BatchArrays
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import batch_rng, check_keys, fits
-from dfgen.samples.user_functions import check_transform, is_ctrl_c, raised, with_own_lines
+from dfgen.samples.user_functions import (
+    called,
+    check_transform,
+    is_ctrl_c,
+    raised,
+    with_own_lines,
+)
 from dfgen.spec import Spec
 
 BatchTransform = Callable[[BatchArrays, np.random.Generator], BatchArrays]
@@ -95,7 +101,7 @@ def _common(ones: tuple[int, ...], others: tuple[int, ...]) -> tuple[int | None,
 
 def _run(function: BatchTransform, arrays: BatchArrays, rng: Any, where: str) -> BatchArrays:
     try:
-        result = function(dict(arrays), rng)
+        result = called(function, dict(arrays), rng)
     except BaseException as error:
         if is_ctrl_c(error):
             raise

@@ -88,7 +88,8 @@ class PendingBatch:
                 try:
                     blanks = worker.fill(chunk, arrays, lambda: self.cancelled)
                 finally:
-                    self._leave_if_forked()
+                    if os.getpid() != self.process:  # forked, and come back from what made rows
+                        os._exit(0)
                 with self._lock:
                     for place, problem in blanks.items():
                         self._blanks.append(part.start + place)
@@ -112,20 +113,12 @@ class PendingBatch:
         try:
             if self.transform is not None and not (self._errors or self.cancelled):
                 worker.stopwatch.begin("batch_transform")
-                try:
-                    self._arrays = self.transform(self.arrays)
-                finally:
-                    self._leave_if_forked()
+                self._arrays = self.transform(self.arrays)
                 worker.stopwatch.rest()
         except BaseException as error:
             worker.stopwatch.rest()
             self._errors[0] = error
         self._done.set()
-
-    def _leave_if_forked(self) -> None:
-        """End a process that a function of the user's has forked, and that comes back from it."""
-        if os.getpid() != self.process:
-            os._exit(0)
 
     def give_up(self, row: int | None) -> None:
         """Let the rest of it be, since the file of a row takes too long; None: a worker is gone."""

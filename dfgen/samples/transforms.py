@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
 from dfgen.errors import TransformError, brief
-from dfgen.samples.user_functions import is_ctrl_c, raised, with_own_lines
+from dfgen.samples.user_functions import called, is_ctrl_c, raised, with_own_lines
 from dfgen.spec import Spec, Values
 
 Sample = dict[str, Values]
@@ -29,7 +29,7 @@ def transformed(
         name: Spec(changed.get(name, value.shape), value.dtype) for name, value in sample.items()
     }
     try:
-        result = transform(dict(sample), rng)
+        result = called(transform, dict(sample), rng)
     except BaseException as error:
         if is_ctrl_c(error):
             raise

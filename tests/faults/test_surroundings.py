@@ -28,7 +28,7 @@ ways = pytest.mark.parametrize("way", list(WAYS))
 def sequence(df, way="threads", **options):
     image = dfgen.Image(size=(4, 4), flip="horizontal")
     options = {"x": image, "y": "label", "batch_size": 4, "seed": 1, **options}
-    return dfgen.Sequence(df, **options, **WAYS[way])
+    return dfgen.Sequence(df, **WAYS[way] | options)
 
 
 def made(df, way="threads", epochs=1, **options):
@@ -89,6 +89,36 @@ def test_fault_84_a_transform_may_fork_and_what_it_forks_ends_however_it_comes_b
         return noise(sample, rng)
 
     assert made(df[:8], way, transform=forking) == made(df[:8], "caller", transform=noise)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("way", ["threads", "processes"])
+def test_fault_84_what_a_transform_forks_makes_no_other_row_and_writes_to_none(df, way, tmp_path):
+    """Nobody waits for it before the last row of the chunk, and the end of the batch."""
+    pids, is_forked, calls = [], [], tmp_path / "calls"
+
+    def wait():
+        while pids:
+            os.waitpid(pids.pop(), 0)
+
+    def forking(given, rng):
+        if is_forked:
+            calls.touch()
+        if not (pid := os.fork()):
+            pids.clear()
+            is_forked.append(True)
+            return {name: array + 99 for name, array in given.items()}
+        pids.append(pid)
+        is_batch = given["label"].ndim
+        if is_batch or given["image"][0, 0, 0] == 7:
+            wait()
+        return given if is_batch else noise(given, rng)
+
+    options = {"batch_size": 8, "shuffle": False, "workers": 1}
+    expected = made(df[:8], "caller", transform=noise, batch_size=8, shuffle=False)
+    assert made(df[:8], way, transform=forking, batch_transform=forking, **options) == expected
+    wait()  # for those of the next epoch, already begun
+    assert not calls.exists()
 
 
 @pytest.mark.parametrize("way", ["threads", "processes"])

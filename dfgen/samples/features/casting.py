@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import DecodeError, is_outside
-from dfgen.samples.user_functions import is_ctrl_c, raised, with_own_lines
+from dfgen.samples.user_functions import called, is_ctrl_c, raised, with_own_lines
 from dfgen.spec import Spec, Values
 
 
@@ -73,7 +73,7 @@ def returned_by(what: str, function: Callable[..., Any], values: Any) -> Values:
         DecodeError: it raised, or returned no numbers; of `what`.
     """
     try:
-        returned = function(*values)
+        returned = called(function, *values)
         array = np.asarray(returned)
     except BaseException as error:
         if is_ctrl_c(error) or is_outside(error):
