@@ -315,15 +315,15 @@ def open_arrow(
         raise _unreadable(path, error) from None
 
 
-def checked_table(reader: pa.ipc.RecordBatchFileReader, path: str) -> pa.Table:
-    """Return all of an Arrow file, whose offsets and indices lie in its buffers.
+def checked_table(reader: pa.ipc.RecordBatchFileReader, path: str, full: bool = True) -> pa.Table:
+    """Return all of an Arrow file; `full`: whose offsets and indices lie in its buffers.
 
     Raises:
         ManifestError: they do not, which Arrow would read memory of others by.
     """
     try:
         table = reader.read_all()
-        table.validate(full=True)
+        table.validate(full=full)
         return table
     except (OSError, ValueError, pa.ArrowException) as error:
         if is_outside(error):
@@ -343,7 +343,8 @@ def mapped_table(
 ) -> pa.Table:
     """Return the columns of all rows of a pack, mapped into memory; read, where it is remote.
 
-    The checksum of a small file is compared, with `summed` that of any: of 10^8 rows it takes long.
+    A small file is read whole, and its checksum compared, with `summed` any: of 10^8 rows it takes
+    long.
 
     Raises:
         MissingFileError: the file is missing.
@@ -357,7 +358,7 @@ def mapped_table(
                 "is damaged, or of another pack. Take another copy of the folder, or pack again"
             )
     with open_arrow(path, options, file.bytes) as reader:
-        table = checked_table(reader, path)
+        table = checked_table(reader, path, summed or file.bytes <= _SUMMED)
     if len(table) != index.rows:
         raise ManifestError(f"{path} has {len(table):,} rows, expected {index.rows:,}: pack again")
     return table

@@ -85,8 +85,8 @@ class PackShards:
     """One column of the shards of packs.
 
     It travels to worker processes without what is mapped; a mapped file is not kept open. To read
-    one that was cut short since would end the process: before rows are read, files that were
-    written to are compared with their checksums, and opened anew.
+    one that was cut short since would end the process: at times, before rows are read, files that
+    were written to are compared with their checksums, and opened anew.
     """
 
     far = False

@@ -56,6 +56,8 @@ TAKEN = (
     "__arrow_c_stream__"
 )
 
+_READ_WHOLE = 1 << 26  # bytes of a table whose offsets and indices are all looked at
+
 Table = Any
 """A pandas DataFrame, or whatever `is_table` says is one."""
 
@@ -104,7 +106,8 @@ def arrow_table(given: Table, where: str = "the frame") -> pa.Table:
 
 
 def _stored(table: pa.Table, of_polars: bool) -> pa.Table:
-    table.validate(full=True)  # or numbers of classes may be any, and text that of other memory
+    # else numbers of classes may be any, and text that of other memory
+    table.validate(full=table.nbytes <= _READ_WHOLE)
     columns = []
     for field, column in zip(table.schema, table.columns, strict=True):
         column = _cast(column, storable(field.type))

@@ -14,7 +14,9 @@ from packed import packed, write_images
 
 import dfgen
 from dfgen.errors import ManifestError
+from dfgen.packs import pack_index
 from dfgen.packs.pack_index import sealed
+from dfgen.table import any_table
 
 ROWS = 8
 PATHS = [f"{row}.png" for row in range(ROWS)]
@@ -62,6 +64,23 @@ def indices(last):
 @pytest.mark.parametrize("last", [2, 100, 255])
 def test_fault_60_an_index_of_no_class_is_refused_in_a_pack(pack, last):
     refuse_pack(pack(indices(0), indices(last)), r"manifest.arrow cannot be read as an Arrow file")
+
+
+def test_fault_60_of_a_large_table_of_a_pack_verify_looks_at_each_index(pack, monkeypatch):
+    """Opening it would read all of it."""
+    monkeypatch.setattr(pack_index, "_SUMMED", 0)
+    path = pack(indices(0), indices(100))
+    dfgen.Sequence(path, y="id").close()
+    with pytest.raises(ManifestError, match=r"manifest.arrow cannot be read as an Arrow file"):
+        dfgen.verify(path)
+
+
+def test_fault_60_of_a_large_table_in_hand_not_each_index_is_looked_at(monkeypatch):
+    monkeypatch.setattr(any_table, "_READ_WHOLE", 0)
+    numbers = pa.array([0] * (ROWS - 1) + [100], pa.int8())
+    kind = pa.DictionaryArray.from_arrays(numbers, pa.array(["cat"]), safe=False)
+    table = pa.table({"id": range(ROWS), "shown": kind})
+    assert len(any_table.arrow_table(table)) == ROWS
 
 
 @pytest.mark.parametrize("column", ["kind", "path"])
