@@ -22,7 +22,6 @@ COMMANDS = {
     "recipe": "m.parquet --out new.toml",
     "pack": "m.parquet --out new --image-size 4,4",
     "report": "m.parquet --out new.html",
-    "bench": "m.parquet --rows 4 --image-size 4,4 --json new.json",
 }
 
 

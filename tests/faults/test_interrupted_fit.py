@@ -28,6 +28,8 @@ def is_interrupted(model, seq, at_line, draws):
                 model.fit(seq, epochs=2, verbose=0)
         finally:
             timer.cancel()
+            if timer.ident:  # it may have begun to send
+                timer.join()
     except KeyboardInterrupt:
         return True
     return False
@@ -53,7 +55,8 @@ def test_fault_94_after_an_interrupt_at_any_moment_of_fit_the_next_one_gets_each
     df, model, interrupted = frame(ROWS), trained_watcher(), 0
     for moment in range(moments):
         with dfgen.Sequence(df, use_multiprocessing=processes, **options) as seq:
-            interrupted += is_interrupted(model, seq, moment % 2, draws)
+            at_line = moment % 2
+            interrupted += is_interrupted(model, seq, at_line, draws) and at_line
             model.forget()
             epoch = seq.epoch
             model.fit(seq, epochs=1, verbose=0)

@@ -29,11 +29,12 @@ def small_group(tmp_path):
     except OSError as error:
         pytest.skip(f"no group of processes can be made, which needs root and cgroup 1: {error}")
     yield group
-    while True:  # until the killed ones have left it
+    for _ in range(1000):  # until the killed ones have left it
         with suppress(OSError):
             group.rmdir()
             return
         threading.Event().wait(0.01)
+    pytest.fail(f"{group} is not left: {(group / 'cgroup.procs').read_text().split()}")
 
 
 def test_fault_57_a_worker_that_the_kernel_kills_for_its_memory_is_named_with_its_row(
@@ -103,6 +104,51 @@ def test_fault_80_where_some_threads_can_be_started_they_do_the_work():
         "more processes, as by ulimit -u, or give fewer workers="
     ]
     assert len(done) == 10 and len(threads.workers) == 2
+
+
+class Counted(Worker):
+    """Counts how often it was closed."""
+
+    closed = 0
+
+    def close(self):
+        self.closed += 1
+
+
+def test_fault_80_a_warning_that_is_an_error_loses_no_task_and_no_worker():
+    made, done = [], []
+
+    def make():
+        made.append(Counted())
+        threading.stack_size(TOO_LARGE if len(made) > 1 else 0)
+        return made[-1]
+
+    threads = Threads(3, make)
+    with stacks_of(0):
+        with pytest.raises(UserWarning, match="only 1 of 3 threads"):
+            threads.submit(done.append)
+        threads.submit(done.append)
+        threads.close()
+    assert len(done) == len(made) == 2
+    assert [one.closed for one in made] == [1, 1]
+
+
+def test_fault_80_where_none_can_be_started_for_a_stuck_one_it_is_kept():
+    threads = Threads(1, Worker)
+    threads.submit(lambda worker: None)
+    with stacks_of(TOO_LARGE), pytest.raises(WorkerError, match="no thread can be started"):
+        threads.replace(threads.workers[0])
+    assert [one.abandoned for one in threads.workers] == [False] and not threads.replaced
+    threads.close()
+
+
+def test_fault_80_an_error_of_a_worker_itself_is_not_taken_for_one_of_the_system():
+    def make():
+        raise RuntimeError("of its own")
+
+    with pytest.raises(RuntimeError, match="of its own") as caught:
+        Threads(2, make).submit(lambda worker: None)
+    assert caught.type is RuntimeError
 
 
 @pytest.fixture(scope="module")

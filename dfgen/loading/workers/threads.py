@@ -113,17 +113,29 @@ class Threads:
         with self._lock:
             if self.closed:
                 raise ArgumentError(CLOSED)
+            wanted, fault = self._count, None
             while len(self.workers) < self._count:
-                self._start_or_do_with_fewer()
+                if (fault := self._start()) is not None:
+                    if not self.workers:
+                        raise _none_started(fault) from fault
+                    self._count = len(self.workers)
             self._tasks.put(task)
+        if fault is not None:  # last, since a warning may be an error
+            warnings.warn(
+                f"only {len(self.workers)} of {wanted} threads can be started ({fault}), which do "
+                "the work: allow more processes, as by ulimit -u, or give fewer workers=",
+                stacklevel=2,
+            )
 
     def replace(self, worker: Worker) -> None:
-        """Abandon a worker that is stuck, and start another."""
+        """Start another worker, and abandon one that is stuck."""
         with self._lock:
             if not worker.abandoned:
+                if (fault := self._start()) is not None:
+                    raise _none_started(fault) from fault
                 self.replaced += 1
                 worker.abandon()
-                self._start()
+                self._wake()
 
     def use(self, count: int) -> None:
         """Have so many threads run tasks from now on; the others rest after the task in hand."""
@@ -143,32 +155,28 @@ class Threads:
         with self._lock:
             self._finalizer()
 
-    def _start_or_do_with_fewer(self) -> None:
-        try:
-            self._start()
-        except RuntimeError as error:  # of the system, which has no room for another one
-            there = len(self.workers)
-            if not there:
-                raise WorkerError(
-                    f"no thread can be started ({error}): allow more processes, as by ulimit -u, "
-                    "or more memory, or give workers=0"
-                ) from error
-            warnings.warn(
-                f"only {there} of {self._count} threads can be started ({error}), which do the "
-                "work: allow more processes, as by ulimit -u, or give fewer workers=",
-                stacklevel=2,
-            )
-            self._count = there
-
-    def _start(self) -> None:
+    def _start(self) -> RuntimeError | None:
+        """Start a thread; return why the system, as without room for another one, starts none."""
         worker = self._make_worker()
         arguments: Any = (self._tasks, worker)
         name = f"dfgen-{len(self.workers)}"
         thread = threading.Thread(target=_run, args=arguments, name=name, daemon=True)
-        thread.start()  # first: one that cannot start is none of them
+        try:
+            thread.start()  # first: one that cannot start is none of them
+        except RuntimeError as error:
+            worker.close()
+            return error
         self.workers.append(worker)
         self._threads.append(thread)
         self._wake()
+        return None
+
+
+def _none_started(fault: RuntimeError) -> WorkerError:
+    return WorkerError(
+        f"no thread can be started ({fault}): allow more processes, as by ulimit -u, or more "
+        "memory, or give workers=0"
+    )
 
 
 def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
