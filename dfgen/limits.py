@@ -94,8 +94,8 @@ class Limits:
             table of labels, annotations. Default `"2GB"`: a sparse file of any size costs nothing
             to make. Files read by rows or in part (HDF5, .npy with `index=`, WAV) have no bound.
         decoded_bytes: of the pixels of an image, width x height x channels x depth; of one row of
-            an array file, and of the chunk of HDF5 that holds it; of a table that was packed
-            (gzip; Parquet of over 100 times its size).
+            an array file, and of the chunk of HDF5 that holds it; of a sound that keeps its own
+            length; of a table that was packed (gzip; Parquet of over 100 times its size).
             Default `"512MiB"`: RGB of 178.9 million pixels, where Pillow too refuses. A JPEG that
             is decoded at 1/2, 1/4 or 1/8 counts as that, a progressive one with two bytes for each
             value of all its pixels, which libjpeg holds. Decoders take a few times as much.

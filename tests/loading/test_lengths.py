@@ -1,5 +1,6 @@
 """Sounds, arrays and lists of unequal length: padded to their batch's longest, masked, bucketed."""
 
+import os
 import wave
 
 import keras
@@ -102,6 +103,71 @@ def test_a_broken_file_is_skipped_and_a_mean_under_its_mask_is_a_number(rows, tm
         batch, _, weights = seq[0]
         assert weights[0] == 0 and seq.problems.index.tolist() == [0]
         assert batch["array"][0].sum() == 0 and batch["padding_mask"].sum(axis=1).all()
+
+
+def a_folder(path):
+    path.mkdir()
+
+
+def long_by_its_header(path):
+    np.save(path, np.ones((7, 2), "f4"))
+    path.write_bytes(path.read_bytes().replace(b"(7, 2), }        ", b"(20000000, 2), } "))
+
+
+FAULTS = {
+    "missing": (lambda path: None, "the file does not exist"),
+    "folder": (a_folder, "the file cannot be read: not a regular file"),
+    "pipe": (os.mkfifo, "the file cannot be read: not a regular file"),
+    "loop": (lambda path: path.symlink_to(path), "the file cannot be read: Too many levels"),
+    "no .npy": (lambda path: path.write_bytes(b"P5 1 1 255 0"), "this is a .pnm image, not a .npy"),
+    "longer than its bytes": (
+        long_by_its_header,
+        "truncated .npy file: float32 of shape (20000000, 2) takes 160,000,000 bytes after the "
+        "header, 56 are there",
+    ),
+    "another shape": (
+        lambda path: np.save(path, np.ones((5000, 4), "f4")),
+        "the array is float32 of shape (5000, 4), expected float32 of shape (None, 2)",
+    ),
+    "another kind": (
+        lambda path: np.save(path, np.ones((5000, 2), "c8")),
+        "the array is complex64 of shape (5000, 2), expected float32 of shape (None, 2)",
+    ),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes in folders")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_file_without_a_true_header_is_the_fault_of_its_row_and_pads_nothing(
+    rows, tmp_path, fault
+):
+    make, said = FAULTS[fault]
+    make(path := tmp_path / "bad.npy")
+    frame = rows[:4].assign(array=[*rows.array[:3], str(path)])
+    with sequence(frame, X["array"], shuffle=False, on_error="skip", workers=0) as seq:
+        batch, _, weights = seq[0]
+        assert batch["array"].shape == (4, max(LENGTHS[:3]), 2)
+        assert weights.astype(bool).tolist() == [True, True, True, False]
+        assert seq.problems.reason.item().startswith(said)
+    message = message_of(ManifestError, sequence, frame, X["array"])
+    assert f"row id=3, array={str(path)!r}: {said}" in message
+
+
+def test_a_sound_of_more_frames_than_limits_allow_pads_nothing(rows, tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    path = tmp_path / "long.flac"
+    soundfile.write(path, np.zeros(9), RATE)
+    data = bytearray(path.read_bytes())
+    data[22:26] = b"\xff" * 4  # of STREAMINFO, how many frames there are
+    path.write_bytes(data)
+    frame = rows[:4].assign(path=[*rows.path[:3], str(path)])
+    with sequence(frame, X["audio"], shuffle=False, on_error="skip", workers=0) as seq:
+        assert seq[0][0]["audio"].shape == (4, max(LENGTHS[:3]), 1)
+        assert seq.problems.reason.item() == (
+            "the sound says that it has 4,294,967,295 frames, 17,179,869,180 bytes decoded, more "
+            "than limits.decoded_bytes='512MiB': if it is to be trusted, give "
+            "limits=dfgen.Limits(decoded_bytes=17179869180)"
+        )
 
 
 def test_lists_of_images_are_gathered_by_their_lengths(rows, sized_folder):

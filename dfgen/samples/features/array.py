@@ -3,16 +3,19 @@
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import IO, Any, ClassVar
 
 import numpy as np
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, DecodeError
+from dfgen.limits import Limits
 from dfgen.samples.features.arguments import check_column, number_dtype
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill, fill_by, number_spec
-from dfgen.samples.features.lengths import arrays_of, check_extra, own_shape
-from dfgen.samples.stores.npy import array_header, decode_array
+from dfgen.samples.features.lengths import arrays_of, check_extra, looked, own_shape
+from dfgen.samples.pixels.formats import FORMATS, read_known
+from dfgen.samples.stores.npy import decode_array, whole_array
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
 from dfgen.spec import Spec, Values, Watch
@@ -98,10 +101,20 @@ class Array(Feature):
         return self.shape[:1] == (None,)
 
     def length(self, value: Any, store: Store) -> int:
-        """Return the first length of a .npy file, of which its header tells."""
-        with store.open(value) as file:
-            shape, *_ = array_header(file, store.limits)
-        return shape[0] if shape else 0
+        """Return the first length of a .npy file, whose header and size must be those wanted."""
+        return read_known(value, looked(value, store), partial(self._length, limits=store.limits))
+
+    def _length(self, file: IO[bytes], name: str, limits: Limits) -> int:
+        if name != "npy":
+            raise DecodeError(f"this is a .{name} {FORMATS[name].holds}, not a .npy file")
+        file.seek(0)
+        shape, _, dtype = whole_array(file, limits)
+        if not shape or not self.passes_through(Spec((None, *shape[1:]), dtype)):
+            raise DecodeError(
+                f"the array is {dtype} of shape {shape}, expected {self.dtype} of shape "
+                f"{self.shape}"
+            )
+        return shape[0]
 
     @property
     def spec(self) -> Spec:

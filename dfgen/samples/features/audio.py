@@ -8,7 +8,7 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.lengths import arrays_of, check_extra
+from dfgen.samples.features.lengths import arrays_of, check_extra, looked
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_header, read_known
 from dfgen.samples.pixels.sound_files import load_soundfile, open_sound, read_frames, sound_source
 from dfgen.samples.stores.store import Store
@@ -113,7 +113,12 @@ class Audio(Feature):
 
     def length(self, value: Any, store: Store) -> int:
         """Return the frames of a file, of which its header tells."""
-        return read_header(value, store).frames or 0
+        frames = read_header(value, looked(value, store)).frames or 0
+        nbytes = min(frames, self.most_length or frames) * self.channels * 4
+        if not store.limits.allows("decoded_bytes", nbytes):
+            what = f"the sound says that it has {frames:,} frames, {nbytes:,} bytes decoded"
+            raise DecodeError(store.limits.refusal("decoded_bytes", nbytes, what))
+        return frames
 
     @property
     def spec(self) -> Spec:

@@ -1,9 +1,10 @@
-"""Arrays of unequal length, which batches pad to their longest: the arguments that say so."""
+"""Arrays of unequal length, which batches pad to their longest: arguments, and files to ask."""
 
 from typing import Any
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, unreadable
 from dfgen.samples.features.arguments import checked_shape
+from dfgen.samples.stores.store import Store
 
 
 def own_shape(shape: object) -> tuple[int | None, ...]:
@@ -27,3 +28,17 @@ def check_extra(feature: Any, instead: str) -> None:
 def arrays_of(feature: Any, name: str) -> Any:
     """Return the name of its array, and with `extra` that of what tells it from padding."""
     return name if feature.extra is None else {feature.kind: name, feature.extra: f"{name}_mask"}
+
+
+def looked(value: Any, store: Store) -> Store:
+    """Return the store that tells the header of a file; a pipe is refused, and not waited for."""
+    try:
+        store = store.look(value)
+        head = store.head(value)
+    except (DfgenError, MemoryError):
+        raise
+    except Exception as error:
+        raise unreadable(error) from error
+    if head.problem:
+        raise DecodeError(f"the file cannot be read: {head.problem}")
+    return store
