@@ -172,7 +172,8 @@ def bind(
     taken = {name for name in (id, *leaves(sample_weight)) if isinstance(name, str)}
     options = replace(options or Options(), store_of=opens)
     x, y, named = named_features(columns, x, y, options, taken)
-    features = _bound(columns, named, {*leaves(x)}, id)
+    told = known_problems(columns)
+    features = _bound(columns, named, {*leaves(x)}, id, told)
     transform = _of_features(transform, features)
 
     store = opens(files for bound in features for files in columns.loose_files(bound))
@@ -184,7 +185,8 @@ def bind(
     files = next((one for one in whole if one.files is not None and not one.has_lists), None)
     rows = BoundRows(ids_of(columns, id, files), features)
     check_lists(rows)
-    bad = unread | (known_problems(columns) if files else {})
+    annotated = any(one.feature.follows and not one.feature.of_files for one in features)
+    bad = unread | (told if files or annotated else {})
     problems = checked_problems(columns, rows, bad, packs, refuse=on_error == "raise")
 
     known = known_files(columns, features, packs, store, problems)
@@ -237,11 +239,17 @@ def _sources(
 
 
 def _bound(
-    columns: Columns, named: Mapping[str, Feature], inputs: set[str], id: str | None
+    columns: Columns,
+    named: Mapping[str, Feature],
+    inputs: set[str],
+    id: str | None,
+    problems: Iterable[int],
 ) -> tuple[BoundFeature, ...]:
     """Return all named features with their values; `inputs` are the names of x."""
     try:
-        features = tuple(_bound_one(columns, name, named, name in inputs) for name in named)
+        features = tuple(
+            _bound_one(columns, name, named, name in inputs, problems) for name in named
+        )
     except ManifestError as error:
         note_id(error, columns, id)
         raise
@@ -252,11 +260,15 @@ def _bound(
 
 
 def _bound_one(
-    columns: Columns, name: str, named: Mapping[str, Feature], is_input: bool
+    columns: Columns,
+    name: str,
+    named: Mapping[str, Feature],
+    is_input: bool,
+    problems: Iterable[int],
 ) -> BoundFeature:
     """Return one of all named features with its values."""
     feature, like = named[name], followed_image(named, name)
-    present, source = present_columns(columns, feature, is_input)
+    present, source = present_columns(columns, feature, is_input, problems)
     values = feature.bind(source)
     followed = None if like is None else named[like]
     return BoundFeature(name, in_lists(feature, values, followed), values, like, present)

@@ -1,6 +1,6 @@
 """Class names of features that are not told them: those of the manifest, or of the column."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from dfgen.samples.features.arguments import lacks_class_names
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.one_row import present_in
 from dfgen.spec import IntArray, Present
-from dfgen.table.arrow_types import are_numbers, is_list, value_type
+from dfgen.table.arrow_types import are_numbers, is_list, nulls, value_type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +33,13 @@ class FilledColumns(Columns):
 
 
 def present_columns(
-    columns: Columns, feature: Feature, is_input: bool
+    columns: Columns, feature: Feature, is_input: bool, problems: Iterable[int]
 ) -> tuple[Present | None, Columns]:
     """Return which rows have a feature, None where all must, and the columns to bind it to.
 
     There the first row that has it stands in for those that lack it, so that rows keep their
     numbers, and all that is refused in labels still is. Without any such row there are no rows.
+    Rows that have `problems`, which are refused or skipped, may lack what lies on their image.
 
     Raises:
         ArgumentError: inputs may not be missing, as no weight is theirs.
@@ -51,18 +52,33 @@ def present_columns(
         )
     present = present_in(feature, columns)
     if present is None:
-        return None, columns
-    rows = np.where(present, np.arange(len(present)), present.argmax())
+        present = _annotated(columns, feature, [*problems])
+        return present, columns if present is None else _filled(columns, present)
     if not present.any():
-        rows = rows[:0]
         for name in feature.columns:
             if pa.types.is_null(columns[name].type):
                 raise ManifestError(
                     f"column {name!r} is missing in all {len(columns):,} rows, and so is of no "
                     f"type: leave {type(feature).__name__} out of y, or give the column a type"
                 )
-    filled = {field.name: getattr(columns, field.name) for field in fields(Columns)}
-    return present, FilledColumns(**filled, rows=rows)
+    return present, _filled(columns, present)
+
+
+def _filled(columns: Columns, present: Present) -> FilledColumns:
+    """Return columns in which the first row that is present stands in for those that are not."""
+    rows = np.where(present, np.arange(len(present)), present.argmax())
+    held = {field.name: getattr(columns, field.name) for field in fields(Columns)}
+    return FilledColumns(**held, rows=rows if present.any() else rows[:0])
+
+
+def _annotated(columns: Columns, feature: Feature, problems: list[int]) -> Present | None:
+    """Return which rows have annotations, None where all must: those with a problem need none."""
+    if not problems or not feature.follows or feature.of_files:
+        return None
+    present = np.ones(len(columns), np.bool_)
+    for name in feature.columns:
+        present[problems] &= ~nulls(columns[name])[problems]
+    return None if present.all() or not present.any() else present
 
 
 def with_class_names(columns: Columns, feature: Feature, is_target: bool) -> Feature:

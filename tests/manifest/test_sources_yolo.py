@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from contracts import SourceContract
+from messages import message_of
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
@@ -13,7 +14,7 @@ from dfgen.manifest.sources import SOURCES
 
 def write(path, text):
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    with open(path, "w") as file:
+    with open(path, "w", encoding="utf-8") as file:
         file.write(text)
 
 
@@ -185,6 +186,32 @@ def test_a_line_that_is_no_label_is_the_problem_of_its_row(data, line, message):
     frame = dfgen.build_manifest(yolo="data.yaml")
     assert frame["problem"].fillna("").tolist() == ["", problem, ""]
     assert frame.loc[1, ["boxes", "labels"]].isna().all()
+
+
+@pytest.mark.filterwarnings("ignore:1 problem")
+@pytest.mark.parametrize("feature", ["Boxes", "Segmentation", "Keypoints"])
+def test_a_row_of_a_broken_line_is_skipped_or_refused_with_its_problem(data, feature):
+    line = "0 0.1 0.1 0.4 0.1 0.4 0.5\n"
+    if feature == "Keypoints":
+        write("data.yaml", "train: images/train\nval: images/val\nnames: [a]\nkpt_shape: [1, 3]\n")
+        line = "0 0.5 0.5 0.5 0.5 0.5 0.5 2\n"
+    write("labels/train/a.txt", f"\ufeff{line}")  # as Windows writes UTF-8
+    write("labels/train/b.txt", "0 broken\n")
+    write("labels/val/c.txt", line)
+    frame = dfgen.build_manifest(yolo="data.yaml")
+    target = {
+        "Boxes": dfgen.Boxes("boxes", labels="labels", max_boxes=2),
+        "Segmentation": dfgen.Segmentation("polygons", max_items=2),
+        "Keypoints": dfgen.Keypoints(count=1),
+    }[feature]
+    image, options = dfgen.Image(size=(30, 40)), {"shuffle": False, "root": data}
+    with dfgen.Sequence(frame, image, target, on_error="skip", **options) as seq:
+        *_, weights = seq[0]
+        found = weights[min(weights)] if isinstance(weights, dict) else weights
+        assert np.asarray(found).reshape(3, -1).any(axis=1).tolist() == [True, False, True]
+        assert seq.problems.reason.tolist() == [frame["problem"][1]]
+    message = message_of(ManifestError, dfgen.Sequence, frame, image, target, **options)
+    assert frame["problem"][1] in message and "write []" not in message
 
 
 def test_labels_that_are_all_broken_are_refused(data):

@@ -95,7 +95,7 @@ def read_objects(path: str, data: DataSet, limits: Limits = DEFAULT) -> list[Obj
     """Read the labels of one image; a line of something else is named with its number."""
     bounded = reading(path, missing=VANISHED.format(path), limits=limits, bound="header_bytes")
     with bounded as nbytes:
-        lines = read_bytes(path, nbytes).decode().splitlines()
+        lines = read_bytes(path, nbytes).decode("utf-8-sig").splitlines()
     return [
         _object(line.split(), f"{path}, line {number}", data)
         for number, line in enumerate(lines, 1)
