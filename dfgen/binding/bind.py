@@ -21,7 +21,7 @@ from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering
 from dfgen.binding.row_ids import ids_of, note_id
 from dfgen.binding.row_lengths import row_lengths
-from dfgen.binding.row_problems import checked_problems, known_problems
+from dfgen.binding.row_problems import checked_problems, known_problems, warn_of_no_region
 from dfgen.binding.row_weights import ClassWeight, SampleWeight, row_weights
 from dfgen.binding.rows_of_arrays import stored_rows
 from dfgen.binding.split_rows import warn_of_leaks
@@ -185,6 +185,7 @@ def bind(
     files = next((one for one in whole if one.files is not None and not one.has_lists), None)
     rows = BoundRows(ids_of(columns, id, files), features)
     check_lists(rows)
+    warn_of_no_region(rows)
     annotated = any(one.feature.follows and not one.feature.of_files for one in features)
     bad = unread | (told if files or annotated else {})
     problems = checked_problems(columns, rows, bad, packs, refuse=on_error == "raise")

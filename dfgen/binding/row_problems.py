@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.errors import ManifestError, warn
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.segmentation import Segmentation
 from dfgen.samples.pixels.scaling import too_deep
 from dfgen.samples.reader import BoundRows
-from dfgen.table.arrow_types import is_text
+from dfgen.table.arrow_types import is_text, place_of
 
 _DEPTHS = np.array([8, 16, 32])
 
@@ -60,6 +61,23 @@ def checked_problems(
             f"zeros of weight 0, such as {rows.where(row)}: {deep[row]}"
         )
     return deep | problems
+
+
+def warn_of_no_region(rows: BoundRows) -> None:
+    """Warn of labelled objects that have no region: nothing of them is in any mask."""
+    for bound in rows.features:
+        if not isinstance(bound.feature, Segmentation):
+            continue
+        where, column = bound.values.offsets, bound.feature.column
+        places = [place_of(where, int(n)) for n in bound.feature.without_region(bound.values)]
+        bare = [(row, place) for row, place in places if bound.has(row)]
+        if bare:
+            row, place = bare[0]
+            warn(
+                f"{len(bare):,} of {where[-1]:,} objects in column {column!r} have a label but no "
+                f"region, such as object {place} of {rows.where(row)}: masks show background "
+                "there. Draw their regions, or remove these objects from the annotations"
+            )
 
 
 def _deep_rows(

@@ -245,6 +245,35 @@ def test_polygons_of_yolo_draw_masks_and_images_without_objects_none(tmp_path):
     assert not masks[1].any()
 
 
+@pytest.mark.parametrize("empty", [None, "[]"])
+def test_objects_without_a_region_are_told_once_with_the_first_row(path, empty):
+    whole, bare = row_of(path, [SQUARE]), row_of(path, [SQUARE], [SQUARE])
+    bare["segmentation"][1] = empty
+    frame = pd.DataFrame([whole, bare, bare]).assign(id=[5, 6, 7])
+    expected = (
+        "2 of 5 objects in column 'segmentation' have a label but no region, such as object 1 of "
+        f"row id=6, path={path!r}: masks show background there. Draw their regions, or remove "
+        "these objects from the annotations"
+    )
+    target = dfgen.Segmentation(class_names=("cat", "dog"))
+    with pytest.warns(UserWarning) as told:
+        dfgen.Sequence(frame, dfgen.Image(size=SIZE), target)
+    assert [str(one.message) for one in told] == [expected]
+
+
+def test_boxes_alone_are_no_regions_and_the_advice_is_not_to_write_none(path):
+    polygons = [[[2.0, 2.0, 9.0, 2.0, 9.0, 9.0]], None]
+    frame = pd.DataFrame({"path": path, "polygons": polygons, "labels": [["cat"], ["dog"]]})
+    target = dfgen.Segmentation("polygons", class_names=("cat", "dog"))
+    with pytest.raises(ManifestError) as caught:
+        dfgen.Sequence(frame, dfgen.Image(size=SIZE), target)
+    assert str(caught.value) == (
+        "column 'polygons' has no regions in 1 rows whose objects have labels, the first is row 1: "
+        "the annotations hold boxes alone there. Draw regions, or drop these rows, or, in y, give "
+        'these rows no weight, by missing="ignore" in the feature'
+    )
+
+
 @pytest.mark.parametrize(
     ("region", "message"),
     [

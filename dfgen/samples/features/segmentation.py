@@ -5,6 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.arguments import check_column
@@ -167,6 +168,14 @@ class Segmentation(Feature):
         if both:  # those of YOLO are null where none are
             lengths = arrow.lengths_of(values)
             bare = arrow.nulls(values) & ~arrow.nulls(labels) & (arrow.lengths_of(labels) == 0)
+            boxed = np.flatnonzero(arrow.nulls(values) & (arrow.lengths_of(labels) > 0))
+            if len(boxed):
+                raise ManifestError(
+                    f"column {self.column!r} has no regions in {len(boxed):,} rows whose objects "
+                    f"have labels, the first is row {boxed[0]}: the annotations hold boxes alone "
+                    f"there. Draw regions, or drop these rows, {arrow.OR_IGNORE}",
+                    row=int(boxed[0]),
+                )
             ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
             values = arrow.with_ends(arrow.flattened(values), ends, arrow.nulls(values) & ~bare)
         where = arrow.offsets(self.column, values, _NO_OBJECTS)
@@ -227,6 +236,16 @@ class Segmentation(Feature):
                 "is that of a class: write ignore=255"
             )
         return numbers
+
+    def without_region(self, values: SegmentRows) -> IntArray:
+        """Return which objects have no region at all, by their places among those of all rows."""
+        regions = values.regions
+        empty = arrow.nulls(regions)
+        if arrow.is_list(regions.type):
+            empty |= arrow.lengths_of(regions) == 0
+        elif arrow.is_text(regions.type):
+            empty |= np.asarray(pc.fill_null(pc.equal(regions, "[]"), False))
+        return np.flatnonzero(empty)
 
     def _check_length(self, where: IntArray, values: pa.Array, column: str) -> None:
         lengths = np.diff(arrow.offsets(column, values, _NO_OBJECTS))
