@@ -42,7 +42,7 @@ def weights_of_shares(
         )
     values = columns[column]
     values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-    counts = {one["values"]: one["counts"] for one in pc.value_counts(values).to_pylist()}
+    counts = _counts(column, values, shares)
     if counts.keys() != shares.keys():
         without = [one for one in counts if one not in shares]
         absent = [one for one in shares if one not in counts]
@@ -56,3 +56,18 @@ def weights_of_shares(
     each = np.array([share / counts[one] for one, share in shares.items()])
     weights: npt.NDArray[np.float64] = each[places]
     return column, weights
+
+
+def _counts(column: str, values: pa.ChunkedArray, shares: Mapping[Any, float]) -> dict[Any, int]:
+    """Return value -> its rows, of a column of whose type the values with a share may be."""
+    is_bool = pa.types.is_boolean(values.type)
+    known = [one for one in shares if one is not None]
+    if not pa.types.is_nested(values.type) and all(
+        isinstance(one, bool | np.bool_) == is_bool for one in known
+    ):
+        return {one["values"]: one["counts"] for one in pc.value_counts(values).to_pylist()}
+    raise ManifestError(
+        f"balance={{{column!r}: ...}}: the column is of {values.type}, and its shares are of "
+        f"{listed(known)}: expected a column of text, numbers or booleans, and a share of each of "
+        "its values, written as it is there"
+    )

@@ -84,6 +84,7 @@ def alike(model: Any, loader: Loader) -> dict[str, Any]:
 
 def _shown(value: Any) -> str:
     """Return a value of a feature as text, the same in each process; a long one as its digest."""
+    value = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
     text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
     return text if len(text) < 100 else sha256(text.encode()).hexdigest()[:16]
 

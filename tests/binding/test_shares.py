@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from messages import message_of
 from PIL import Image
@@ -81,3 +82,25 @@ def test_shares_that_cannot_be_are_refused(both):
     assert message_of(ArgumentError, sequence, both, {"a": {}, "b": {}}).startswith(
         "balance must be a column, or shares of what one holds, got "
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "shares", "kind"),
+    [
+        ([[1], [2]], {"a": 1.0}, "list<"),
+        ([0, 1], {False: 0.5, True: 0.5}, "int64"),
+        ([False, True], {0: 0.5, 1: 0.5}, "bool"),
+    ],
+)
+def test_shares_of_another_type_than_the_column_are_refused_by_its_type(values, shares, kind):
+    table = pa.table({"id": [0, 1], "path": ["a", "b"], "of": values})
+    said = message_of(
+        ManifestError,
+        dfgen.Sequence,
+        table,
+        y=None,
+        label_mode=None,
+        balance={"of": shares},
+        rows_per_epoch=2,
+    )
+    assert said.startswith(f"balance={{'of': ...}}: the column is of {kind}")

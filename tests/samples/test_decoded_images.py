@@ -9,6 +9,7 @@ import pytest
 import tifffile
 from messages import message_of
 from pydicom.dataset import FileDataset, FileMetaDataset
+from pydicom.pixels import apply_rescale
 from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage
 
 import dfgen
@@ -17,7 +18,8 @@ from dfgen.errors import ArgumentError, DecodeError
 
 def scan(data):
     """Return the pixels of a DICOM file, in Hounsfield units."""
-    return pydicom.dcmread(io.BytesIO(data)).pixel_array
+    file = pydicom.dcmread(io.BytesIO(data))
+    return apply_rescale(file.pixel_array, file)
 
 
 def bands(data):
@@ -36,16 +38,17 @@ def write_dicom(path, pixels):
     file.SamplesPerPixel, file.PhotometricInterpretation = 1, "MONOCHROME2"
     file.BitsAllocated = file.BitsStored = 16
     file.HighBit, file.PixelRepresentation = 15, 1
+    file.RescaleSlope, file.RescaleIntercept = 2, -1000
     file.PixelData = pixels.astype("<i2").tobytes()
     file.save_as(path, enforce_file_format=True)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Scans of -100 and their row, and tiles whose 13 bands hold 100 times their number."""
+    """Scans of -100 and twice their row, and tiles whose 13 bands hold 100 times their number."""
     folder = tmp_path_factory.mktemp("scans")
     for row in range(6):
-        write_dicom(folder / f"{row}.dcm", np.full((8 + row, 6), row - 100))
+        write_dicom(folder / f"{row}.dcm", np.full((8 + row, 6), row + 450))
         tile = np.repeat(100 * np.arange(13, dtype=np.uint16), 8 * (6 + row)).reshape(13, 8, -1)
         tifffile.imwrite(folder / f"{row}.tif", tile, photometric="minisblack")
     return folder
@@ -62,7 +65,7 @@ def test_scans_below_a_root_keep_their_numbers_and_are_resized(folder, options):
     with dfgen.Sequence(frame("dcm"), x, y="label", root=folder, shuffle=False, **options) as seq:
         images, _ = seq[0]
     assert images.shape == (6, 4, 4, 1) and images.dtype == np.float32
-    held = np.broadcast_to(np.arange(6)[:, None, None, None] - 100, images.shape)
+    held = np.broadcast_to(2 * np.arange(6)[:, None, None, None] - 100, images.shape)
     np.testing.assert_allclose(images, held, rtol=1e-6)
 
 

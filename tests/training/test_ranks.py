@@ -21,7 +21,7 @@ from watching import KERAS
 
 import dfgen
 from dfgen.errors import RankError
-from dfgen.training.ranks import Ranks, alike
+from dfgen.training.ranks import Ranks, _shown, alike
 
 SCRIPT = Path(__file__).parents[1] / "one_rank.py"
 SECONDS = 150  # that processes may take; they take about ten
@@ -245,6 +245,12 @@ def test_fault_77_processes_compare_versions_and_how_rows_are_made(frame, monkey
     monkeypatch.setattr(dfgen, "__version__", "0.1")
     other = {name: each for name, each in told("-1..1").items() if each != plain[name]}
     assert other == {"version of dfgen": "0.1", "scale of 'image'": "'-1..1'"}
+
+
+def test_fault_77_equal_sets_are_the_same_in_whatever_order_a_process_has_them():
+    for kind in (set, frozenset):
+        one, other = kind([0, 8]), kind([8, 0])
+        assert repr(one) != repr(other) and _shown(one) == _shown(other)
 
 
 @pytest.mark.slow
