@@ -210,6 +210,24 @@ def test_crowd_flags_may_be_booleans(data):
     assert frame["iscrowd"][0].tolist() == [True, False, True]
 
 
+def test_whole_numbers_may_be_written_as_floats_and_no_flag_is_no_crowd(data):
+    image = {"id": 1.0, "file_name": "a.png", "width": 40.0, "height": 30.0}
+    crowd = [box(1.0, 18.0, 1, 1, 2, 2, iscrowd=flag) for flag in (None, 0.0, 1.0)]
+    categories = [{"id": 18, "name": "dog"}]
+    content = {"images": [image], "annotations": crowd, "categories": categories}
+    (data / "c.json").write_text(json.dumps(content))
+    frame = dfgen.build_manifest(coco="c.json", images="images")
+    assert frame["id"].tolist() == [1] and frame["boxes"][0][0].tolist() == [1, 1, 3, 3]
+    assert frame["iscrowd"][0].tolist() == [False, False, True]
+    assert frame["labels"][0].tolist() == ["dog"] * 3
+    for part, key in (("images", "height"), ("annotations", "category_id")):
+        wrong = json.loads(json.dumps(content))
+        wrong[part][0][key] = 18.5
+        (data / "c.json").write_text(json.dumps(wrong))
+        message = refused(ManifestError)
+        assert "expected `float` that's a multiple of 1.0" in message and f".{key}`" in message
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -44,8 +44,11 @@ from dfgen.manifest.sources.source import (
 )
 from dfgen.samples.stores.archives.archive_paths import member_of
 
-Id = int | str
+_WholeFloat = Annotated[float, msgspec.Meta(multiple_of=1, gt=-(2.0**53), lt=2.0**53)]
+"""A whole number as pandas exports it, 5.0."""
+Id = int | str | _WholeFloat
 _Size = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+_FloatSize = Annotated[float, msgspec.Meta(multiple_of=1, ge=0.0, lt=2.0**31)]
 _FORMAT = 'COCO has it, {"images": [...], "annotations": [...], "categories": [...]}'
 _Number = Annotated[float, msgspec.Meta(gt=-(2.0**31), lt=2.0**31)]
 
@@ -55,8 +58,8 @@ class CocoImage(msgspec.Struct, gc=False):
 
     id: Id
     file_name: str
-    width: _Size | None = None
-    height: _Size | None = None
+    width: _Size | _FloatSize | None = None
+    height: _Size | _FloatSize | None = None
 
 
 class CocoCategory(msgspec.Struct, gc=False):
@@ -72,7 +75,7 @@ class CocoAnnotation(msgspec.Struct, gc=False):
     image_id: Id
     category_id: Id | None = None
     bbox: tuple[float, float, float, float] | None = None
-    iscrowd: int | bool = 0
+    iscrowd: int | bool | _WholeFloat | None = 0
     caption: str | None = None
     keypoints: list[_Number] | None = None
     segmentation: msgspec.Raw = msgspec.Raw()
@@ -282,7 +285,7 @@ def _boxes(
             f"{path}: annotations[{number}] is of category_id {quote(strange.category_id)}, which "
             f"is none of its categories: {', '.join(map(str, classes))}"
         )
-    crowd = pa.array([item.iscrowd != 0 for item in ordered])
+    crowd = pa.array([bool(item.iscrowd) for item in ordered])
     columns = {
         "boxes": nest_boxes(boxes, lengths),
         "labels": nest(labels, lengths),
