@@ -240,7 +240,8 @@ def test_fault_35_a_server_at_fault_is_not_the_fault_of_the_file(served, fault):
     server, address, path = served
     change, message = FAULTS[fault]
     vars(server.faults).update(change)
-    store = objects(server, read_timeout="100ms", retry_config={"max_retries": 1})
+    patience = "100ms" if fault == "hang" else "30s"
+    store = objects(server, read_timeout=patience, retry_config={"max_retries": 1})
     for ask in (store.read, store.head):
         with pytest.raises(ReadError) as error:
             ask(address)
