@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 import weakref
 from pathlib import Path
 
@@ -240,7 +241,8 @@ def test_what_nobody_holds_is_freed_with_all_that_it_has_open(tmp_path, place, w
     assert reference() is None
     for thread in [one for one in threading.enumerate() if one.name.startswith("dfgen-")]:
         thread.join(timeout=30)
-        assert not thread.is_alive(), thread
+        stack = sys._current_frames().get(thread.ident)
+        assert not thread.is_alive(), "".join(traceback.format_stack(stack))
     del kept
 
 
