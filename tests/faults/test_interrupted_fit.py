@@ -9,6 +9,7 @@ from processes_of import children
 from watching import order, trained_watcher
 
 import dfgen
+from dfgen.loading.workers.threads import Threads, Worker
 
 ROWS = 40
 LINES, SECONDS = 2500, 0.4
@@ -64,3 +65,21 @@ def test_fault_94_after_an_interrupt_at_any_moment_of_fit_the_next_one_gets_each
             assert (seq.receipt.missing, seq.receipt.repeated) == (0, 0), moment
         assert not children(), moment
     assert interrupted > moments / 4
+
+
+def test_fault_94_a_thread_whose_start_was_interrupted_is_told_to_end_too(monkeypatch):
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        raise KeyboardInterrupt
+
+    threads, before = Threads(1, Worker), {*threading.enumerate()}
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            threads.submit(lambda worker: None)
+    [started] = {*threading.enumerate()} - before
+    threads.close()
+    started.join(timeout=30)
+    assert not started.is_alive()

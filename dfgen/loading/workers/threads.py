@@ -161,13 +161,15 @@ class Threads:
         arguments: Any = (self._tasks, worker)
         name = f"dfgen-{len(self.workers)}"
         thread = threading.Thread(target=_run, args=arguments, name=name, daemon=True)
-        try:
-            thread.start()  # first: one that cannot start is none of them
-        except RuntimeError as error:
-            worker.close()
-            return error
+        # before it starts: after a Ctrl-C in its start, it must be told to end too
         self.workers.append(worker)
         self._threads.append(thread)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            del self.workers[-1], self._threads[-1]
+            worker.close()
+            return error
         self._wake()
         return None
 
@@ -212,5 +214,5 @@ def _stop(
         tasks.put(None)
     end = time.monotonic() + _PATIENCE
     for thread in ending:
-        if thread is not threading.current_thread():
+        if thread.ident and thread is not threading.current_thread():
             thread.join(max(0.0, end - time.monotonic()))
