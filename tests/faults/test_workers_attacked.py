@@ -233,13 +233,14 @@ def test_what_nobody_holds_is_freed_with_all_that_it_has_open(tmp_path, place, w
             caught = error
         return weakref.ref(seq), kept, caught
 
+    before = {*threading.enumerate()}
     reference, kept, caught = use()
     assert caught.args
     del caught
     for _ in range(3):
         gc.collect()
     assert reference() is None
-    for thread in [one for one in threading.enumerate() if one.name.startswith("dfgen-")]:
+    for thread in {*threading.enumerate()} - before:
         thread.join(timeout=30)
         stack = sys._current_frames().get(thread.ident)
         assert not thread.is_alive(), "".join(traceback.format_stack(stack))
