@@ -29,6 +29,9 @@ HAS_LOCKS = _fcntl is not None
 HAS_MEMORY_FILES = hasattr(os, "memfd_create")
 """Whether there are files in memory, which other processes open by their path in /proc."""
 
+CAN_READ_AHEAD = hasattr(os, "posix_fadvise")
+"""Whether the system can be told what of a file will be read, and what was written for good."""
+
 STARTS_PROCESSES_ALONE = sys.platform == "linux"
 """Whether dfgen may try worker processes that nobody asked for: where it was measured to pay."""
 
@@ -97,7 +100,7 @@ def read_at(file: int, nbytes: int, start: int, turns: Lock) -> bytes:
 
 def will_read(file: int, start: int, nbytes: int) -> None:
     """Have the system read a part of a file into its cache, without waiting, if it can."""
-    if hasattr(os, "posix_fadvise"):
+    if CAN_READ_AHEAD:
         os.posix_fadvise(file, start, nbytes, os.POSIX_FADV_WILLNEED)
 
 
@@ -113,7 +116,7 @@ def is_cached(file: int, *places: int) -> bool:
 
 def forget_written(file: int) -> None:
     """Write a file to its disk and take it out of the system's cache, if that can be asked for."""
-    if hasattr(os, "posix_fadvise"):
+    if CAN_READ_AHEAD:
         os.fdatasync(file)
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import DecodeError, ManifestError, MissingFileError, reason
-from dfgen.manifest.building.file_facts import FAR_READERS
+from dfgen.manifest.building.file_facts import USUAL
 from dfgen.samples.bound_feature import BoundFeature, RowLengths
 from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray
-from dfgen.system import threads, usable_cpus
+from dfgen.system import threads
 from dfgen.table.arrow_types import is_list, lengths_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def row_lengths(
     """Return name -> the length of every row, shape (rows, 1), and row -> why one has none.
 
     They are the lengths of a column of lists, or a fact of the manifest, of its column of files.
-    Where that is not known, the headers of the files are read, once, in threads.
+    If neither tells it, the headers of the files are read, once, in threads.
     """
     lengths, problems = dict[str, RowLengths](), dict[int, str]()
     for bound in features:
@@ -67,7 +67,7 @@ def _told(columns: "Columns | None", bound: BoundFeature) -> IntArray:
 def _asked(bound: BoundFeature, rows: IntArray, store: Store) -> tuple[IntArray, dict[int, str]]:
     """Return the lengths of some rows, by the headers of their files."""
     tasks = [rows[start : start + _TASK] for start in range(0, len(rows), _TASK)]
-    with threads(FAR_READERS if store.far else usable_cpus()) as pool:
+    with threads(USUAL.threads(store)) as pool:
         found = [*pool.map(partial(_lengths, bound, store), tasks)]
     problems = {row: why for _, some in found for row, why in some.items()}
     return np.concatenate([lengths for lengths, _ in found]), problems

@@ -19,7 +19,7 @@ DrawnBy = str | Mapping[str, Mapping[Any, float]] | None
 def weights_of_shares(
     columns: Columns, balance: Mapping[str, Mapping[Any, float]]
 ) -> tuple[str, npt.NDArray[np.float64]]:
-    """Return the column, and the weight of each row, of a value's rows its share.
+    """Return the column, and the weight of each row: its part of the share of its value.
 
     Raises:
         ArgumentError: it is no such mapping, or the shares are none of a whole.
@@ -34,11 +34,13 @@ def weights_of_shares(
     column, given = columns.check("balance", name), list(shares.values())
     if not all(isinstance(share, Real) and 0 <= share <= 2**53 for share in given):
         raise ArgumentError(f"shares must be numbers from 0 to 1, got balance={dict(balance)!r}")
-    if abs(total := sum(given) - 1) > 1e-6:
-        parts = {name: round(share / (total + 1), 4) for name, share in shares.items()}
-        instead = f": in the same proportion they are {parts}" if total > -1 else ""
+    if abs((total := sum(given)) - 1) > 1e-6:
+        instead = ""
+        if total > 0:
+            parts = {one: round(share / total, 4) for one, share in shares.items()}
+            instead = f": in the same proportion they are {parts}"
         raise ArgumentError(
-            f"the shares of balance={{{column!r}: ...}} sum to {total + 1:g}, expected 1{instead}"
+            f"the shares of balance={{{column!r}: ...}} sum to {total:g}, expected 1{instead}"
         )
     values = columns[column]
     values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

@@ -196,26 +196,28 @@ def _prepared(pipeline: Any, targets: list[_Target]) -> Any:
     boxes = {target.name: target.format for target in targets if target.kind == "bboxes"}
     if len(set(boxes.values())) > 1:
         raise ArgumentError(f"dfgen.albumentations(...) needs all boxes in one format, got {boxes}")
-    processor = pipeline.processors.get("bboxes")
-    if boxes and processor is None:
-        raise ArgumentError(
-            f"{next(iter(boxes))!r} are boxes, which the Albumentations pipeline does not take: "
-            'write A.Compose([...], bbox_params=A.BboxParams("pascal_voc"))'
-        )
-    if processor is not None:
-        processor.params.label_fields = None
-        processor.params.format = _BOXES[next(iter(boxes.values()), "xyxy")]
-    points = [target.name for target in targets if target.kind == "keypoints"]
-    processor = pipeline.processors.get("keypoints")
-    if points and processor is None:
-        raise ArgumentError(
-            f"{points[0]!r} are key points, which the Albumentations pipeline does not take: "
-            'write A.Compose([...], keypoint_params=A.KeypointParams("xy"))'
-        )
-    if processor is not None:
-        processor.params.label_fields = None
-        processor.params.format, processor.params.remove_invisible = "xy", False
+    told = 'bbox_params=A.BboxParams("pascal_voc")'
+    if (params := _params(pipeline, targets, "bboxes", "boxes", told)) is not None:
+        params.format = _BOXES[next(iter(boxes.values()), "xyxy")]
+    told = 'keypoint_params=A.KeypointParams("xy")'
+    if (params := _params(pipeline, targets, "keypoints", "key points", told)) is not None:
+        params.format, params.remove_invisible = "xy", False
     with warnings.catch_warnings():  # within a OneOf of pixels alone, that it moves no boxes
         warnings.simplefilter("ignore", UserWarning)
         pipeline.add_targets({t.key: t.kind for t in targets if t.key != t.kind})
     return pipeline
+
+
+def _params(pipeline: Any, targets: list[_Target], kind: str, what: str, argument: str) -> Any:
+    """Return how a pipeline takes targets of a kind, without labels; None where there are none."""
+    processor = pipeline.processors.get(kind)
+    name = next((target.name for target in targets if target.kind == kind), None)
+    if processor is None and name is not None:
+        raise ArgumentError(
+            f"{name!r} are {what}, which the Albumentations pipeline does not take: "
+            f"write A.Compose([...], {argument})"
+        )
+    if processor is None:
+        return None
+    processor.params.label_fields = None
+    return processor.params

@@ -92,7 +92,7 @@ def test_any_polygon_sets_the_pixels_that_pycocotools_sets():
         size = tuple(rng.integers(1, 60, 2).tolist())
         corners = rng.uniform(-0.4, 1.4, (rng.integers(3, 30), 2)) * size[::-1]
         polygon = (np.round(corners * 2) / 2 if number % 2 else corners).ravel().tolist()
-        canvas = drawing.blank_canvas(size, 0, np.uint8)
+        canvas = drawing.blank_canvas(size, 0)
         drawing.paint(drawing.runs_of([[polygon]], size)[0], 1, canvas)
         np.testing.assert_array_equal(drawing.upright(canvas)[..., 0], drawn([polygon], size))
 

@@ -4,13 +4,12 @@ import contextlib
 import os
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dfgen.errors import ArgumentError, WorkerError
+from dfgen.errors import ArgumentError, WorkerError, warn
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.samples.pixels.upright import prepare_worker
@@ -121,10 +120,9 @@ class Threads:
                     self._count = len(self.workers)
             self._tasks.put(task)
         if fault is not None:  # last, since a warning may be an error
-            warnings.warn(
+            warn(
                 f"only {len(self.workers)} of {wanted} threads can be started ({fault}), which do "
-                "the work: allow more processes, as by ulimit -u, or give fewer workers=",
-                stacklevel=2,
+                "the work: allow more processes, as by ulimit -u, or give fewer workers="
             )
 
     def replace(self, worker: Worker) -> None:

@@ -62,7 +62,7 @@ def _turned(text: str, orientation: int, size: Size, turn: Callable[[Values], Va
         region = drawing.parsed(text)
         if isinstance(region, drawing.RunLengths):
             [runs] = drawing.runs_of([region], size)
-            canvas = drawing.blank_canvas(size, 0, np.uint8)
+            canvas = drawing.blank_canvas(size, 0)
             drawing.paint(runs, 1, canvas)
             mask = drawing.upright(canvas)[..., 0]
             made: object = drawing.run_lengths(_TURNS[orientation](mask))

@@ -11,9 +11,8 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.limits import Limits
 from dfgen.samples.features.arguments import check_column, number_dtype
-from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill, fill_by, number_spec
-from dfgen.samples.features.lengths import arrays_of, check_extra, looked, own_shape
+from dfgen.samples.features.lengths import MayOwnLength, check_extra, looked, own_shape
 from dfgen.samples.pixels.formats import FORMATS, read_known
 from dfgen.samples.stores.npy import decode_array, whole_array
 from dfgen.samples.stores.store import Store
@@ -22,7 +21,7 @@ from dfgen.spec import Spec, Values, Watch
 
 
 @dataclass(frozen=True, repr=False)
-class Array(Feature):
+class Array(MayOwnLength):
     """Numbers of the .npy files that a column names, of rows of large array files, or of any file.
 
     Use `index` where one file holds many samples, .npy or HDF5: .npy files are memory-mapped, and
@@ -90,15 +89,6 @@ class Array(Feature):
                 f"shape={self.shape} has a length that each .npy file tells, which decode=, index= "
                 "and missing= do not: give the length, or save each array as a .npy file"
             )
-
-    def arrays(self, name: str) -> Any:
-        """Return the name of the arrays, with `extra` that of what tells them from padding too."""
-        return arrays_of(self, name)
-
-    @property
-    def own_length(self) -> bool:
-        """Whether every array has a length of its own."""
-        return self.shape[:1] == (None,)
 
     def length(self, value: Any, store: Store) -> int:
         """Return the first length of a .npy file, whose header and size must be those wanted."""

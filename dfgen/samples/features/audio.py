@@ -7,8 +7,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import check_column
-from dfgen.samples.features.base import Feature
-from dfgen.samples.features.lengths import arrays_of, check_extra, looked
+from dfgen.samples.features.lengths import MayOwnLength, check_extra, looked
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_header, read_known
 from dfgen.samples.pixels.sound_files import load_soundfile, open_sound, read_frames, sound_source
 from dfgen.samples.stores.store import Store
@@ -22,7 +21,7 @@ _PLACES = {"start": 0.0, "center": 0.5, "random": 0.5}
 
 
 @dataclass(frozen=True, repr=False)
-class Audio(Feature):
+class Audio(MayOwnLength):
     """The sounds of the files that a column names: WAV, FLAC, OGG, MP3 or AIFF.
 
     They are what `keras.utils.audio_dataset_from_directory` makes: float32 -1..1 of shape
@@ -95,10 +94,6 @@ class Audio(Feature):
             raise ArgumentError(
                 f"{name} must be a number above 0, of one frame or more, got {given!r}"
             )
-
-    def arrays(self, name: str) -> Any:
-        """Return the name of the sounds, with `extra` that of what tells them from padding too."""
-        return arrays_of(self, name)
 
     @property
     def own_length(self) -> bool:

@@ -126,6 +126,8 @@ Labelled = tuple[Values, Values]
 """Boxes, of shape (boxes, 4), and their labels."""
 
 _NO_BOXES = "write [] where an image has no boxes"
+NO_OBJECTS = "write [] where an image has no objects"
+"""Advice on rows that lack a list of objects."""
 
 
 @dataclass(frozen=True, repr=False)

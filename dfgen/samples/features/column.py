@@ -8,9 +8,8 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import column_names, number_dtype
-from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill_by, number_spec
-from dfgen.samples.features.lengths import arrays_of, check_extra, own_shape
+from dfgen.samples.features.lengths import MayOwnLength, check_extra, own_shape
 from dfgen.samples.features.one_row import ColumnSource, OneRow
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
@@ -19,7 +18,7 @@ from dfgen.table import arrow_types as arrow
 
 
 @dataclass(frozen=True)
-class Column(Feature):
+class Column(MayOwnLength):
     """An array that your own function makes of a row's columns, for all that has no feature yet.
 
     The function runs in the workers, once a row and epoch, and is told the row's values in the
@@ -70,15 +69,6 @@ class Column(Feature):
         object.__setattr__(self, "shape", own_shape(self.shape))
         object.__setattr__(self, "dtype", number_dtype(self.dtype))
         check_extra(self, "shape=(None, ...)")
-
-    def arrays(self, name: str) -> Any:
-        """Return the name of the arrays, with `extra` that of what tells them from padding too."""
-        return arrays_of(self, name)
-
-    @property
-    def own_length(self) -> bool:
-        """Whether every array has a length of its own."""
-        return self.shape[:1] == (None,)
 
     def length(self, value: Any, store: Store) -> int:
         """Return the length of the list of one row, in the first column."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError, ManifestError, TransformError
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.boxes import PADDING
+from dfgen.samples.features.boxes import NO_OBJECTS, PADDING
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.pixels.geometry import Geometry
@@ -18,8 +18,6 @@ from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Spec, Values, Watch
 from dfgen.system import whole
 from dfgen.table import arrow_types as arrow
-
-_NO_OBJECTS = "write [] where an image has no objects"
 
 
 class PointRows(NamedTuple):
@@ -104,7 +102,7 @@ class Keypoints(Feature):
     def bind(self, columns: ColumnSource) -> PointRows:
         """Return the points of every row; refuse lists of another number of points."""
         values = columns[self.column]
-        where = arrow.offsets(self.column, values, _NO_OBJECTS)
+        where = arrow.offsets(self.column, values, NO_OBJECTS)
         objects = arrow.flattened(values)
         alone = self.max_items is None and arrow.are_numbers(objects.type)
         if alone:  # a row is an object

@@ -4,7 +4,24 @@ from typing import Any
 
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, unreadable
 from dfgen.samples.features.arguments import checked_shape
+from dfgen.samples.features.base import Feature
 from dfgen.samples.stores.store import Store
+
+
+class MayOwnLength(Feature):
+    """A feature whose arrays have one shape, or each a length of its own."""
+
+    shape: tuple[int | None, ...]
+    extra: str | None = None
+
+    @property
+    def own_length(self) -> bool:
+        """Whether every array has a length of its own."""
+        return self.shape[:1] == (None,)
+
+    def arrays(self, name: str) -> Any:
+        """Return the name of its array, and with `extra` that of what tells it from padding."""
+        return name if self.extra is None else {self.kind: name, self.extra: f"{name}_mask"}
 
 
 def own_shape(shape: object) -> tuple[int | None, ...]:
@@ -23,11 +40,6 @@ def check_extra(feature: Any, instead: str) -> None:
             f"extra={feature.extra!r} is for arrays of unequal length, {instead}: "
             "with one length there is no padding, leave it out"
         )
-
-
-def arrays_of(feature: Any, name: str) -> Any:
-    """Return the name of its array, and with `extra` that of what tells it from padding."""
-    return name if feature.extra is None else {feature.kind: name, feature.extra: f"{name}_mask"}
 
 
 def looked(value: Any, store: Store) -> Store:

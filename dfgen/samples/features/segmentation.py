@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.boxes import PADDING, class_numbers
+from dfgen.samples.features.boxes import NO_OBJECTS, PADDING, class_numbers
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
@@ -23,7 +23,6 @@ from dfgen.system import whole
 from dfgen.table import arrow_types as arrow
 
 _BACKGROUND = "background"
-_NO_OBJECTS = "write [] where an image has no objects"
 
 
 class SegmentRows(NamedTuple):
@@ -47,9 +46,9 @@ class Segments(NamedTuple):
 class Segmentation(Feature):
     """The class of every pixel, or a mask of every object, from the polygons of annotations.
 
-    Use it for the column `segmentation` of COCO and the `polygons` of YOLO; for mask
-    files take `Mask`. It sets those pixels of the whole image that pycocotools sets, and then gets
-    the geometry of its image as a `Mask` does: the same size, crop and flip, by the nearest pixel.
+    Use it for the column `segmentation` of COCO and the `polygons` of YOLO; for mask files take
+    `Mask`. It sets those pixels of the whole image that pycocotools sets, and then gets the
+    geometry of its image as a `Mask` does: the same size, crop and flip, by the nearest pixel.
 
     Without `max_items` it is the class of every pixel, (height, width, 1), of which class 0 is
     `"background"`; later objects cover earlier ones. With `max_items` a batch holds `{"masks":
@@ -178,7 +177,7 @@ class Segmentation(Feature):
                 )
             ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
             values = arrow.with_ends(arrow.flattened(values), ends, arrow.nulls(values) & ~bare)
-        where = arrow.offsets(self.column, values, _NO_OBJECTS)
+        where = arrow.offsets(self.column, values, NO_OBJECTS)
         regions = arrow.flattened(values)
         kind = regions.type
         listed = arrow.is_list(kind) and arrow.are_numbers(kind.value_type)
@@ -248,7 +247,7 @@ class Segmentation(Feature):
         return np.flatnonzero(empty)
 
     def _check_length(self, where: IntArray, values: pa.Array, column: str) -> None:
-        lengths = np.diff(arrow.offsets(column, values, _NO_OBJECTS))
+        lengths = np.diff(arrow.offsets(column, values, NO_OBJECTS))
         odd = np.flatnonzero(np.diff(where) != lengths)
         if len(odd):
             row = int(odd[0])
@@ -269,7 +268,7 @@ class Segmentation(Feature):
         regions = [_region(one) for one in value.regions]
         runs = drawing.runs_of(regions, given.image)
         if self.max_items is None:
-            canvas = drawing.blank_canvas(given.image, self._background, np.uint8)
+            canvas = drawing.blank_canvas(given.image, self._background)
             values = np.where(value.crowd, self.ignore or 0, value.numbers)
             for n in np.argsort(~value.crowd, kind="stable"):
                 drawing.paint(runs[n], int(values[n]), canvas)
@@ -280,7 +279,7 @@ class Segmentation(Feature):
         masks, labels = out
         watch("resize")
         for one, into in zip(runs, masks, strict=False):
-            canvas = drawing.blank_canvas(given.image, 0, np.uint8)
+            canvas = drawing.blank_canvas(given.image, 0)
             drawing.paint(one, 1, canvas)
             resize(drawing.upright(canvas), given, into, "nearest", fill_value=0)
         masks[len(runs) :] = 0

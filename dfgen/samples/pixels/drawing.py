@@ -6,7 +6,7 @@ Every pixel is the one that COCO's own library, pycocotools, would set: `rleFrPo
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
 import cv2
 import msgspec
@@ -20,7 +20,7 @@ _SCALE = 5  # corners are placed to a fifth of a pixel
 _MOST_POINTS = 2**22  # along the edges of polygons drawn in one step; each takes 100 bytes
 
 Runs = tuple[IntArray, IntArray]
-"""Where the runs of a region begin and end, counted down the columns of the image."""
+"""Begins and ends of the runs of a region, counted down the columns of the image."""
 
 
 _Whole = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
@@ -80,9 +80,9 @@ def paint(runs: Iterable[Runs], value: int, canvas: Values) -> None:
             flat[start:end] = value
 
 
-def blank_canvas(size: Size, value: int, dtype: Any) -> Values:
-    """Return what `paint` fills, for an image of a size."""
-    return np.full(size[::-1], value, dtype)
+def blank_canvas(size: Size, value: int) -> Values:
+    """Return the bytes that `paint` fills, for an image of a size."""
+    return np.full(size[::-1], value, np.uint8)
 
 
 def upright(canvas: Values) -> Values:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.platform_calls import is_cached, will_read
+from dfgen.platform_calls import CAN_READ_AHEAD, is_cached, will_read
 
 _STEP = 1 << 17  # Linux reads no more for one call than its read-ahead is long, 128 KiB mostly
 _STRETCH = 1 << 23  # bytes of which the first and the last tell whether all are in the cache
@@ -22,6 +22,8 @@ def mapping_of(array: Any) -> mmap.mmap | None:
 
 def read_ahead(path: str, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
     """Have the system read parts of a file into its cache, without waiting, where it can do so."""
+    if not CAN_READ_AHEAD:
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
