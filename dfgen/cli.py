@@ -274,15 +274,22 @@ app.add_typer(cache, name="cache", rich_help_panel=_TRAINING)
 def demo_command(
     keep: Annotated[
         str | None,
-        typer.Option(help="Folder for the files. Default: a temporary one.", metavar="DIR"),
+        typer.Option(help="Folder that keeps the files, with photographs as well.", metavar="DIR"),
     ] = None,
+    train: Annotated[
+        bool, typer.Option(help="Train on the digits. --no-train leaves the photographs alone.")
+    ] = True,
     force: Force = False,
 ) -> None:
     """Train three models on scanned digits, showing each step; takes a minute."""
+    if not (train or keep):
+        raise typer.BadParameter("--no-train leaves nothing without --keep DIR: give the folder")
     with silence():
-        from dfgen.demo import run
+        from dfgen.demo import keep_photographs, run
 
-    if not run(partial(app, standalone_mode=False), keep):
+    if keep:
+        keep_photographs(keep)
+    if train and not run(partial(app, standalone_mode=False), keep):
         raise typer.Exit(1)
 
 

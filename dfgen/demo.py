@@ -18,6 +18,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import WriteError
+from dfgen.photographs import write_photographs
 from dfgen.system import refuse_others
 from dfgen.training import keras
 
@@ -62,9 +63,7 @@ def write_digits(folder: Path) -> pd.DataFrame:
             Image.fromarray(image).save(path)
         labels.to_csv(table, index=False)
     except OSError as error:
-        raise WriteError(
-            f"the digits cannot be written into {folder}: {error}. Name another folder: --keep DIR"
-        ) from error
+        raise _unwritten("digits", folder, error) from error
     return labels
 
 
@@ -123,6 +122,22 @@ def train_on_both(df: pd.DataFrame, epochs: int) -> keras.callbacks.History:
     losses = {"parity": "binary_crossentropy", "digit": "sparse_categorical_crossentropy"}
     model.compile("adam", losses, metrics={"parity": ["accuracy"], "digit": ["accuracy"]})
     return model.fit(train, validation_data=val, epochs=epochs, verbose=0)
+
+
+def keep_photographs(keep: str) -> None:
+    """Write the photographs that the tutorials start from, and print what they are."""
+    folder = Path(keep) / "photographs"
+    try:
+        write_photographs(folder)
+    except OSError as error:
+        raise _unwritten("photographs", folder, error) from error
+    print(f"Photographs, sounds and their tables to begin with: {folder} (see README.md there)")
+
+
+def _unwritten(what: str, folder: Path, error: OSError) -> WriteError:
+    return WriteError(
+        f"the {what} cannot be written into {folder}: {error}. Name another folder: --keep DIR"
+    )
 
 
 def run(command: Command, keep: str | None = None) -> bool:

@@ -29,7 +29,7 @@ class Prose:
     @property
     def inverted(self) -> list[str]:
         """The sentences that begin with What, Of, Where or Whatever, questions aside."""
-        return [text for text in self.sentences if INVERTED.match(text.lstrip("*_`(\"> "))]
+        return [text for text in self.sentences if INVERTED.match(text.lstrip('*_`("> '))]
 
     @property
     def joined(self) -> list[str]:
@@ -43,7 +43,9 @@ def paragraphs_of_markdown(text: str) -> list[str]:
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     blocks = re.split(r"\n\s*\n|\n(?=\s*(?:[-*+]|\d+\.)\s)|(?<=\n)(?=#)", text)
     blocks = [re.sub(r"^\s*(?:[-*+]|\d+\.|#+|>|:)\s+", "", block) for block in blocks]
-    return [block for block in blocks if block.strip() and not block.lstrip().startswith(("|", ":::"))]
+    return [
+        block for block in blocks if block.strip() and not block.lstrip().startswith(("|", ":::"))
+    ]
 
 
 def paragraphs_of_python(text: str) -> list[str]:
@@ -53,8 +55,15 @@ def paragraphs_of_python(text: str) -> list[str]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, documented) and (docstring := ast.get_docstring(node)):
             docstring = re.sub(r"::\n(\n|    .*\n?)+", ".\n\n", docstring + "\n")
-            docstring = re.sub(r"^\s*(>>>|\.\.\.).*\n(\s*[^\s].*\n)*", "", docstring, flags=re.MULTILINE)
-            docstring = re.sub(r"^(?:Args|Raises|Returns|Attributes|Yields|Example):\n", "\n", docstring, flags=re.MULTILINE)
+            docstring = re.sub(
+                r"^\s*(>>>|\.\.\.).*\n(\s*[^\s].*\n)*", "", docstring, flags=re.MULTILINE
+            )
+            docstring = re.sub(
+                r"^(?:Args|Raises|Returns|Attributes|Yields|Example):\n",
+                "\n",
+                docstring,
+                flags=re.MULTILINE,
+            )
             docstring = re.sub(r"^    \*{0,2}[\w, .*]+: ", "\n", docstring, flags=re.MULTILINE)
             found += paragraphs_of_markdown(docstring)
     return found
@@ -66,7 +75,11 @@ def paragraphs_of_notebook(text: str) -> list[str]:
     return [block for cell in cells for block in paragraphs_of_markdown("".join(cell["source"]))]
 
 
-READERS = {".md": paragraphs_of_markdown, ".py": paragraphs_of_python, ".ipynb": paragraphs_of_notebook}
+READERS = {
+    ".md": paragraphs_of_markdown,
+    ".py": paragraphs_of_python,
+    ".ipynb": paragraphs_of_notebook,
+}
 
 
 def prose_of(path: Path) -> Prose:
@@ -96,8 +109,10 @@ def main(names: list[str]) -> None:
         for text in prose.inverted:
             print(f"{prose.path}: {text[:100]}")
     total = sum(len(prose.sentences) for prose in proses) or 1
-    for share, name in ((sum(len(p.inverted) for p in proses), "begin with What, Of, Where, Whatever"),
-                        (sum(len(p.joined) for p in proses), "hold a semicolon or a colon")):
+    for share, name in (
+        (sum(len(p.inverted) for p in proses), "begin with What, Of, Where, Whatever"),
+        (sum(len(p.joined) for p in proses), "hold a semicolon or a colon"),
+    ):
         print(f"{share / total:.1%} of {total} sentences {name}")
 
 
