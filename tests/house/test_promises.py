@@ -23,10 +23,10 @@ def test_each_promise_names_tests_that_are_there_and_one_that_attacks_it():
         for path in TESTS.rglob("test_*.py")
         for name in named_in(ast.parse(path.read_text("utf-8")), path.name)
     }
-    promises = PAGE.read_text("utf-8").split("## Who survives what")[0].split("\n- ")[1:]
+    promises = PAGE.read_text("utf-8").split("## On your own data")[0].split("\n- ")[1:]
     for promise in promises:
         first, *attacks = (
-            re.findall(r"`([\w.]+(?:::\w+)+)`", tests) for tests in promise.split("Attack:")
+            re.findall(r"test_\w+\.py(?:::\w+)+", tests) for tests in promise.split("attacked by")
         )
         assert first and len(attacks) == 1 and attacks[0], promise
         assert [name for name in (*first, *attacks[0]) if name not in there] == []

@@ -136,7 +136,7 @@ def rows_of(title):
 
 
 def test_the_page_on_versions_says_what_the_table_of_reaches_says():
-    told = rows_of("What dfgen needs of Keras beyond its public API")
+    told = rows_of("Private parts that dfgen uses")
     plain = "all that the fall-back lacks, below"
     assert [[name, lost] for name, *_, lost in told] == [
         [each.name, plain if each.name in PLAIN else each.lost] for each in REACHES
@@ -147,7 +147,7 @@ def test_the_page_on_versions_says_what_the_table_of_reaches_says():
 def test_this_version_has_what_the_page_says_that_it_has():
     versions = ["3.12", "3.15", "3.16"]
     column = 1 + versions.index(".".join(map(str, KERAS)))
-    told = {row[0]: row[column] for row in rows_of("What each version has") if row[0] in LOST}
+    told = {row[0]: row[column] for row in rows_of("Support by version") if row[0] in LOST}
     assert set(told) == set(LOST)
     missing.cache_clear()
     assert missing() == {name for name, has in told.items() if has not in ("yes", "not asked for")}
