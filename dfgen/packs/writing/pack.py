@@ -75,8 +75,8 @@ def pack(
 
     Use it where decoding limits training, or where many small files lie on a slow disk: pixels are
     then read at the speed of memory, and files in big pieces. `dfgen pack` does the same job. A
-    pack is a folder of Arrow files, which pandas, DuckDB and Polars open; the guide "More data than
-    memory" describes them. All columns of the manifest are in it. Rows stand in a permuted order,
+    pack is a folder of Arrow files, which pandas, DuckDB and Polars open; the guide "Pack a data
+    set" describes them. All columns of the manifest are in it. Rows stand in a permuted order,
     so that neighbours mix as in a full shuffle.
 
     A file of the pack appears whole or not at all, and `_manifest.json` last. Broken off, even by
