@@ -1,4 +1,4 @@
-"""CONTRIBUTING names files and folders that are there: whoever follows it opens the right one."""
+"""CONTRIBUTING and the code map name files and folders that are there."""
 
 import re
 import tomllib
@@ -12,7 +12,8 @@ PACKAGE = Path(dfgen.__file__).parent
 HOUSE = PACKAGE.parent
 PAGE = (HOUSE / "CONTRIBUTING.md").read_text("utf-8")
 TREE = re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)[1]
-NAMED = re.findall(r"`([\w./-]+(?:\.py|\.toml|\.md|/))`", PAGE)
+MAP = (HOUSE / "docs/about/code-map.md").read_text("utf-8")
+NAMED = re.findall(r"`([\w./-]+(?:\.py|\.toml|\.md|/))`", PAGE + MAP)
 
 
 def is_there(name):

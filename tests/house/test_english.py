@@ -1,0 +1,31 @@
+"""The English of pages, notebooks and docstrings, as `tests/english.py` measures it."""
+
+import pytest
+from english import ROOT, Prose, pages, prose_of, words_of
+
+INVERTED, JOINED, WORDS = 0.03, 0.20, 1_200
+"""Shares of the sentences, and the words of a page without code and tables."""
+
+READ = [*pages(), *sorted(ROOT.glob("notebooks/*.ipynb"))]
+MODULES = sorted(ROOT.glob("dfgen/**/*.py"))
+
+
+def share(proses: list[Prose], kind: str) -> tuple[float, list[str]]:
+    """Return which share of the sentences is of a kind, and these with their files."""
+    found = [f"{one.path}: {text}" for one in proses for text in getattr(one, kind)]
+    return len(found) / sum(len(one.sentences) for one in proses), found
+
+
+@pytest.mark.parametrize(
+    ("paths", "kind", "most"),
+    [(READ, "inverted", INVERTED), (READ, "joined", JOINED), (MODULES, "inverted", INVERTED)],
+    ids=["pages begin with their subject", "pages have one thought a sentence", "docstrings"],
+)
+def test_sentences_are_plain(paths, kind, most):
+    of_all, found = share([prose_of(path) for path in paths], kind)
+    assert of_all <= most, found
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_read_at_one_sitting(page):
+    assert words_of(page) <= WORDS

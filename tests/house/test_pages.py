@@ -1,0 +1,29 @@
+"""Links of pages lead somewhere, and two links from README reach every page of docs."""
+
+import re
+from pathlib import Path
+
+import pytest
+from english import FENCE, ROOT, pages
+
+README = ROOT / "README.md"
+LINK = re.compile(r"\]\(([^)\s#]+)?(?:#[^)]*)?\)")
+
+
+def links_of(page: Path) -> set[Path]:
+    """Return the files of the repository that a page links to."""
+    text = FENCE.sub("", page.read_text("utf-8"))
+    targets = {target for target in LINK.findall(text) if target and ":" not in target}
+    return {(page.parent / target).resolve() for target in targets}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_relative_link_of_a_page_leads_to_a_file(page):
+    assert [str(target) for target in links_of(page) if not target.exists()] == []
+
+
+def test_two_links_from_readme_reach_every_page_of_docs():
+    first = {page for page in links_of(README) if page.suffix == ".md"}
+    reached = first.union(*map(links_of, first))
+    docs = {page for page in pages() if ROOT / "docs" in page.parents and page.stem != "index"}
+    assert [str(page) for page in sorted(docs) if page.resolve() not in reached] == []
