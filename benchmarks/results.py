@@ -16,6 +16,7 @@ PACKAGES = (
 )  # fmt: skip
 OURS, OTHERS = "#d1495b", "#8d99ae"
 
+_MISSED = "| case | figure | target | limit |\n|---|---|---|---|\n"
 _SURVIVAL, _SOAK = "## Who survives what", "## A soak"
 
 LARGE_TITLE = "## More data than memory"
@@ -69,9 +70,9 @@ def write(folder: Path, found: Found) -> None:
         "# Results",
         "Written by `python benchmarks/run.py --results`.",
         *machine().split("\n"),
-        "Medians; each ratio is the median of the ratios within a round.",
+        "Figures are medians. Each ratio is the median of the ratios within a round.",
         "| | figure | target | met |\n|---|---|---|---|\n" + "\n".join(map(_row, verdicts)),
-        *(["## Targets not met", "\n".join(map(_miss, missed))] if missed else []),
+        *(["## Targets not met", _MISSED + "\n".join(map(_miss, missed))] if missed else []),
         "## Plots",
         *pictures,
         "## All figures",
@@ -129,7 +130,7 @@ def _plotted(folder: Path, found: Found) -> list[str]:
 
 def write_soak(folder: Path, text: str) -> None:
     """Write what the soak has found into RESULTS.md, and leave the rest of it."""
-    picture = "![What each turn held](plots/soak.png)"
+    picture = "![Resources of each turn](plots/soak.png)"
     _write_part(folder, _SOAK, f"{text}\n\n{picture}", "soak.py")
 
 
@@ -166,8 +167,8 @@ def _row(verdict: Verdict) -> str:
 
 
 def _miss(verdict: Verdict) -> str:
-    figures = f"{verdict.figure:.3g} {verdict.unit}, target {verdict.targets}"
-    return f"- {verdict.what}: {figures}. {verdict.limit}".rstrip(" .") + "."
+    figure = f"{verdict.figure:.3g} {verdict.unit}"
+    return f"| {verdict.what} | {figure} | {verdict.targets} | {verdict.limit} |"
 
 
 def _tables(printed: str) -> str:

@@ -270,7 +270,7 @@ def summary(turns: list[Turn]) -> str:
     said = "Growth is that of the last quarter of a turn on the one before, of the rank"
     return "\n".join(
         [
-            *(head, "|---" * 11 + "|", *rows, "", f"What happened: {happened}."),
+            *(head, "|---" * 11 + "|", *rows, "", f"The faults were {happened}."),
             *("", f"{said} that grew most.", "", *wrong),
         ]
     ).strip()
