@@ -28,12 +28,9 @@ def said(page):
     ("page", "calls"),
     [
         ("migrate-image-dataset-from-directory.md", [FOLDER]),
+        ("migrate-augmentation.md", [ImageDataGenerator.__init__]),
         ("migrate-flow-from-dataframe.md",
-         [
-         ImageDataGenerator.__init__,
-         ImageDataGenerator.flow_from_dataframe,
-         ImageDataGenerator.flow_from_directory,
-         ]),
+         [ImageDataGenerator.flow_from_dataframe, ImageDataGenerator.flow_from_directory]),
     ],
 )  # fmt: skip
 def test_a_page_has_every_argument(page, calls):
