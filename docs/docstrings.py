@@ -1,4 +1,4 @@
-"""What pages of the reference show of dfgen itself, filled in while Sphinx reads them.
+"""Fills pages of the reference from dfgen itself, while Sphinx reads them.
 
 - `<!-- arguments: dfgen.Sequence | manifest x y -->` becomes these arguments with their defaults,
   as the docstring describes them.
