@@ -58,3 +58,77 @@ def box(image_id, category_id, *bbox, **more):
         "id": 1, "image_id": image_id, "category_id": category_id, "bbox": bbox, "area": 1.5,
         "segmentation": [[1, 2, 3, 4, 5, 6]], "iscrowd": 0, **more,
     }  # fmt: skip
+
+
+def labelme(path, *shapes, name=None, size=(WIDTH, HEIGHT), flags=None, **more):
+    """Write a JSON file as LabelMe 5.5 saves it, of shapes as `drawn` makes them."""
+    document = {
+        "version": "5.5.0", "flags": flags or {}, "shapes": list(shapes),
+        "imagePath": name or Path(path).with_suffix(".png").name, "imageData": None,
+        "imageHeight": size[1], "imageWidth": size[0], **more,
+    }  # fmt: skip
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(json.dumps(document, ensure_ascii=False, indent=2), "utf-8")
+
+
+def drawn(label, kind, *points, **more):
+    """Return a shape of LabelMe; points are x, y."""
+    return {
+        "label": label, "points": [list(point) for point in points], "group_id": None,
+        "description": "", "shape_type": kind, "flags": {}, "mask": None, **more,
+    }  # fmt: skip
+
+
+CVAT_IMAGE = '  <image id="{id}" name="{name}"{of_project} width="{width}" height="{height}">\n'
+CVAT_LABEL = (
+    "        <label>\n          <name>{}</name>\n          <color>#24b353</color>\n"
+    "          <type>{}</type>\n          <attributes>\n          </attributes>\n{}"
+    "        </label>\n"
+)
+
+
+def cvat(path, images, labels=None, size=(WIDTH, HEIGHT)):
+    """Write an XML file as CVAT for images 1.1 has it.
+
+    Images are {name: [shapes as `cvat_shape` makes them]}, or {(subset, name): ...} of a project;
+    labels {name: type}, or {name: (type, parent)} of the points of a skeleton.
+    """
+    known = ""
+    for name, told in (labels or {}).items():
+        kind, parent = (told, None) if isinstance(told, str) else told
+        of = f"          <parent>{parent}</parent>\n" if parent else ""
+        known += CVAT_LABEL.format(name, kind, of)
+    text = (
+        '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n'
+        "  <meta>\n    <job>\n      <id>7</id>\n      <size>2</size>\n"
+        "      <mode>annotation</mode>\n"
+        f"      <labels>\n{known}      </labels>\n    </job>\n"
+        "    <dumped>2025-03-01 10:00:00.000000+00:00</dumped>\n  </meta>\n"
+    )
+    for number, (name, shapes) in enumerate(images.items()):
+        subset, name = name if isinstance(name, tuple) else (None, name)
+        of_project = f' subset="{subset}" task_id="4"' if subset else ""
+        text += CVAT_IMAGE.format(
+            id=number, name=name, of_project=of_project, width=size[0], height=size[1]
+        )
+        text += "".join(shapes) + "  </image>\n"
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text + "</annotations>\n", "utf-8")
+    return str(path)
+
+
+def cvat_shape(tag, label, attributes=None, inside="", **values):
+    """Return an element of a shape: numbers as CVAT rounds them, points as [(x, y), ...]."""
+    told = {"label": label, "source": "manual"} | {
+        name: ";".join(f"{x:.2f},{y:.2f}" for x, y in value) if name == "points" else value
+        for name, value in values.items()
+    }
+    written = "".join(
+        f' {name}="{f"{value:.2f}" if isinstance(value, float) else value}"'
+        for name, value in told.items()
+    )
+    items = "".join(
+        f'      <attribute name="{name}">{value}</attribute>\n'
+        for name, value in (attributes or {}).items()
+    )
+    return f"    <{tag}{written}>\n{items}{inside}    </{tag}>\n"

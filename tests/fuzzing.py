@@ -102,6 +102,15 @@ def read_coco(path, number):
     frame(dfgen.build_manifest(coco=path, images="images/train", facts="none"), path)
 
 
+def read_labelme(path, number):
+    options = {"images": "images/train", "facts": "none", "unmatched": "keep"}
+    frame(dfgen.build_manifest(labelme=os.path.dirname(path), **options), path)
+
+
+def read_cvat(path, number):
+    frame(dfgen.build_manifest(cvat=path, images="images/train", facts="none"), path)
+
+
 def read_jsonl(path, number):
     frame(dfgen.build_manifest(metadata=path, facts="none"), path)
 
@@ -175,6 +184,8 @@ NAMES = {
     "parquet": (read_parquet, "labels.parquet"),
     "xml": (read_xml, "xml/0.xml"),
     "coco": (read_coco, "coco.json"),
+    "labelme": (read_labelme, "json/0.json"),
+    "cvat": (read_cvat, "cvat.xml"),
     "jsonl": (read_jsonl, "images/train/metadata.jsonl"),
     "yaml": (read_yaml, "data.yaml"),
     "toml": (read_toml, "recipe.toml"),
@@ -228,6 +239,7 @@ def make_folder():
         Path(f"labels/{name}").parent.mkdir(parents=True, exist_ok=True)
         Path(f"labels/{name[:-4]}.txt").write_text("1 0.5 0.25 0.5 0.25\n")
     Path("xml").mkdir()
+    Path("json").mkdir()
 
 
 class Watch:

@@ -4,10 +4,13 @@ import contextlib
 import mmap
 import os
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import TypeVar
+from xml.etree.ElementTree import ParseError
 
 import msgspec
+from defusedxml import DefusedXmlException
 
 from dfgen.errors import (
     ArgumentError,
@@ -74,6 +77,24 @@ def fault_of(
     return ManifestError(f"{path} cannot be read{form}: {said(error)}{advice}")
 
 
+@contextlib.contextmanager
+def parsing_xml(path: str) -> Iterator[None]:
+    """Parse one XML file in it: what is broken is told by its line, and entities are refused."""
+    try:
+        yield
+    except ParseError as error:
+        line, column = error.position
+        reason = str(error).partition(":")[0]
+        raise ManifestError(
+            f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it"
+        ) from None
+    except DefusedXmlException as error:
+        raise ManifestError(
+            f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
+            "write its text in full"
+        ) from None
+
+
 def read_bytes(path: str, nbytes: int) -> bytes:
     """Return the bytes of one of many small files: without a file object in half the time."""
     descriptor = os.open(path, READING)
@@ -93,7 +114,8 @@ def read_json(
     with reading(path, limits=limits, bound=bound) as nbytes, open(path, "rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if nbytes else b""
         try:
-            return msgspec.json.decode(data, type=kind)
+            start = len(BOM_UTF8) if data[:3] == BOM_UTF8 else 0
+            return msgspec.json.decode(memoryview(data)[start:], type=kind)
         except msgspec.ValidationError as error:
             raise ManifestError(
                 f"{path} is JSON, but not as {expected}: {str(error)[:1].lower()}{str(error)[1:]}"

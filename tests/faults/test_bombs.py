@@ -427,8 +427,14 @@ def annotations(tmp_path, name):
         (tmp_path / "a.jpg").write_bytes(encoded("JPEG"))
         sparse(path, b"<annotation>", 1 << 30)
         return {"voc": tmp_path, "images": tmp_path}
+    if name == "l.json":
+        (tmp_path / "l.jpg").write_bytes(encoded("JPEG"))
+        sparse(path, b"{")
+        return {"labelme": tmp_path}
     sparse(path)
     suffix = path.suffix
+    if name == "c.xml":
+        return {"cvat": path}
     if suffix in (".csv", ".jsonl"):
         return {"labels": path, "path_column": "path"}
     return {{".json": "coco", ".yaml": "yolo", ".toml": "source"}[suffix]: path}
@@ -439,7 +445,8 @@ def annotations(tmp_path, name):
     ("name", "field"),
     [("t.csv", "limits.file_bytes='2GB'"), ("t.jsonl", "limits.file_bytes='2GB'"),
      ("c.json", "limits.file_bytes='2GB'"), ("d.yaml", "the 16,777,216 that"),
-     ("r.toml", "the 16,777,216 that"), ("a.xml", "the 16,777,216 that")],
+     ("r.toml", "the 16,777,216 that"), ("a.xml", "the 16,777,216 that"),
+     ("l.json", "limits.file_bytes='2GB'"), ("c.xml", "limits.file_bytes='2GB'")],
 )  # fmt: skip
 def test_fault_36_tables_and_annotations_of_gigabytes_are_not_read(tmp_path, name, field):
     with pytest.raises(DfgenError) as caught:

@@ -232,9 +232,9 @@ def test_an_odd_file_that_is_the_whole_source_is_named_with_its_line(data, name)
 
 @pytest.mark.parametrize(
     ("source", "path"),
-    [("coco", "x.json"), ("yolo", "x.yaml"), ("labels", "x.csv"), ("labels", "x.jsonl"),
-     ("labels", "x.parquet"), ("listing", "x.csv"), ("listing", "x.json"), ("arrays", "x.npy"),
-     ("source", "x.toml")],
+    [("coco", "x.json"), ("cvat", "x.xml"), ("yolo", "x.yaml"), ("labels", "x.csv"),
+     ("labels", "x.jsonl"), ("labels", "x.parquet"), ("listing", "x.csv"),
+     ("listing", "x.json"), ("arrays", "x.npy"), ("source", "x.toml")],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
 def test_a_source_that_is_no_file_is_refused_and_not_waited_for(data, source, path, kind):

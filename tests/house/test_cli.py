@@ -111,6 +111,9 @@ def test_every_source_of_the_function_is_one_of_the_command(data):
     annotated.coco("c.json", {1: "000.png"}, [annotated.box(1, 1, 0, 0, 2, 2)], {1: "cat"}, (4, 3))
     annotated.coco("d.json", {2: "001.png"}, size=(4, 3))
     (data / "names.txt").write_text("dog\ncat\n\n")
+    for row in range(6):
+        annotated.labelme(f"json/{row:03d}.json", name=f"{row:03d}.png", size=(4, 3))
+    annotated.cvat("cvat.xml", {"000.png": []}, size=(4, 3))
     (data / "data.yaml").write_text("test: imgs\nnames: [cat]\n")
     pd.DataFrame({"file_name": ["imgs/000.png"]}).to_csv("metadata.csv", index=False)
     pd.DataFrame({"file": ["imgs/000.png"], "size": [7]}).to_csv("l.csv", index=False)
@@ -125,6 +128,8 @@ def test_every_source_of_the_function_is_one_of_the_command(data):
          ["--coco", "train=c.json", "--coco", "val=d.json", "--images", "train=imgs", "--images",
           "val=imgs"]),
         ({"yolo": "data.yaml"}, ["--yolo", "data.yaml"]),
+        ({"labelme": "json", "images": "imgs"}, ["--labelme", "json", "--images", "imgs"]),
+        ({"cvat": "cvat.xml", "images": "imgs"}, ["--cvat", "cvat.xml", "--images", "imgs"]),
         ({"metadata": "metadata.csv"}, ["--metadata", "metadata.csv"]),
         ({"listing": "l.csv", "path_column": "file"},
          ["--listing", "l.csv", "--path-column", "file"]),

@@ -65,11 +65,20 @@ def write_pets(folder):
 
 
 def write_annotations(folder):
-    """Write twenty images with XML files, and two JSON files of one each."""
+    """Write images with the annotations of VOC, LabelMe, CVAT and COCO."""
     for row in range(20):
         annotated.image(folder / f"JPEGImages/{row}.jpg")
         boxes = [("cat", 1, 1, 9, 9)] * (row % 2)
         annotated.xml(folder / f"Annotations/{row}.xml", *boxes)
+    corners = [(1, 1), (30, 1), (30, 20)]
+    for row in range(4):
+        annotated.image(folder / f"labelme/{row}.png")
+        shape = annotated.drawn("cat", "polygon", *corners)
+        annotated.labelme(folder / f"labelme/{row}.json", shape)
+    shapes = [annotated.cvat_shape("polygon", "cat", points=corners, z_order=0)]
+    shapes.append(annotated.cvat_shape("tag", "indoors"))
+    annotated.image(folder / "images/0.jpg")
+    annotated.cvat(folder / "annotations.xml", {"0.jpg": shapes})
     for row, split in enumerate(("train", "val")):
         cats = [annotated.box(row, 1, 1, 1, 8, 8)]
         annotated.coco(folder / f"instances_{split}.json", {row: f"{row}.jpg"}, cats, {1: "cat"})

@@ -126,7 +126,7 @@ def test_relative_boxes_are_of_the_upright_image(tmp_path, orientation):
 def test_a_box_that_stands_out_by_rounding_is_cut_off():
     table = pa.table({"boxes": [[[-0.4, 0.0, 40.6, 30.0]]], "labels": [["cat"]]})
     facts = pa.table({"width": [40], "height": [30], "orientation": [1]})
-    placed, problems = place_boxes(table, facts, relative=False)
+    placed, problems = place_boxes(table, facts, box_format="xyxy")
     assert placed["boxes"].to_pylist() == [[[0, 0, 40, 30]]]
     assert problems.to_pylist() == [None]
 
@@ -147,13 +147,13 @@ def test_the_first_bad_box_names_the_problem(box, problem):
     kinds = {"boxes": pa.list_(pa.list_(pa.float32())), "labels": pa.list_(pa.string())}
     table = pa.table({"boxes": rows, "labels": labels}, schema=pa.schema(kinds))
     facts = pa.table({"width": [40] * 3, "height": [30] * 3, "orientation": [1] * 3})
-    placed, problems = place_boxes(table, facts, relative=False)
+    placed, problems = place_boxes(table, facts, box_format="xyxy")
     assert problems.to_pylist() == [None, None, f"{problem}, the image is 40 x 30 pixels"]
     assert placed["boxes"].to_pylist()[:2] == [None, []]
 
 
 def test_without_sizes_boxes_are_checked_for_what_can_be_told():
     table = pa.table({"boxes": [[[1.0, 1, 900, 900]], [[5.0, 5, 3, 9]]], "labels": [["a"], ["b"]]})
-    placed, problems = place_boxes(table, None, relative=False)
+    placed, problems = place_boxes(table, None, box_format="xyxy")
     assert problems.to_pylist() == [None, "a box is inverted: b (5, 5, 3, 9)"]
     assert placed["boxes"].to_pylist()[0] == [[1, 1, 900, 900]]

@@ -1,4 +1,4 @@
-"""A source is one file and one line: this one is CVAT's XML, and nothing of dfgen knows of it."""
+"""A source is one file and one line: this one is the XML of imglab, which dfgen does not know."""
 
 import inspect
 import os
@@ -28,18 +28,19 @@ from dfgen.manifest.sources.source import (
     Source,
 )
 
-CORNERS = ("xtl", "ytl", "xbr", "ybr")
+SIDES = ("left", "top", "width", "height")
 
 
-def read_cvat(file, images=None, subset="all", tags=()):
+def read_imglab(file, images=None, subset="all", tags=()):
     if not os.path.exists(file):
         raise MissingFileError(f"there is no file {file}")
     rows = []
     for image in parse(file).getroot().iter("image"):
-        boxes = [box for box in image.iter("box") if not tags or box.get("label") in tags]
+        boxes = [box for box in image.iter("box") if not tags or box.findtext("label") in tags]
         if subset in ("all", image.get("subset")):
-            row = {"path": image.get("name"), "labels": [box.get("label") for box in boxes]}
-            row["boxes"] = [[float(box.get(corner)) for corner in CORNERS] for box in boxes]
+            row = {"path": image.get("file"), "labels": [box.findtext("label") for box in boxes]}
+            sides = [[float(box.get(side)) for side in SIDES] for box in boxes]
+            row["boxes"] = [[x, y, x + width, y + height] for x, y, width, height in sides]
             rows.append(row)
     schema = pa.schema({"path": pa.string(), "labels": LABELS, "boxes": BOXES})
     folder = os.path.abspath(images or os.path.dirname(file))
@@ -52,9 +53,9 @@ def check(arguments):
         raise ArgumentError("tags= or subset=: give one of them")
 
 
-CVAT = Source(
-    read_cvat,
-    Argument(TEXT, "XML file of CVAT.", "FILE.xml", is_path=True),
+IMGLAB = Source(
+    read_imglab,
+    Argument(TEXT, "XML file of imglab.", "FILE.xml", is_path=True),
     {
         "images": IMAGES,
         "subset": Argument(
@@ -68,8 +69,8 @@ CVAT = Source(
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    """Two images, what CVAT says of them, and a source that reads it."""
-    monkeypatch.setitem(SOURCES, "cvat", CVAT)
+    """Two images, what imglab says of them, and a source that reads it."""
+    monkeypatch.setitem(SOURCES, "imglab", IMGLAB)
     monkeypatch.chdir(tmp_path)
     write(tmp_path)
     for name in "ab":
@@ -78,10 +79,10 @@ def data(tmp_path, monkeypatch):
 
 
 def write(folder):
-    box = '<box label="{}" xtl="1" ytl="2" xbr="3" ybr="4"/>'
-    (folder / "cvat.xml").write_text(
-        f'<annotations><image name="a.png" subset="train">{box.format("cat")}{box.format("dog")}'
-        '</image><image name="b.png" subset="test"/></annotations>'
+    box = '<box top="2" left="1" width="2" height="2"><label>{}</label></box>'
+    (folder / "imglab.xml").write_text(
+        f'<dataset><images><image file="a.png" subset="train">{box.format("cat")}'
+        f'{box.format("dog")}</image><image file="b.png" subset="test"/></images></dataset>'
     )
 
 
@@ -91,15 +92,15 @@ ROWS = [
 ]
 
 
-class TestCvat(SourceContract):
+class TestImglab(SourceContract):
     expected = ROWS
 
     def source(self, *arguments):
-        return CVAT.read(*arguments)
+        return IMGLAB.read(*arguments)
 
     def make(self, folder):
         write(folder)
-        return (str(folder / "cvat.xml"),)
+        return (str(folder / "imglab.xml"),)
 
     def missing(self, folder):
         return (str(folder / "nothing.xml"),)
@@ -107,7 +108,9 @@ class TestCvat(SourceContract):
 
 def test_a_recipe_file_builds_with_it_and_the_manifest_keeps_its_arguments(data):
     (data / "recipes").mkdir()
-    (data / "recipes/r.toml").write_text('cvat = "../cvat.xml"\nimages = ".."\ntags = ["cat"]\n')
+    (data / "recipes/r.toml").write_text(
+        'imglab = "../imglab.xml"\nimages = ".."\ntags = ["cat"]\n'
+    )
     frame = dfgen.build_manifest("recipes/r.toml", out="m.parquet")
     assert frame["path"].tolist() == [f"{data}/a.png", f"{data}/b.png"]
     assert frame["labels"].map(list).tolist() == [["cat"], []]
@@ -115,7 +118,7 @@ def test_a_recipe_file_builds_with_it_and_the_manifest_keeps_its_arguments(data)
     again = dfgen.build_manifest(update="m.parquet")
     pd.testing.assert_frame_equal(again, frame)
     assert again.attrs["dfgen"]["recipe"] == {
-        "cvat": f"{data}/cvat.xml",
+        "imglab": f"{data}/imglab.xml",
         "images": str(data),
         "subset": "all",
         "tags": ["cat"],
@@ -131,7 +134,7 @@ def command(*arguments):
 
 
 def test_the_command_has_its_options(data):
-    assert command("--cvat", "cvat.xml", "--subset", "train", "--out", "m.parquet") == (
+    assert command("--imglab", "imglab.xml", "--subset", "train", "--out", "m.parquet") == (
         0,
         "1 row\nlabels: 2 in 1 row\nboxes: 2 in 1 row\nWrote m.parquet\n",
     )
@@ -139,25 +142,30 @@ def test_the_command_has_its_options(data):
     code, text = command("--help")
     assert code == 0
     plain = re.sub(r"[│\s]+", " ", text)
-    for part in ("--cvat FILE.xml", "XML file of CVAT.", "--voc, --coco or --cvat", "--tags"):
+    for part in (
+        "--imglab FILE.xml",
+        "XML file of imglab.",
+        "--labelme, --cvat or --imglab",
+        "--tags",
+    ):
         assert part in plain
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--cvat", "x.xml", "--subset", "tset"],
+        (["--imglab", "x.xml", "--subset", "tset"],
          'subset="tset" is unknown. Did you mean "test"? Expected: "all", "train", "test"'),
-        (["--cvat", "x.xml", "--yolo", "y.yaml"],
-         "yolo= and cvat= both say where the rows come from: give one of them. Build the others "
+        (["--imglab", "x.xml", "--yolo", "y.yaml"],
+         "yolo= and imglab= both say where the rows come from: give one of them. Build the others "
          "on their own, and pandas.concat the frames"),
-        (["--cvat", "x.xml", "--pattern", "{id}.png"],
+        (["--imglab", "x.xml", "--pattern", "{id}.png"],
          "pattern= (--pattern) goes with source= or listing=: give that, or leave pattern= out"),
         (["imgs", "--tags", "cat"],
-         "tags= (--tags) goes with cvat=: give that, or leave tags= out"),
-        (["--cvat", "x.xml", "--subset", "test", "--tags", "cat"],
+         "tags= (--tags) goes with imglab=: give that, or leave tags= out"),
+        (["--imglab", "x.xml", "--subset", "test", "--tags", "cat"],
          "tags= or subset=: give one of them"),
-        (["--cvat", "x.xml"], "there is no file x.xml"),
+        (["--imglab", "x.xml"], "there is no file x.xml"),
     ],
 )  # fmt: skip
 def test_what_clashes_with_it_is_refused(data, arguments, message):

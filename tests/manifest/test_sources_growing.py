@@ -88,6 +88,23 @@ def of_yolo_folders(count):
     return {"yolo": "pets"}
 
 
+def of_labelme(count):
+    images("pets", count)
+    for name, kind in list(zip(NAMES, ["cat", "dog", "ant"], strict=True))[:count]:
+        corners = [(1, 2), (9, 2), (9, 8)]
+        annotated.labelme(f"pets/{name}.json", annotated.drawn(kind, "polygon", *corners))
+    return {"labelme": "pets"}
+
+
+def of_cvat(count):
+    images("images", count)
+    shapes = {
+        f"{name}.png": [annotated.cvat_shape("polygon", kind, points=[(1, 2), (9, 2), (9, 8)])]
+        for name, kind in list(zip(NAMES, ["cat", "dog", "ant"], strict=True))[:count]
+    }
+    return {"cvat": annotated.cvat("annotations.xml", shapes)}
+
+
 def of_metadata(count):
     images("pets", count)
     table = pd.DataFrame({"file_name": [f"{n}.png" for n in NAMES[:count]], "age": range(count)})
@@ -123,7 +140,7 @@ def of_hdf5(count):
 
 FILES = [
     of_files, of_table, of_voc, of_named_voc, of_boxes, of_coco, of_coco_splits, of_yolo,
-    of_yolo_folders, of_metadata, of_listing,
+    of_yolo_folders, of_labelme, of_cvat, of_metadata, of_listing,
 ]  # fmt: skip
 ALL = [*FILES, of_addresses, of_npy, of_hdf5]
 

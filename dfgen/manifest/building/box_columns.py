@@ -16,7 +16,7 @@ from dfgen.manifest.building.turned_regions import turned
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.sources.source import ANNOTATED, nest
 
-SHAPES = {"boxes": 2, "polygons": 2, "keypoints": 3}
+SHAPES = {"boxes": 2, "polygons": 2, "polylines": 2, "keypoints": 3}
 """Column of shapes -> numbers a point: x, y, and of a key point whether it is seen."""
 ROUNDING = 1.0  # a box may stand out by a pixel: rounded, or counted from 1; it is cut off
 
@@ -34,16 +34,19 @@ class Images:
 
 
 def place_boxes(
-    table: pa.Table, facts: pa.Table | None, relative: bool
+    table: pa.Table, facts: pa.Table | None, box_format: str
 ) -> tuple[pa.Table, pa.Array]:
     """Turn and scale the shapes of a table to its images, upright and in pixels.
 
     Shapes drawn on the pixels as stored are turned as the image is; those whose annotation gives
-    the size of the upright image were drawn on that, and stay. Relative ones (0 to 1) are of the
-    upright image. A box that stands out by up to a pixel is cut off at the edge. The table returned
-    is without `ANNOTATED`; beside it stands what is wrong with each row, null where nothing is.
+    the size of the upright image were drawn on that, and stay. Relative ones (`rel_xyxy`, 0 to 1)
+    are of the upright image, as are those of tools that show it (`upright_xyxy`) unless their
+    annotation gives the size as stored. A box that stands out by up to a pixel is cut off at the
+    edge. The table returned is without `ANNOTATED`; beside it stands what is wrong with each row,
+    null where nothing is.
     """
-    images, problems = _images(table, facts, relative)
+    relative = box_format == "rel_xyxy"
+    images, problems = _images(table, facts, box_format)
     for name, stride in SHAPES.items():
         if name not in table.column_names:
             continue
@@ -78,7 +81,7 @@ def place_boxes(
 
 
 def _images(
-    table: pa.Table, facts: pa.Table | None, relative: bool
+    table: pa.Table, facts: pa.Table | None, box_format: str
 ) -> tuple[Images, list[str | None]]:
     """Return where shapes go, and the problem of each annotation that is of another image size."""
     size = np.stack([_whole(facts, name, len(table)) for name in ("width", "height")], axis=1)
@@ -89,7 +92,10 @@ def _images(
         np.asarray(both.all(axis=1))
         for both in (size > 0, drawn > 0, drawn == size, drawn == upright)
     )
-    turned = known & ((told & as_stored) | ~told) & (not relative)
+    if box_format == "xyxy":
+        turned = known & (~told | as_stored)
+    else:
+        turned = known & told & as_stored & ~as_upright & (box_format != "rel_xyxy")
     problems: list[str | None] = [None] * len(table)
     for row in np.flatnonzero(known & told & ~as_stored & ~as_upright):
         ours, theirs = (" x ".join(map(str, sizes[row].tolist())) for sizes in (size, drawn))

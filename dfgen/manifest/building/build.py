@@ -56,6 +56,8 @@ def build_manifest(
     voc: Path | None = None,
     coco: OfSplits | None = None,
     yolo: Path | None = None,
+    labelme: Path | None = None,
+    cvat: Path | None = None,
     metadata: Path | None = None,
     listing: Path | None = None,
     arrays: Path | Sequence[Path] | None = None,
@@ -100,22 +102,26 @@ def build_manifest(
         source: a folder, or the URL of one, `"s3://bucket/imgs"`, or a zip or tar archive,
             `"photos.zip"`, `"zip://train::photos.zip"`; every image, array or sound below it
             becomes a row. Or a recipe, a .toml file that holds such arguments: those given here
-            replace its own. Or leave it out, and give one of the six that follow.
+            replace its own. Or leave it out, and give one of the eight that follow.
         voc: folder of Pascal VOC's or ImageNet's XML files; needs `images`.
         coco: a JSON file of COCO; several of the same images in a list; those of each split as
             `{"train": ..., "val": ...}`.
         yolo: the data.yaml of Ultralytics, or the folder of a classification set.
+        labelme: the folder of LabelMe's JSON files, each beside its image.
+        cvat: the annotations.xml of CVAT for images 1.1, of a task or a project.
         metadata: Hugging Face's metadata.csv, .jsonl or .parquet, or the folder that has one, or
             one in the folder of each split.
         listing: a table of paths and sizes, or the manifest.json of an S3 Inventory, in place of
             a folder: nothing is listed again.
         arrays: a .npy or HDF5 file, or several; each row along the first axis becomes a row.
-        images: the folder of the images of `voc` or `coco`; of `coco` also one a split. Default
-            for `coco`: the folder of the JSON file.
+        images: the folder of the images of `voc`, `coco`, `labelme` or `cvat`; of `coco` also one a
+            split. Default for `coco` and `labelme`: the folder of the JSON files; for `cvat` the
+            folder `images` beside the file, else that of the file.
         box_label: what the column `label` of `voc` holds: the class of the `"largest"` box
             (`background` where there is none; the default) or of the `"first"`, the list of
             `"all"` classes, or with `"each"` one row a box and its class.
-        class_names: classes of `voc` in the order of their numbers, or one; default: sorted.
+        class_names: classes of `voc` or `labelme` in the order of their numbers, or one; default:
+            sorted.
         pattern: what a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
             become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
             left out with a warning, as are hidden files and those of other kinds.

@@ -190,6 +190,7 @@ class Gathering:
             return self.listed
         recipe, source = self.recipe, SOURCES[self.recipe.kind]
         parts, notes, dropped = list[pa.Table](), tuple[str, ...](), tuple[str, ...]()
+        warnings = tuple[str, ...]()
         skipped, known, folder = defaultdict[str, list[str]](list), dict[str, Label](), ""
         written = recipe.written if recipe.labels is None else TableFormat()
         given = {**vars(recipe), **vars(self.access), "pattern": self.pattern, "written": written}
@@ -204,14 +205,16 @@ class Gathering:
                     skipped[reason] += paths
                 notes += group.notes
                 dropped += group.dropped
+                warnings += group.warnings
                 known |= group.labels
                 folder = group.folder or folder
                 bar.total = group.total
                 bar.update(len(group.rows))
         folder, rows = folder or recipe.folder, pa.concat_tables(parts)
         return RowGroup(
-            rows, dict(skipped), notes, known, folder, facts=group.facts, dropped=dropped
-        )
+            rows, dict(skipped), notes, known, folder, facts=group.facts, dropped=dropped,
+            warnings=warnings,
+        )  # fmt: skip
 
     def _check_columns(self, group: RowGroup) -> None:
         """Raise if the source lacks a column that the recipe names, or gives one of the files."""

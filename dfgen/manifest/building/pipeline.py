@@ -249,8 +249,8 @@ class Build:
                 raise MissingFileError(str(fault))
         problems = [table["problem"]] if "problem" in table.column_names else []
         problems += [facts["problem"]] if facts else []
-        if _box_format(gathered.labels):
-            table, faults = place_boxes(table, facts, _box_format(gathered.labels) == "rel_xyxy")
+        if box_format := _box_format(gathered.labels):
+            table, faults = place_boxes(table, facts, box_format)
             problems.append(pa.chunked_array([faults]))
         if facts is not None:
             for name in facts.column_names:

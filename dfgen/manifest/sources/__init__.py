@@ -8,7 +8,9 @@ give its arguments to `build_manifest`, whose signature a test compares.
 
 from dfgen.manifest.sources.array_rows import ARRAYS
 from dfgen.manifest.sources.coco import COCO
+from dfgen.manifest.sources.cvat import CVAT
 from dfgen.manifest.sources.file_tree import FILES
+from dfgen.manifest.sources.labelme import LABELME
 from dfgen.manifest.sources.listing import LISTING
 from dfgen.manifest.sources.metadata import METADATA
 from dfgen.manifest.sources.source import Source
@@ -20,6 +22,8 @@ SOURCES: dict[str, Source] = {
     "voc": VOC,
     "coco": COCO,
     "yolo": YOLO,
+    "labelme": LABELME,
+    "cvat": CVAT,
     "metadata": METADATA,
     "listing": LISTING,
     "arrays": ARRAYS,

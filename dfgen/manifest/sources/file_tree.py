@@ -49,7 +49,10 @@ _OF_FILES = {
     "with path_column= (--path-column).",
     (".parquet",): "A manifest is read with dfgen.read_manifest(path), and grows with update= "
     "(--update); a table of labels goes into labels= (--labels).",
-    (".json",): "Annotations of COCO go into coco= (--coco).",
+    (".json",): "Annotations of COCO go into coco= (--coco), the folder of LabelMe's into "
+    "labelme= (--labelme).",
+    (".xml",): "Annotations of CVAT go into cvat= (--cvat), the folder of Pascal VOC's into voc= "
+    "(--voc).",
     (".yaml", ".yml"): "The data.yaml of a YOLO data set goes into yolo= (--yolo).",
     (".npy", ".h5", ".hdf5"): "An array with a row for each sample goes into arrays= (--arrays).",
     (".npz",): "Save each of its arrays with numpy.save, and give these as arrays= (--arrays).",

@@ -21,16 +21,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import Element
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, did_you_mean, quote
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.file_errors import read_bytes, reading
+from dfgen.manifest.file_errors import parsing_xml, read_bytes, reading
 from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.schema import Label
 from dfgen.manifest.sources.file_tree import check_folder
@@ -115,13 +114,8 @@ def _rows(
     except (ManifestError, MissingFileError) as error:
         problems.append(str(error))
         return [row | {"problem": lost or problems[-1]}]
-    strange = [name for name in names if class_names and name not in class_names]
-    if strange:
-        raise ManifestError(
-            f"{folder}/{path} has a box of class {quote(strange[0])}, which is not among "
-            f"class_names (--class-names).{did_you_mean(strange[0], class_names)} Classes: "
-            f"{', '.join(class_names)}"
-        )
+    for name in names:
+        refuse_other_class(name, class_names, f"{folder}/{path} has a box")
     row |= {**dict(zip(ANNOTATED, size, strict=True)), "boxes": boxes, "labels": names}
     if box_label == "each" and names:
         return [
@@ -136,6 +130,15 @@ def _rows(
         first = box_label == "first"
         label = names[0 if first else max(range(len(names)), key=lambda n: _area(boxes[n]))]
     return [row | {"label": label}]
+
+
+def refuse_other_class(name: str, class_names: Sequence[str], who: str) -> None:
+    """Raise if there are class names, and one is not among them."""
+    if class_names and name not in class_names:
+        raise ManifestError(
+            f"{who} of class {quote(name)}, which is not among class_names (--class-names)."
+            f"{did_you_mean(name, class_names)} Classes: {', '.join(class_names)}"
+        )
 
 
 def _area(box: list[float]) -> float:
@@ -188,20 +191,8 @@ def read_annotation(
 def _annotation(path: str, limits: Limits) -> Element:
     """Return the root of an XML file, which is an annotation."""
     bounded = reading(path, missing=VANISHED.format(path), limits=limits, bound="header_bytes")
-    with bounded as nbytes:
-        try:
-            root: Element = fromstring(read_bytes(path, nbytes))
-        except ParseError as error:
-            line, column = error.position
-            reason = str(error).partition(":")[0]
-            raise ManifestError(
-                f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it"
-            ) from None
-        except DefusedXmlException as error:
-            raise ManifestError(
-                f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
-                "write its text in full"
-            ) from None
+    with bounded as nbytes, parsing_xml(path):
+        root: Element = fromstring(read_bytes(path, nbytes))
     if root.tag != "annotation":
         raise ManifestError(
             f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "
@@ -235,6 +226,11 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
             "voc= (--voc) needs images= (--images): the folder of the images, whose paths are "
             "those of the XML files but for the extension"
         )
+    check_class_names(arguments)
+
+
+def check_class_names(arguments: Mapping[str, Any]) -> None:
+    """Raise unless each class has one number."""
     names = arguments["class_names"]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -242,6 +238,9 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
             f"class_names= (--class-names) has {quote(twice)} twice: a class has one number"
         )
 
+
+CLASS_NAMES = Argument(NAMES, "Text file of the classes, one a line.", default=(), from_file=True)
+"""The argument `class_names` of every source whose files do not number the classes."""
 
 VOC = Source(
     read_voc,
@@ -254,9 +253,7 @@ VOC = Source(
             default="largest",
             choices=("largest", "first", "all", "each"),
         ),
-        "class_names": Argument(
-            NAMES, "Text file of the classes, one a line.", default=(), from_file=True
-        ),
+        "class_names": CLASS_NAMES,
     },
     shared=("unmatched", "limits"),
     check=_check_arguments,

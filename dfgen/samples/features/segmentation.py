@@ -46,9 +46,10 @@ class Segments(NamedTuple):
 class Segmentation(Feature):
     """The class of every pixel, or a mask of every object, from the polygons of annotations.
 
-    Use it for the column `segmentation` of COCO and the `polygons` of YOLO; for mask files take
-    `Mask`. It sets those pixels of the whole image that pycocotools sets, and then gets the
-    geometry of its image as a `Mask` does: the same size, crop and flip, by the nearest pixel.
+    Use it for the column `segmentation` of COCO, LabelMe and CVAT, and the `polygons` of YOLO; for
+    mask files take `Mask`. It sets those pixels of the whole image that pycocotools sets, and then
+    gets the geometry of its image as a `Mask` does: the same size, crop and flip, by the nearest
+    pixel.
 
     Without `max_items` it is the class of every pixel, (height, width, 1), of which class 0 is
     `"background"`; later objects cover earlier ones. With `max_items` a batch holds `{"masks":
