@@ -5,6 +5,8 @@ import os
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Torch's threads wait for each other where other processes of the tests have the CPUs.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # or it asks the network for a newer version
 
 import cloudpickle
