@@ -317,10 +317,11 @@ def to_categories(
     """Make categories of the text and boolean label columns, and of the integers that are `named`.
 
     Class names are text: those that are `known`, else sorted for text, `False` and `True`, in
-    numeric order for integers. Columns that are categories already stay as they are.
+    numeric order for integers. Columns that are categories already stay as they are, and so do
+    those that are known to be of the kind `text`.
     """
     for name in [*label_columns(table.column_names), "split"]:
-        if name in table.column_names:
+        if name in table.column_names and (known or {}).get(name, {}).get("kind") != "text":
             column = table[name]
             plain = is_text(column.type) or pa.types.is_boolean(column.type)
             if plain or (pa.types.is_integer(column.type) and name in named):

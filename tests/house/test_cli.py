@@ -110,6 +110,10 @@ def test_every_source_of_the_function_is_one_of_the_command(data):
         annotated.xml(f"xml/{row:03d}.xml", size=None)
     annotated.coco("c.json", {1: "000.png"}, [annotated.box(1, 1, 0, 0, 2, 2)], {1: "cat"}, (4, 3))
     annotated.coco("d.json", {2: "001.png"}, size=(4, 3))
+    for row in range(6):
+        annotated.image(f"VOC/JPEGImages/{row:03d}.png", 4, 3)
+        annotated.xml(f"VOC/Annotations/{row:03d}.xml", size=None)
+    (data / "VOC/train.txt").write_text("\n".join(f"{row:03d}" for row in range(6)))
     (data / "names.txt").write_text("dog\ncat\n\n")
     for row in range(6):
         annotated.labelme(f"json/{row:03d}.json", name=f"{row:03d}.png", size=(4, 3))
@@ -123,6 +127,9 @@ def test_every_source_of_the_function_is_one_of_the_command(data):
         ({"voc": "xml", "images": "imgs", "box_label": "first", "class_names": ["dog", "cat"]},
          ["--voc", "xml", "--images", "imgs", "--box-label", "first", "--class-names",
           "names.txt"]),
+        ({"voc": "VOC", "image_sets": "VOC"}, ["--voc", "VOC", "--image-sets", "VOC"]),
+        ({"voc": "xml", "images": "imgs", "pattern": "{number}.png"},
+         ["--voc", "xml", "--images", "imgs", "--pattern", "{number}.png"]),
         ({"coco": "c.json", "images": "imgs"}, ["--coco", "c.json", "--images", "imgs"]),
         ({"coco": {"train": "c.json", "val": "d.json"}, "images": {"train": "imgs", "val": "imgs"}},
          ["--coco", "train=c.json", "--coco", "val=d.json", "--images", "train=imgs", "--images",

@@ -70,6 +70,18 @@ def write_annotations(folder):
         annotated.image(folder / f"JPEGImages/{row}.jpg")
         boxes = [("cat", 1, 1, 9, 9)] * (row % 2)
         annotated.xml(folder / f"Annotations/{row}.xml", *boxes)
+    year = folder / "VOCdevkit/VOC2012"
+    for row in range(4):
+        annotated.image(year / f"JPEGImages/{row}.jpg")
+        annotated.xml(year / f"Annotations/{row}.xml", ("cat", 1, 1, 9, 9))
+        for masks in ("SegmentationClass", "SegmentationObject"):
+            annotated.image(year / f"{masks}/{row}.png")
+    for split, names in {"train": "0\n1\n2\n", "val": "3\n"}.items():
+        lists = year / "ImageSets/Main"
+        lists.mkdir(parents=True, exist_ok=True)
+        (lists / f"{split}.txt").write_text(names)
+        annotated.image(folder / f"{split}2017/0.jpg")
+        annotated.coco(folder / f"annotations/instances_{split}2017.json", {0: "0.jpg"})
     corners = [(1, 1), (30, 1), (30, 20)]
     for row in range(4):
         annotated.image(folder / f"labelme/{row}.png")

@@ -1,6 +1,5 @@
 import os
 import shutil
-import warnings
 from pathlib import Path
 
 import annotated
@@ -66,11 +65,13 @@ def test_the_recipe_of_voc_builds_a_tree_like_that_of_voc(tmp_path):
         annotated.xml(
             root / f"Annotations/2007_{row:06}.xml", (kind, 1, 2, 30, 20), ("cat", 1, 2, 3, 4)
         )
+    (root / "ImageSets/Main").mkdir(parents=True)
+    for split, rows in (("train", range(9)), ("val", range(9, 12))):
+        text = "".join(f"2007_{row:06}\n" for row in rows)
+        (root / f"ImageSets/Main/{split}.txt").write_text(text)
     (tmp_path / "manifests").mkdir()
     shutil.copy(SHIPPED / "voc.toml", tmp_path / "manifests")
-    with warnings.catch_warnings():  # four of a kind have no fifth to validate on
-        warnings.simplefilter("ignore")
-        frame = dfgen.build_manifest(tmp_path / "manifests/voc.toml", out=tmp_path / "voc.parquet")
+    frame = dfgen.build_manifest(tmp_path / "manifests/voc.toml", out=tmp_path / "voc.parquet")
     assert frame["label"].tolist() == VOC_CLASSES * 4
     assert len(frame["label"].cat.categories) == 20
     assert frame["label"].cat.codes[:3].tolist() == [0, 11, 19]

@@ -51,6 +51,16 @@ def of_boxes(count):
     return of_voc(count, box_label="each")
 
 
+def of_year(count):
+    images("VOC2007/JPEGImages", count)
+    images("VOC2007/SegmentationClass", count)
+    os.makedirs("VOC2007/ImageSets/Main", exist_ok=True)
+    for name in NAMES[:count]:
+        annotated.xml(f"VOC2007/Annotations/{name}.xml", ("cat", 1, 2, 3, 4))
+    Path("VOC2007/ImageSets/Main/train.txt").write_text("\n".join(NAMES[:count]))
+    return {"voc": "VOC2007", "image_sets": "VOC2007/ImageSets/Main"}
+
+
 def of_named_voc(count):
     return of_voc(count, class_names=["dog", "cat", "ant"])
 
@@ -139,7 +149,7 @@ def of_hdf5(count):
 
 
 FILES = [
-    of_files, of_table, of_voc, of_named_voc, of_boxes, of_coco, of_coco_splits, of_yolo,
+    of_files, of_table, of_voc, of_year, of_named_voc, of_boxes, of_coco, of_coco_splits, of_yolo,
     of_yolo_folders, of_labelme, of_cvat, of_metadata, of_listing,
 ]  # fmt: skip
 ALL = [*FILES, of_addresses, of_npy, of_hdf5]
@@ -154,7 +164,7 @@ def make(request, tmp_path, monkeypatch):
 
 def build(make, count, **options):
     arguments = make(count)
-    splits = {} if make in (of_coco_splits, of_yolo, of_yolo_folders) else HALVES
+    splits = {} if make in (of_year, of_coco_splits, of_yolo, of_yolo_folders) else HALVES
     return dfgen.build_manifest(**arguments, **{"out": "m.parquet", **splits, **options})
 
 

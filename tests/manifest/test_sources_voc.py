@@ -232,8 +232,8 @@ def test_annotations_that_are_all_broken_are_refused(data):
 def test_an_annotation_that_vanishes_is_the_problem_of_its_row(data, monkeypatch):
     listed = voc.list_pairs
 
-    def vanishing(images, annotations, suffix):
-        found = listed(images, annotations, suffix)
+    def vanishing(images, annotations, suffix, pattern):
+        found = listed(images, annotations, suffix, pattern)
         os.remove(f"{annotations}/{found[1][-1]}")
         return found
 
@@ -281,7 +281,8 @@ def test_annotations_may_lie_beside_their_images(tmp_path):
     [
         ({"voc": "xml"},
          "voc= (--voc) needs images= (--images): the folder of the images, whose paths are those "
-         "of the XML files but for the extension"),
+         "of the XML files but for the extension. Or give the folder above Annotations and "
+         "JPEGImages as voc="),
         ({"source": "images", "box_label": "all"},
          "box_label= (--box-label) goes with voc=: give that, or leave box_label= out"),
         ({"voc": "xml", "images": "images", "class_names": ["cat", "dog", "cat"]},

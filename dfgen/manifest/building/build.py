@@ -64,6 +64,7 @@ def build_manifest(
     images: Path | Mapping[str, Path] | None = None,
     box_label: str | None = None,
     class_names: str | Sequence[str] = (),
+    image_sets: Path | None = None,
     pattern: str | None = None,
     labels: Path | Table | None = None,
     on: str | None = None,
@@ -103,7 +104,9 @@ def build_manifest(
             `"photos.zip"`, `"zip://train::photos.zip"`; every image, array or sound below it
             becomes a row. Or a recipe, a .toml file that holds such arguments: those given here
             replace its own. Or leave it out, and give one of the eight that follow.
-        voc: folder of Pascal VOC's or ImageNet's XML files; needs `images`.
+        voc: folder of Pascal VOC's or ImageNet's XML files, which needs `images`; or the folder of
+            a year of Pascal VOC, `"VOCdevkit/VOC2012"`, which holds its images, and masks for the
+            columns `class_mask` and `object_mask`.
         coco: a JSON file of COCO; several of the same images in a list; those of each split as
             `{"train": ..., "val": ...}`.
         yolo: the data.yaml of Ultralytics, or the folder of a classification set.
@@ -122,6 +125,8 @@ def build_manifest(
             `"all"` classes, or with `"each"` one row a box and its class.
         class_names: classes of `voc` or `labelme` in the order of their numbers, or one; default:
             sorted.
+        image_sets: of `voc`, a folder of train.txt, val.txt and test.txt, which list images, as
+            `"VOC2012/ImageSets/Main"`: the column `split`, missing where no list has the image.
         pattern: what a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields
             become columns, `{id:int}` a column of whole numbers. Files that it does not fit are
             left out with a warning, as are hidden files and those of other kinds.

@@ -3,15 +3,16 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, quote
+from dfgen.errors import ArgumentError, ManifestError, quote
 from dfgen.explain.joins import Lonely, Words, join_fault, what_became
 from dfgen.explain.key_causes import CAUSES, Cause, JoinKeys
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
+from dfgen.manifest.sources.path_pattern import Pattern
 
 Pair = tuple[str | None, str | None]
 """The paths of an image and of its annotation; None where there is no such file."""
@@ -30,11 +31,25 @@ _CAUSES = (
 )
 
 
-def list_pairs(images: str, annotations: str, suffix: str) -> tuple[list[str], list[str], Skipped]:
-    """Return the relative paths of images and annotations, and what is neither, with its folder."""
-    paths, others = list[str](), dict[str, str]()
-    for group in read_files(images):
+class Listing(NamedTuple):
+    """The relative paths of images and annotations, and what is neither, with its folder."""
+
+    images: list[str]
+    annotations: list[str]
+    skipped: Skipped
+    fields: dict[str, dict[str, str]]  # image without extension -> the fields of the pattern
+
+
+def list_pairs(
+    images: str, annotations: str, suffix: str, pattern: Pattern | None = None
+) -> Listing:
+    """Return what lies in two folders; images that a pattern does not fit are skipped."""
+    paths, others, fields = list[str](), dict[str, str](), dict[str, dict[str, str]]()
+    for group in read_files(images, pattern):
         paths += group.rows["path"].to_pylist()
+        if pattern is not None:
+            rows = group.rows.to_pylist()
+            fields |= {without_suffix(row.pop("path")): row for row in rows}
         others |= _by_path(images, group.skipped)
     found, strangers = list_files(annotations, suffix)
     others |= _by_path(annotations, strangers)
@@ -44,7 +59,19 @@ def list_pairs(images: str, annotations: str, suffix: str) -> tuple[list[str], l
     skipped = Skipped(list)
     for path, reason in others.items():
         skipped[reason].append(path)
-    return paths, found, skipped
+    return Listing(paths, found, skipped, fields)
+
+
+def schema_with(schema: pa.Schema, pattern: Pattern | None, source: str) -> pa.Schema:
+    """Return columns with those of a pattern, which must have names of their own."""
+    for name in pattern.fields if pattern else ():
+        if name in schema.names:
+            raise ArgumentError(
+                f"pattern= has the field {{{name}}}, and {source}= makes a column of that name: "
+                "call the field otherwise"
+            )
+        schema = schema.append(pa.field(name, pa.string()))
+    return schema
 
 
 def _by_path(folder: str, skipped: Mapping[str, list[str]]) -> dict[str, str]:

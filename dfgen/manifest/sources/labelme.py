@@ -43,7 +43,15 @@ from dfgen.manifest.sources.drawn_shapes import (
     without_empty,
 )
 from dfgen.manifest.sources.file_tree import check_folder
-from dfgen.manifest.sources.image_pairs import Pair, in_groups, list_pairs, pair, without_suffix
+from dfgen.manifest.sources.image_pairs import (
+    Pair,
+    in_groups,
+    list_pairs,
+    pair,
+    schema_with,
+    without_suffix,
+)
+from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import ANNOTATED, IMAGES, TEXT, Argument, RowGroup, Source
 from dfgen.manifest.sources.voc import CLASS_NAMES, check_class_names, refuse_other_class
 from dfgen.samples.pixels.geometry import Size
@@ -93,6 +101,7 @@ def read_labelme(
     folder: str,
     images: str | None = None,
     class_names: Sequence[str] = (),
+    pattern: Pattern | None = None,
     unmatched: str = "error",
     limits: Limits = DEFAULT,
 ) -> Iterator[RowGroup]:
@@ -105,16 +114,15 @@ def read_labelme(
     images = folder if images is None else images
     images = absolute_place(images) if archive_at(images) else os.path.normpath(images)
     folder = os.path.normpath(folder)
-    paths, found, skipped = list_pairs(images, folder, ".json")
+    schema = schema_with(_SCHEMA, pattern, "labelme")
+    paths, found, skipped, fields = list_pairs(images, folder, ".json", pattern)
     pairs, notes = pair(paths, found, (images, folder), unmatched)
     dropped: tuple[str, ...] = ()
     if unmatched == "drop":
         dropped = tuple({*paths} - {image for image, _ in pairs if image is not None})
     flags = dict[str, None]()
-    rows_of = partial(_rows, folder, class_names, limits, flags)
-    table = pa.concat_tables(
-        [_SCHEMA.empty_table(), *in_groups(pairs, rows_of, _SCHEMA, len(found))]
-    )
+    rows_of = partial(_rows, folder, class_names, limits, flags, fields)
+    table = pa.concat_tables([schema.empty_table(), *in_groups(pairs, rows_of, schema, len(found))])
     names = {
         name: list(class_names) or sorted(set(table[name].combine_chunks().flatten().to_pylist()))
         for name in ("labels", "polyline_labels", "keypoint_labels")
@@ -131,16 +139,18 @@ def _rows(
     class_names: Sequence[str],
     limits: Limits,
     flags: dict[str, None],
+    fields: Mapping[str, dict[str, str]],
     both: Pair,
     problems: list[str],
 ) -> list[dict[str, Any]]:
     """Return the row of an image; add its flags, and what is wrong with its annotation."""
     image, path = both
     if path is None:
-        return [{"path": image}]
+        return [{"path": image, **fields.get(without_suffix(image or ""), {})}]
     place = f"{folder}/{path}"
     lost = None if image else f"no image for this annotation: {place}"
     row: dict[str, Any] = {"path": image or without_suffix(path), "problem": lost}
+    row |= fields.get(without_suffix(path), {})
     try:
         document = read_json(place, LabelmeFile, _FORMAT, limits, "file_bytes")
         _refuse_other_image(document, image, place)
@@ -227,7 +237,7 @@ LABELME = Source(
     read_labelme,
     Argument(TEXT, "Folder of LabelMe's JSON files.", "FOLDER", is_path=True),
     {"images": IMAGES, "class_names": CLASS_NAMES},
-    shared=("unmatched", "limits"),
+    shared=("pattern", "unmatched", "limits"),
     check=_check_arguments,
     folder="images",
 )

@@ -18,7 +18,7 @@ Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf, section 3
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -39,8 +39,10 @@ from dfgen.manifest.sources.image_pairs import (
     in_groups,
     list_pairs,
     pair,
+    schema_with,
     without_suffix,
 )
+from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import (
     ANNOTATED,
     BOXES,
@@ -52,6 +54,7 @@ from dfgen.manifest.sources.source import (
     RowGroup,
     Source,
 )
+from dfgen.manifest.sources.voc_folder import beside_images, voc_folder
 from dfgen.samples.stores.archives.archive_paths import archive_at
 
 BACKGROUND = "background"
@@ -61,9 +64,11 @@ _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 def read_voc(
     annotations: str,
-    images: str,
+    images: str | None = None,
     box_label: str = "largest",
     class_names: Sequence[str] = (),
+    image_sets: str | None = None,
+    pattern: Pattern | None = None,
     unmatched: str = "error",
     limits: Limits = DEFAULT,
 ) -> Iterator[RowGroup]:
@@ -71,21 +76,28 @@ def read_voc(
 
     An image `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says. Row groups have `path`,
     `label`, `boxes` (xyxy in pixels, as the XML has them), `labels` (their classes) and the
-    annotated size; with `box_label="each"` also `id`: the path and `#0`, `#1`.
+    annotated size; with `box_label="each"` also `id`: the path and `#0`, `#1`. The folder of a
+    year, VOC2012, also gives the paths of masks, as `voc_folder` says.
     """
     check_folder(annotations, "Give the folder of the XML files.")
+    annotations, images, masks = voc_folder(annotations, images)
     images = absolute_place(images) if archive_at(images) else os.path.normpath(images)
     annotations = os.path.normpath(annotations)
-    paths, found, skipped = list_pairs(images, annotations, ".xml")
+    schema = schema_with(_schema(box_label, masks, image_sets), pattern, "voc")
+    paths, found, skipped, fields = list_pairs(images, annotations, ".xml", pattern)
     pairs, notes = pair(paths, found, (images, annotations), unmatched)
-    schema, root = _schema(box_label), absolute_place(images)
-    names, background = set[str](), False
-    rows_of = partial(_rows, annotations, box_label, class_names, limits)
+    root, names, background = absolute_place(images), set[str](), False
+    beside, warnings, labels = beside_images(masks, image_sets, (paths, found), unmatched, limits)
+    for image, values in beside.items():
+        fields.setdefault(image, {}).update(values)
+    rows_of = partial(_rows, annotations, box_label, class_names, limits, fields)
     dropped: tuple[str, ...] = ()
     if unmatched == "drop":
         dropped = tuple({*paths} - {image for image, _ in pairs if image is not None})
     start = schema.empty_table()
-    yield RowGroup(start, skipped, notes, folder=root, total=len(pairs), dropped=dropped)
+    yield RowGroup(
+        start, skipped, notes, labels, root, len(pairs), dropped=dropped, warnings=warnings
+    )
     for table in in_groups(pairs, rows_of, schema, len(found)):
         names |= {*table["labels"].combine_chunks().flatten().unique().to_pylist()}
         if box_label != "all":
@@ -99,16 +111,18 @@ def _rows(
     box_label: str,
     class_names: Sequence[str],
     limits: Limits,
+    fields: Mapping[str, dict[str, str]],
     both: Pair,
     problems: list[str],
 ) -> list[dict[str, Any]]:
     """Return the rows of an image: one, or one a box; add what is wrong with its annotation."""
     image, path = both
     if path is None:
-        return [{"id": image, "path": image}]
+        return [{"id": image, "path": image, **fields.get(without_suffix(image or ""), {})}]
     place = image or without_suffix(path)
     lost = None if image else f"no image for this annotation: {folder}/{path}"
     row: dict[str, Any] = {"id": place, "path": place, "problem": lost}
+    row |= fields.get(without_suffix(path), {})
     try:
         size, names, boxes = read_annotation(f"{folder}/{path}", limits)
     except (ManifestError, MissingFileError) as error:
@@ -145,7 +159,7 @@ def _area(box: list[float]) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
-def _schema(box_label: str) -> pa.Schema:
+def _schema(box_label: str, masks: Iterable[str], image_sets: str | None) -> pa.Schema:
     return pa.schema(
         {
             **({"id": pa.string()} if box_label == "each" else {}),
@@ -153,6 +167,7 @@ def _schema(box_label: str) -> pa.Schema:
             "label": LABELS if box_label == "all" else pa.string(),
             "boxes": BOXES,
             "labels": LABELS,
+            **dict.fromkeys([*masks, *["split"] * (image_sets is not None)], pa.string()),
             **dict.fromkeys(ANNOTATED, pa.int64()),
             "problem": pa.string(),
         }
@@ -221,10 +236,13 @@ def _text(element: Element, name: str, where: str) -> str:
 
 def _check_arguments(arguments: Mapping[str, Any]) -> None:
     """Raise unless there is one folder of images, and each class has one number."""
-    if not isinstance(arguments["images"], str):
+    place, images = arguments["voc"], arguments["images"]
+    bare = os.path.isdir(place) and not os.path.isdir(f"{place}/Annotations")
+    if not isinstance(images, str | None) or (images is None and bare):
         raise ArgumentError(
             "voc= (--voc) needs images= (--images): the folder of the images, whose paths are "
-            "those of the XML files but for the extension"
+            "those of the XML files but for the extension. Or give the folder above Annotations "
+            "and JPEGImages as voc="
         )
     check_class_names(arguments)
 
@@ -244,7 +262,9 @@ CLASS_NAMES = Argument(NAMES, "Text file of the classes, one a line.", default=(
 
 VOC = Source(
     read_voc,
-    Argument(TEXT, "Folder of Pascal VOC's XML files.", "ANNOTATIONS", is_path=True),
+    Argument(
+        TEXT, "Folder of Pascal VOC's XML files, or VOC2012 itself.", "ANNOTATIONS", is_path=True
+    ),
     {
         "images": IMAGES,
         "box_label": Argument(
@@ -254,8 +274,14 @@ VOC = Source(
             choices=("largest", "first", "all", "each"),
         ),
         "class_names": CLASS_NAMES,
+        "image_sets": Argument(
+            TEXT,
+            "Folder of train.txt, val.txt, as ImageSets/Main: lists of images become the split.",
+            "FOLDER",
+            is_path=True,
+        ),
     },
-    shared=("unmatched", "limits"),
+    shared=("pattern", "unmatched", "limits"),
     check=_check_arguments,
     folder="images",
     rows_share_images=lambda arguments: arguments.get("box_label") == "each",

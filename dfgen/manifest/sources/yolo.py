@@ -270,7 +270,7 @@ def _found(
         return _listed_images(place, data), ()
     images, texts = _folders(place)
     if os.path.isdir(texts):
-        paths, found, others = list_pairs(images, texts, ".txt")
+        paths, found, others, _ = list_pairs(images, texts, ".txt")
         found = [text for text in found if text != "classes.txt"]
         pairs, notes = pair(paths, found, (images, texts), unmatched, bare=True)
     elif labelled:
@@ -279,7 +279,7 @@ def _found(
             "Without boxes, leave the folder out; only test may have none"
         )
     else:
-        paths, _, others = list_pairs(images, images, ".txt")
+        paths, _, others, _ = list_pairs(images, images, ".txt")
         pairs, notes = [(path, None) for path in paths], ()
     for reason, strangers in others.items():
         skipped[reason] += [os.path.relpath(path, data.root) for path in strangers]
