@@ -49,7 +49,7 @@ test-alone: .venv/with-test .venv-none/with-dfgen .venv-jax/with-dfgen .venv-tor
 test-clients: .venv/with-test .venv/with-clients .venv/with-jax .venv/with-torch
 	.ci/clients
 
-test-browser: .venv/with-test       ## the pages of `dfgen report` in Chromium, skipped without one
+test-browser: .venv/with-test .venv/with-docs  ## `dfgen report` and the site in Chromium, skipped without
 	-$(MAKE) .venv/with-browser
 	.ci/browser
 

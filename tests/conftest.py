@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -67,3 +68,18 @@ def frame(files):
 def sized_folder(tmp_path_factory):
     """A folder of images of different sizes and their masks."""
     return sized.write_images(tmp_path_factory.mktemp("sized"))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium, the one that is on the PATH."""
+    offered = "Install Debian's chromium, then keras-dfgen[browser]"
+    driver = pytest.importorskip("playwright.sync_api", reason=f"no playwright. {offered}")
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip(f"no chromium on the PATH. {offered}")
+    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with driver.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=as_root)
+        yield started
+        started.close()

@@ -220,7 +220,7 @@ def summary_section(
         ("column", "type", "missing", "holds"),
         [_column_row(frame, name) for name in shown_columns(frame)],
     )
-    told = element("summary", f"What the {count(len(frame.columns), 'column')} hold")
+    told = element("summary", f"{count(len(frame.columns), 'column')} and their content")
     return Section(
         "summary", "Summary", markup([facts_list(facts), element("details", told, columns)])
     )

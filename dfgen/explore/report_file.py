@@ -97,7 +97,7 @@ _TEXT = 1000  # letters of a text in place of a picture
 _BOXES = 20  # drawn in a picture, if
 _BOX_BYTES = 1000  # of JSON have room for them and their names
 _PREDICTED = "the Parquet file that dfgen predict, or predict_frame(out=), writes"
-_MADE_BY = "What is in this manifest. Made by dfgen"
+_MADE_BY = "The content of a manifest. Made by dfgen"
 _HEAD = 1 << 20  # bytes of a page in which that stands
 _AROUND = 80  # bytes of JSON around a picture
 

@@ -48,6 +48,8 @@ def histogram(values: _Numbers, log: bool = False, told: Callable[[float], str] 
     ]
     ends = values.min(), edges[len(edges) // 2], values.max()
     texts = [_x_text(at / 2, told(value)) for at, value in enumerate(ends)]
+    if told(ends[0]) == told(ends[-1]):
+        texts = texts[1:2]
     scale = f"{told(ends[0])} to {told(ends[-1])}"
     label = f"Histogram of {len(values):,} values from {scale}"
     return _chart(label, *columns, _y_text(1, f"{most:,}"), _y_text(0, "0"), *texts)

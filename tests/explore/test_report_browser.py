@@ -5,12 +5,12 @@ Screenshots of both themes go to the folder that DFGEN_SCREENSHOTS names, if it 
 
 import io
 import os
-import shutil
 
 import cv2
 import numpy as np
 import pandas as pd
 import pytest
+from axe import faults
 from PIL import Image
 
 import dfgen
@@ -24,26 +24,14 @@ pytestmark = [
 SCRIPT = "<script>alert(1)</script>"
 LABELS = ["apple", SCRIPT, "</script><!--", "pear"]
 ROWS = 40
-OFFERED = "Install Debian's chromium, then keras-dfgen[browser]"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A headless Chromium, the one that is on the PATH."""
-    driver = pytest.importorskip("playwright.sync_api", reason=f"no playwright. {OFFERED}")
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip(f"no chromium on the PATH. {OFFERED}")
-    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with driver.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=as_root)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """A page of 40 rows: ids 0 to 39, `size` from 39 to 0; row 3 is missing, 5 a large photo."""
+    """A page of 40 rows: ids 0 to 39, `size` from 39 to 0; row 3 is missing, 5 a large photo.
+
+    Beside it, mistakes.html is of the same rows and a model that says pear for the last 8.
+    """
     folder = tmp_path_factory.mktemp("report")
     for row in range(ROWS):
         side = 300 if row == 5 else 8 + row
@@ -58,6 +46,12 @@ def address(tmp_path_factory):
     df["labels"] = [[SCRIPT] * (row == 7) for row in range(ROWS)]
     df["problem"] = [("the file does not exist" if row == 3 else None) for row in range(ROWS)]
     report(df, folder / "report.html")
+    prob = np.full((ROWS, 4), 0.1)
+    prob[range(ROWS), [3 if row > 31 else row % 4 for row in range(ROWS)]] = 0.7
+    said = df[["id"]].assign(y_true=df["label"], prob=[*prob])
+    said["y_pred"] = pd.Categorical.from_codes(prob.argmax(1), LABELS)
+    said["loss"] = -np.log(prob[range(ROWS), df["label"].cat.codes])
+    report(df, folder / "mistakes.html", predictions=said)
     return f"file://{folder}/report.html"
 
 
@@ -303,3 +297,16 @@ def test_figures_are_there_without_scripts(opened):
     page = opened(java_script_enabled=False)
     assert page.locator("#classes tbody th").all_inner_texts() == [*LABELS, SCRIPT]
     assert "Pictures and the gallery need JavaScript" in page.locator("main").inner_text()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_everyone_can_read_the_page(opened, theme):
+    page = opened(color_scheme=theme)
+    found = {"report": faults(page)}
+    page.locator("#tiles .tile").nth(7).click()
+    found["large view"] = faults(page)
+    page.goto(page.url.replace("report.html", "mistakes.html"))
+    assert page.locator(".confusion").count() == 1
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    found["mistakes"] = faults(page)
+    assert not any(found.values()), found
