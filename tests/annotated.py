@@ -100,9 +100,9 @@ def cvat(path, images, labels=None, size=(WIDTH, HEIGHT)):
         known += CVAT_LABEL.format(name, kind, of)
     text = (
         '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n'
-        "  <meta>\n    <job>\n      <id>7</id>\n      <size>2</size>\n"
+        "  <meta>\n    <task>\n      <id>7</id>\n      <name>pets</name>\n      <size>2</size>\n"
         "      <mode>annotation</mode>\n"
-        f"      <labels>\n{known}      </labels>\n    </job>\n"
+        f"      <labels>\n{known}      </labels>\n    </task>\n"
         "    <dumped>2025-03-01 10:00:00.000000+00:00</dumped>\n  </meta>\n"
     )
     for number, (name, shapes) in enumerate(images.items()):

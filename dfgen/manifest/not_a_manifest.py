@@ -28,6 +28,7 @@ _MAKERS = {
     **dict.fromkeys((".tsv", ".txt"), 'pd.read_csv({}, sep="\\t")'),
     **dict.fromkeys((".jsonl", ".ndjson"), "pd.read_json({}, lines=True)"),
     ".json": "pd.read_json({}), of COCO df = dfgen.build_manifest(coco={})",
+    ".xml": "dfgen.build_manifest(cvat={})",
     ".csv": "pd.read_csv({})",
     ".npz": 'dfgen.build_manifest(arrays="x.npy"), once numpy.save has written each array of it',
     ".toml": "dfgen.build_manifest({})",

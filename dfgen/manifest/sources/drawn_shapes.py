@@ -88,7 +88,7 @@ def _columns(shapes: Sequence[Shape], size: Size | None) -> dict[str, list[Any]]
     objects: dict[object, list[Shape]] = {}
     found: dict[str, list[Any]] = {name: [] for name in ("boxes", "labels", *_OPTIONAL)}
     for number, shape in enumerate(shapes):
-        if not all(abs(number) < _MOST for number in shape.points):  # NaN is not
+        if not np.abs(shape.points).max(initial=0) < _MOST:  # NaN is not
             raise ManifestError(f"a shape {quote(shape.label)} has a corner that is no pixel")
         if shape.kind == AREA:
             part = number if shape.group is None else (shape.label, shape.group)
