@@ -1,6 +1,7 @@
 """LabelMe and CVAT: a bad shape, file or pair is told with its file and its place."""
 
 import os
+import zipfile
 from pathlib import Path
 
 import annotated
@@ -133,6 +134,11 @@ def test_images_and_json_files_without_partner_are_named():
         dfgen.build_manifest(labelme="pets")
     for part in ('"b"', '"c"', '"d"', "2 of 3 images have no .json file", 'unmatched="keep"'):
         assert part in str(caught.value)
+    with pytest.warns(UserWarning, match="^1 problem"):
+        kept = dfgen.build_manifest(labelme="pets", unmatched="keep")
+    assert kept["id"].tolist() == ["a.png", "b.png", "c.png", "d"]
+    assert kept["labels"].isna().tolist() == [False, True, True, False]
+    assert kept["problem"].tolist()[3] == "no image for this annotation: pets/d.json"
     with pytest.warns(UserWarning, match="^Left out"):
         dropped = dfgen.build_manifest(labelme="pets", unmatched="drop")
     assert dropped["id"].tolist() == ["a.png"]
@@ -260,6 +266,17 @@ def test_a_file_of_cvat_that_cannot_be_read_is_refused(text, message):
     with pytest.raises(DfgenError) as caught:
         dfgen.build_manifest(cvat="x.xml")
     assert str(caught.value) == message
+
+
+def test_the_archive_that_cvat_exports_is_to_be_unpacked():
+    annotated.cvat("annotations.xml", {"a.png": []})
+    with zipfile.ZipFile("task.zip", "w") as archive:
+        archive.write("annotations.xml")
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(cvat="task.zip")
+    assert str(caught.value) == (
+        "task.zip is an archive, as CVAT exports it. Unpack it, and give its annotations.xml"
+    )
 
 
 def test_an_image_of_cvat_that_is_not_there_is_the_problem_of_its_row():

@@ -17,6 +17,7 @@ Format: https://docs.cvat.ai/docs/manual/advanced/xml_format.
 """
 
 import os
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -122,6 +123,10 @@ def _read(file: str, limits: Limits) -> _Document:
     """Read a file image by image, so that its text never is in memory as a whole."""
     document = _Document(file, limits)
     with reading(file, limits=limits, bound="file_bytes"), parsing_xml(file):
+        if zipfile.is_zipfile(file):
+            raise ManifestError(
+                f"{file} is an archive, as CVAT exports it. Unpack it, and give its annotations.xml"
+            )
         root: Element | None = None
         for event, element in iterparse(file, events=("start", "end")):
             if root is None:
