@@ -1,0 +1,37 @@
+"""What types a tutorial, for those who test one."""
+
+import re
+import shutil
+
+import pytest
+from test_readme import TUTORIALS, run
+
+from dfgen import demo
+from dfgen.photographs import write_photographs
+
+
+@pytest.fixture(scope="session")
+def photographs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo") / "photographs"
+    write_photographs(folder)
+    return folder
+
+
+@pytest.fixture
+def typed(photographs, tmp_path, monkeypatch):
+    """Return a function that types a page in an empty folder and returns the names it leaves.
+
+    `dfgen demo --keep` in it copies the photographs, which are made once a session.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "write_photographs", lambda into: shutil.copytree(photographs, into))
+
+    def type_page(name):
+        page = TUTORIALS / f"{name}.md"
+        [picture] = re.findall(r"^!\[.+\]\(\.\./pictures/(.+)\)$", page.read_text("utf-8"), re.M)
+        names = run(page)
+        for made in (tmp_path / picture, TUTORIALS.parent / "pictures" / picture):
+            assert made.read_bytes()[1:4] == b"PNG" and made.stat().st_size < 150_000
+        return names
+
+    return type_page

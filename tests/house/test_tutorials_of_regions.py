@@ -1,0 +1,28 @@
+"""Tutorials of masks, boxes, sounds and mixed images run as written, and what they train works."""
+
+import cv2
+import numpy as np
+import pytest
+
+import dfgen
+
+
+def outlined(names):
+    options = {"x": names["image"], "y": names["coins"], "batch_size": 16}
+    return dfgen.sequences(names["df"], **options)["val"]
+
+
+@pytest.mark.backend
+@pytest.mark.slow
+def test_outlines_and_mask_files_train_and_measure_one_u_net(typed):
+    names = typed("segment-coins")
+    assert names["history"]["val_mean_iou"][-1] > 0.9
+    assert names["of_files"]["mean_iou"] > 0.9
+    rows = names["rows"]
+    assert len(rows) == 96 and rows["loss"].notna().all()
+    found = np.stack([cv2.imread(path, cv2.IMREAD_UNCHANGED) for path in rows["y_pred"]])
+    drawn = np.concatenate([masks for _, masks in outlined(names)])[..., 0]
+    filed = np.concatenate([masks for _, masks in names["val"]])[..., 0]
+    assert (drawn == filed).mean() > 0.98
+    overlap = ((found == 1) & (drawn == 1)).sum() / ((found == 1) | (drawn == 1)).sum()
+    assert overlap > 0.85
