@@ -57,16 +57,17 @@ def predict_command(
         typer.Option(help="File of SavePreprocessing. Default: MODEL.keras.json.", metavar="FILE"),
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Only rows whose column split is this.", metavar="NAME")
+        str | None, typer.Option(help="Only rows of this split.", metavar="NAME")
     ] = None,
     root: Root = None,
     batch_size: Annotated[int, typer.Option(help="Rows of a batch.")] = 32,
     views: Annotated[
         int | None,
-        typer.Option(help="Passes with random crops and flips, averaged. Default: one without."),
+        typer.Option(help="Average of this many passes with random crops and flips. Default: off."),
     ] = None,
     arrays: Annotated[
-        str | None, typer.Option(help="Folder for masks and the like, a file a row.", metavar="DIR")
+        str | None,
+        typer.Option(help="Folder for masks and other arrays, a file a row.", metavar="DIR"),
     ] = None,
     on_error: Annotated[
         str,
@@ -115,7 +116,7 @@ def report_command(
     predictions: Annotated[
         str | None,
         typer.Option(
-            help="Predictions of `dfgen predict`: shows where the model is wrong.",
+            help="Predictions of `dfgen predict`. The page then shows the mistakes.",
             metavar="P.parquet",
         ),
     ] = None,
@@ -129,7 +130,7 @@ def report_command(
     workers: Workers = None,
     force: Force = False,
 ) -> None:
-    """Write one HTML file that shows what is in a manifest, to look at and to send."""
+    """Write one HTML file that shows the content of a manifest, to look at and to send."""
     from dfgen.explore.report_file import report
 
     report(
@@ -212,7 +213,11 @@ class _Commands(typer.core.TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False
+    cls=_Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog="Example: dfgen demo",
 )
 
 
@@ -281,7 +286,7 @@ def demo_command(
     ] = True,
     force: Force = False,
 ) -> None:
-    """Train three models on scanned digits, showing each step; takes a minute."""
+    """Train three models on scanned digits and show each step. It takes a minute."""
     if not (train or keep):
         raise typer.BadParameter("--no-train leaves nothing without --keep DIR: give the folder")
     with silence():
@@ -316,7 +321,7 @@ def bench_command(
     ] = None,
     force: Force = False,
 ) -> None:
-    """Measure how fast batches come from your files, and say what limits them."""
+    """Measure how fast batches come from your files, and name the limit."""
     height, width = height_and_width("--image-size", image_size)
     with silence():
         from dfgen.bench import report

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -40,8 +41,9 @@ _PANELS = {
     ),
     "Splits": ("folds", "stratify", "group", "order", "group_duplicates", "seed"),
 }  # fmt: skip
+_PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}
 _ANNOTATIONS = "Annotations and lists, instead of a folder"
-_WRITING = "What is written, and how"
+_GROWTH = "A manifest that grows"
 
 
 class BuildCommand(typer.core.TyperCommand):
@@ -65,9 +67,8 @@ class BuildCommand(typer.core.TyperCommand):
             for name in arguments
         }
         names = [*_FIRST, *(name for name in arguments if name not in _FIRST)]
-        panels = {name: panel for panel, names in _PANELS.items() for name in names}
         options = [
-            _parameter(name, arguments[name], owners[name], panels.get(name, _ANNOTATIONS))
+            _parameter(name, arguments[name], owners[name], _PANEL_OF.get(name, _ANNOTATIONS))
             for name in names
         ]
         return _command(_build, arguments, options)
@@ -83,8 +84,12 @@ class CheckCommand(BuildCommand):
 
         taken = ("labels", "source", *arguments_of(Recipe))
         arguments = {name: all_arguments()[name] for name in taken if name != "unmatched"}
+        arguments["source"] = replace(arguments["source"], help="Folder of the files, or its URL.")
         places = {"labels": "TABLE", "source": "FOLDER"}
-        options = [_parameter(*each, place=places.get(each[0])) for each in arguments.items()]
+        options = [
+            _parameter(*each, panel=_PANEL_OF.get(each[0]), place=places.get(each[0]))
+            for each in arguments.items()
+        ]
         return _command(_check, arguments, options)
 
 
@@ -166,9 +171,9 @@ def _build(
     update: Annotated[
         str | None,
         typer.Option(
-            help="Manifest that grows: opens only new or changed files, keeps ids and splits.",
+            help="The older manifest. Only new or changed files are opened; ids and splits stay.",
             metavar="OLD.parquet",
-            rich_help_panel=_WRITING,
+            rich_help_panel=_GROWTH,
         ),
     ] = None,
     workers: Processes = None,

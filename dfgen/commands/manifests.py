@@ -27,23 +27,24 @@ def verify_command(
     manifest: Manifest,
     root: Root = None,
     decode: Annotated[
-        bool, typer.Option("--decode", help="Decode every file to its end: finds truncated ones.")
+        bool,
+        typer.Option("--decode", help="Decode every file to its end, which finds truncated files."),
     ] = False,
     add: Annotated[
         str | None,
         typer.Option(
-            help="Table of problems, as of training, to write into it: column id, and reason or "
-            "problem.",
+            help="Table of problems to write into the manifest: column id, and reason or problem.",
             metavar="PROBLEMS.parquet",
         ),
     ] = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Write facts and problems as they are into it.")
+        bool,
+        typer.Option("--write", help="Write the current facts and problems into the manifest."),
     ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Processes that read; of a pack, threads. Default: threads, on all CPUs."
+            help="Processes that read, or threads for a pack. Default: threads, on all CPUs."
         ),
     ] = None,
     dask: Dask = None,
@@ -109,13 +110,14 @@ def update_labels_command(
         str | None, typer.Option(help="The file to write. Default: the manifest itself.")
     ] = None,
     sep: Annotated[
-        str | None, typer.Option(help="What separates its values. Default: seen from its rows.")
+        str | None, typer.Option(help="Separator of its values. Default: found in its rows.")
     ] = None,
     decimal: Annotated[
-        str | None, typer.Option(help="Decimal mark of its numbers. Default: seen from them.")
+        str | None,
+        typer.Option(help="Decimal mark of its numbers. Default: found in them.", metavar=".|,"),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="Its encoding, as cp1252. Default: UTF-8 or UTF-16.")
+        str | None, typer.Option(help="Its encoding, such as cp1252. Default: UTF-8 or UTF-16.")
     ] = None,
     sheet: Annotated[
         str | None, typer.Option(help="Sheet of a workbook. Default: the first.")

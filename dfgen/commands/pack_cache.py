@@ -16,13 +16,13 @@ from dfgen.commands.options import (
     print_json,
 )
 
-_PIXELS, _JPEG = "Of --format pixels", "Of --format jpeg"
+_PIXELS, _JPEG = "Only with --format pixels", "Only with --format jpeg"
 
-Folder = Annotated[str, typer.Argument(help="The folder that cache= was given.", metavar="DIR")]
+Folder = Annotated[str, typer.Argument(help="The folder of cache=.", metavar="DIR")]
 
 
 def info_command(folder: Folder, as_json: Json = False) -> None:
-    """Say what a cache holds: images by how they were decoded, blocks of packs, and bytes."""
+    """List the content of a cache: images by their settings, blocks of packs, and bytes."""
     from dfgen.samples.stores.cache.cache_folder import cached_settings
 
     found = cached_settings(folder)
@@ -45,7 +45,11 @@ def clear_command(folder: Folder) -> None:
     print(f"Removed {clear_folder(folder):,} bytes")
 
 
-cache = typer.Typer(no_args_is_help=True, help="Look at, and remove, cached pixels.")
+cache = typer.Typer(
+    no_args_is_help=True,
+    help="List or remove cached pixels.",
+    epilog="Example: dfgen cache info cache",
+)
 cache.command("info", epilog="Example: dfgen cache info cache")(info_command)
 cache.command("clear", epilog="Example: dfgen cache clear cache")(clear_command)
 
@@ -69,8 +73,8 @@ def pack_command(
     image_size: Annotated[
         str | None,
         typer.Option(
-            help="Height and width of pixels; own: each image keeps its own. Default: that which "
-            "all images have.",
+            help="Height and width in pixels, or own: each image keeps its size. Default: the size "
+            "that all images share.",
             metavar="H,W",
             rich_help_panel=_PIXELS,
         ),
@@ -82,7 +86,7 @@ def pack_command(
     resize: Annotated[
         str,
         typer.Option(
-            help="How images get that size.",
+            help="Method to reach that size.",
             metavar="stretch|crop|pad|crop_or_pad",
             rich_help_panel=_PIXELS,
         ),
@@ -90,7 +94,9 @@ def pack_command(
     interpolation: Annotated[
         str,
         typer.Option(
-            help="How they are resized.", metavar="bilinear|nearest|area", rich_help_panel=_PIXELS
+            help="Interpolation between pixels.",
+            metavar="bilinear|nearest|area",
+            rich_help_panel=_PIXELS,
         ),
     ] = "bilinear",
     antialias: Annotated[
@@ -103,14 +109,14 @@ def pack_command(
     quality: Annotated[
         int | None, typer.Option(help="1 to 100. Default: 92.", rich_help_panel=_JPEG)
     ] = None,
-    shard_size: Annotated[str, typer.Option(help="Bytes of a file, about.")] = "256MB",
+    shard_size: Annotated[str, typer.Option(help="Approximate bytes of a file.")] = "256MB",
     keep_order: Annotated[
         bool,
         typer.Option(
             "--keep-order", help="Keep the order of the manifest, and say how classes mix."
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Another seed permutes otherwise.")] = 0,
+    seed: Annotated[int, typer.Option(help="Another seed gives another order.")] = 0,
     root: Root = None,
     workers: Processes = None,
     dask: Dask = None,

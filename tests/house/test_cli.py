@@ -200,16 +200,27 @@ def test_the_version_is_an_option():
     assert (result.exit_code, result.output) == (0, f"dfgen {dfgen.__version__}\n")
 
 
-COMMANDS = ["build-manifest", "verify", "update-labels", "diff", "split", "recipe", "report",
-            "pack", "predict", "demo", "bench"]  # fmt: skip
+def every_command(command, *names):
+    """Return the words of each command and each group, beginning with `dfgen` itself."""
+    inner = getattr(command, "commands", {}).items()
+    return [names, *(words for name, one in inner for words in every_command(one, *names, name))]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_ends_with_an_example_that_parses(command):
-    made = typer.main.get_command(app).commands[command]
-    words = shlex.split(made.epilog.removeprefix("Example: dfgen "))
-    assert words[0] == command
-    made.make_context(command, words[1:])
+@pytest.mark.parametrize(
+    "names",
+    every_command(typer.main.get_command(app)),
+    ids=lambda names: " ".join(names) or "dfgen",
+)
+def test_the_help_of_every_command_ends_with_an_example_that_parses(names, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    example = run(*names, "--help").stdout.rsplit("╯", 1)[1].strip()
+    command, words = typer.main.get_command(app), shlex.split(example)
+    assert words[: len(names) + 2] == ["Example:", "dfgen", *names]
+    for at, name in enumerate(words[2:], 3):
+        command = command.commands[name]
+        if not hasattr(command, "commands"):
+            command.make_context(name, words[at:])
+            break
 
 
 def test_the_help_of_a_build_shows_what_matters_first_then_groups_and_choices(monkeypatch):
@@ -218,7 +229,7 @@ def test_the_help_of_a_build_shows_what_matters_first_then_groups_and_choices(mo
     panels = re.findall(r"^╭─ (.*?) ─", shown, re.MULTILINE)
     assert panels == [
         "Arguments", "Options", "Annotations and lists, instead of a folder", "Files and labels",
-        "Splits", "What is written, and how",
+        "Splits", "A manifest that grows",
     ]  # fmt: skip
     first = shown[shown.index("─ Options ─") : shown.index("─ Annotations")]
     assert re.findall(r"--[a-z]+(?=\s)", first)[:5] == [

@@ -50,13 +50,13 @@ class Recipe:
         TEXT, "Column of the label table that names the files."
     )
     sep: str | None = argument_field(
-        TEXT, "What separates the values of the table. Default: seen from its rows."
+        TEXT, "Separator of the values in the table. Default: found in its rows."
     )
     decimal: str | None = argument_field(
-        TEXT, "Decimal mark of its numbers. Default: seen from them.", ".|,"
+        TEXT, "Decimal mark of its numbers. Default: found in them.", ".|,"
     )
     encoding: str | None = argument_field(
-        TEXT, "Its encoding, as cp1252. Default: UTF-8, or UTF-16 by its first bytes."
+        TEXT, "Encoding of the table, such as cp1252. Default: UTF-8 or UTF-16."
     )
     sheet: str | None = argument_field(TEXT, "Sheet of a workbook. Default: the first.")
     root: str | None = argument_field(TEXT, "Folder where relative paths start.", is_path=True)
@@ -69,13 +69,13 @@ class Recipe:
     )
     unmatched: str = argument_field(
         TEXT,
-        "Files without labels, labels without file: error, keep or drop. Default: error.",
+        "Action for files without labels and labels without a file. Default: error.",
         default="error",
         choices=("error", "keep", "drop"),
     )
     facts: str = argument_field(
         TEXT,
-        "What to read of each file: none, header, or full: decodes it. Default: header.",
+        "Facts to read from each file; full decodes it. Default: header.",
         default="header",
         choices=("none", "header", "full"),
     )
