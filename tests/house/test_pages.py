@@ -27,3 +27,10 @@ def test_two_links_from_readme_reach_every_page_of_docs():
     reached = first.union(*map(links_of, first))
     docs = {page for page in pages() if ROOT / "docs" in page.parents and page.stem != "index"}
     assert [str(page) for page in sorted(docs) if page.resolve() not in reached] == []
+
+
+def test_pages_that_docstrings_fill_say_where_else_to_read_them():
+    texts = {page.name: page.read_text("utf-8") for page in ROOT.glob("docs/reference/*.md")}
+    filled = [name for name, text in texts.items() if "{eval-rst}" in text or "<!--" in text]
+    assert len(filled) == 8
+    assert [name for name in filled if "`make docs` builds the page" not in texts[name]] == []
