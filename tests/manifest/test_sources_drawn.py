@@ -196,11 +196,14 @@ def test_the_box_of_a_circle_over_the_edge_ends_there():
 
 
 def test_a_rotated_box_is_turned_clockwise_around_its_middle():
-    box = cvat_shape("box", "cat", xtl=10.0, ytl=10.0, xbr=30.0, ybr=20.0, rotation=90.0, z_order=0)
-    frame = cvat(box)
+    corners = {"xtl": 10.0, "ytl": 10.0, "xbr": 30.0, "ybr": 20.0}
+    frame = cvat(cvat_shape("box", "cat", **corners, rotation=90.0, z_order=0))
     assert frame["boxes"][0][0].tolist() == pytest.approx([15, 5, 25, 25])
-    corners = json.loads(frame["segmentation"][0][0])[0]
-    assert corners[:2] == pytest.approx([25, 5])  # what was the upper left corner
+    turned = json.loads(frame["segmentation"][0][0])[0]
+    assert turned[:2] == pytest.approx([25, 5])  # what was the upper left corner
+    frame = cvat(cvat_shape("box", "cat", **corners, rotation=30.0, z_order=0))
+    box = [8.8397, 5.6699, 31.1603, 24.3301]  # as Datumaro 1.13 reads it
+    assert frame["boxes"][0][0].tolist() == pytest.approx(box, abs=1e-4)
 
 
 def test_shapes_on_top_come_last():
