@@ -197,6 +197,16 @@ BAD_ELEMENTS = {
         f'{HERE}, mask "cat" has run lengths (rle) of 10,000,000,000 pixels, expected those of its '
         "width and height, 100000 x 100000, in an image of 40 x 30. Export it again",
     ),
+    "tall mask": (
+        in_cvat("mask", rle="0, 140", left=1, top=2, width=4, height=35),
+        f'{HERE}, mask "cat" has run lengths (rle) of 140 pixels, expected those of its width and '
+        "height, 4 x 35, in an image of 40 x 30. Export it again",
+    ),
+    "mask before": (
+        in_cvat("mask", rle="0, 16", left=-1, top=2, width=4, height=4),
+        f'{HERE}: a mask "cat" of 4 x 4 pixels (width x height) at -1, 2 stands out of the image, '
+        "which is 40 x 30",
+    ),
     "mask beyond": (
         in_cvat("mask", rle="0, 16", left=38, top=2, width=4, height=4),
         f'{HERE}: a mask "cat" of 4 x 4 pixels (width x height) at 38, 2 stands out of the image, '

@@ -230,10 +230,10 @@ def test_lines_and_points_have_columns_of_their_own():
     assert frame["labels"][0].tolist() == ["cat"]
     frame = cvat(
         cvat_shape("polyline", "road", points=[(1, 2), (30, 20)], z_order=0),
-        cvat_shape("points", "nose", points=[(7, 8)], z_order=0),
+        cvat_shape("points", "nose", points=[(7, 8), (9, 1)], z_order=0),
     )
     assert frame["polylines"][0][0].tolist() == [1, 2, 30, 20]
-    assert frame["keypoints"][0][0].tolist() == [7, 8, 2]
+    assert frame["keypoints"][0][0].tolist() == [7, 8, 2, 9, 1, 2]
     assert frame["boxes"][0].tolist() == []
 
 
