@@ -75,8 +75,8 @@ docs: .venv/with-docs               ## the site, in build/docs: every warning an
 dist: .venv/with-test .venv/with-dist  ## sdist and wheel, inspected, and trained with where no checkout is
 	.ci/dist
 
-bench: .venv/with-bench .venv/with-jax .venv/with-torch  ## dfgen beside bare loops and peers
-	.venv/bin/python benchmarks/run.py
+bench: .venv/with-bench .venv/with-jax .venv/with-torch  ## dfgen beside bare loops and peers; ONLY=peers,cache and RESULTS=1
+	.venv/bin/python benchmarks/run.py $(if $(ONLY),--only $(ONLY)) $(if $(RESULTS),--results)
 
 survive: .venv/with-bench .venv/with-torch  ## faults done to dfgen and its peers; RESULTS=1 writes them down
 	.venv/bin/python benchmarks/survive.py $(if $(RESULTS),--results)

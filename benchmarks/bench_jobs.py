@@ -53,14 +53,14 @@ def main() -> Findings:
     ratio, more = rates.ratio(AHEAD, DISK), opened[2][1] - opened[1][1]
     return finish(
         [
-            Verdict("job D from a pack, an epoch drained", seconds, 3, "s", True, row="job D"),
-            Verdict("cold pages", ratio, 0.9, f"x {DISK}", limit=remark, row="cold"),
-            Verdict("job E, steps that wait for a batch", waits, 0.01, "of time", True, row="E"),
-            Verdict("job E, 3 TB opened", opened[2][0], 2, "s", True, row="E"),
-            Verdict("job E, memory with 3 TB less with 30 GB", more, 20, "MB", True, row="E"),
-            Verdict("job E, growth of memory, cold passes", growth, 200, "MB", True, row="E"),
-            Verdict("pack of 10^8 rows, opened", opened[0][0], 2, "s", True, row="sparse"),
-            Verdict("pack of 10^8 rows, memory", opened[0][1], 1000, "MB", True, row="sparse"),
+            Verdict("job D from a pack, an epoch drained", seconds, 3, "s", True),
+            Verdict("cold pages", ratio, 0.9, f"x {DISK}", limit=remark),
+            Verdict("job E, steps that wait for a batch", waits, 0.01, "of time", True),
+            Verdict("job E, 3 TB opened", opened[2][0], 2, "s", True),
+            Verdict("job E, memory with 3 TB less with 30 GB", more, 20, "MB", True),
+            Verdict("job E, growth of memory, cold passes", growth, 200, "MB", True),
+            Verdict("pack of 10^8 rows, opened", opened[0][0], 2, "s", True),
+            Verdict("pack of 10^8 rows, memory", opened[0][1], 1000, "MB", True),
         ],
         {"Packed pixels, cold, images/s": rates},
     )

@@ -85,7 +85,7 @@ def bare_loop(paths: list[str], size: int, antialias: bool) -> Callable[[], int]
         return len(share)
 
     def loop() -> int:
-        shuffled = [paths[row] for row in order.shuffle(len(paths))]
+        shuffled = [paths[row] for row in order.permutation(len(paths))]
         with ThreadPoolExecutor(THREADS, initializer=prepare_worker) as pool:
             return sum(pool.map(run, [shuffled[first::THREADS] for first in range(THREADS)]))
 

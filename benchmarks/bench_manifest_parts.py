@@ -56,7 +56,7 @@ def main(rows: int = ROWS) -> Findings:
         Verdict(f"{name}, memory of where=", more, 200, "MB", True),
         Verdict("training from parts", made.ratio("parts", "one file"), 0.98, "x one file"),
     ]
-    return finish([replace(verdict, row="parts") for verdict in found])
+    return finish([replace(verdict) for verdict in found])
 
 
 def written(one_file: str, path: str, rows: int) -> tuple[float, float]:

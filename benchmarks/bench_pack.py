@@ -38,9 +38,7 @@ def main() -> Findings:
         others.show("images", BARE)
     limited = max(rates.ratio(PACKED, BARE), rates.ratio(PACKED, DISK))
     what = "packing as pixels, JPEG 500x375 -> 224"
-    return finish(
-        [Verdict(what, limited, 0.9, "x the slower of loop, disk", row="pack")], {what: rates}
-    )
+    return finish([Verdict(what, limited, 0.9, "x the slower of loop, disk")], {what: rates})
 
 
 def passes(files: list[str], folder: Path, **arguments: object) -> dict[str, Callable[[], int]]:

@@ -58,13 +58,10 @@ def main() -> Findings:
     cropped = smaller.ratio("packed", "loose files")
     return finish(
         [
-            Verdict(DRAIN, drain(GATHER), 0.85, "x a gather", limit=remark, row="drained"),
-            Verdict(DRAIN, drain(CACHED), 1, f"x {CACHED}", row="drained"),
-            *(
-                Verdict(fit.format(backend), ratio, 0.9, slower, row="fit")
-                for backend, ratio in fits.items()
-            ),
-            Verdict(SMALLER, cropped, 5, "x loose 3000x2000", row="crops"),
+            Verdict(DRAIN, drain(GATHER), 0.85, "x a gather", limit=remark),
+            Verdict(DRAIN, drain(CACHED), 1, f"x {CACHED}"),
+            *(Verdict(fit.format(backend), ratio, 0.9, slower) for backend, ratio in fits.items()),
+            Verdict(SMALLER, cropped, 5, "x loose 3000x2000"),
         ],
         {f"Packed pixels {SIDE}x{SIDE}, images/s": rates},
     )

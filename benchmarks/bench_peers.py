@@ -1,20 +1,31 @@
 """Is dfgen ahead of its peers on loose files?"""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 
 import cv2
 import peers
+from bench_decode import distance, with_dfgen, with_tensorflow
 from bench_loader import BARE, bare_loop, process_pass, sequence_pass
 from corpus import large_photographs, photographs, small_images
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 from peers import Drain, Job
 
+import dfgen
 from dfgen.samples.pixels.upright import prepare_worker
 
 DFGEN, ALIASED = "dfgen", "dfgen, antialias=False"
 PROCESSES = "dfgen, use_multiprocessing=True"
 TF_DATA = "tf.data by hand"
 PILLOW = "torch DataLoader, Pillow"
+WITHOUT_FILTER = {
+    ALIASED,
+    TF_DATA,
+    "image_dataset_from_directory",
+    "torch DataLoader, OpenCV",
+    "Grain, OpenCV",
+}
 EIGHTH = "decode at 1/8 alone"
 FEW = 450  # files for the slow ones
 
@@ -31,6 +42,8 @@ def main() -> Findings:
     for title, rate in rates.items():
         print(f"\n{title}, {THREADS} threads or processes", end="")
         rate.show("images", TF_DATA)
+    first = next(iter(rates))
+    rates[first] = like_with_like(rates[first], ordinary)
     of_photographs, of_large, of_small = rates.values()
     return finish(
         [
@@ -53,6 +66,26 @@ def compare(job: Job, candidates: dict[str, Drain]) -> Rates:
             **candidates,
         }
     )
+
+
+def like_with_like(rates: Rates, job: Job) -> Rates:
+    """Part the candidates that antialias from the others, each group with its grey levels."""
+    images = {
+        antialias: dfgen.Image(size=job.shape, antialias=antialias) for antialias in (True, False)
+    }
+    off = {DFGEN: distance(partial(with_dfgen, images[True]), job)}
+    off[ALIASED] = distance(partial(with_dfgen, images[False]), job)
+    off[TF_DATA] = distance(partial(with_tensorflow, peers.tf_data_image), job)
+    print(f"grey levels from Pillow's pixels: {', '.join(f'{one} {off[one]:.2f}' for one in off)}")
+    loaders = [name for name in rates.rounds if not name.startswith(BARE)]
+    filtered = [name for name in loaders if name not in WITHOUT_FILTER]
+    aliased = [name for name in loaders if name in WITHOUT_FILTER]
+    few, many = (
+        f"antialiased: at most {off[DFGEN]:.1f}",
+        f"not antialiased: {off[ALIASED]:.1f} to {off[TF_DATA]:.1f}",
+    )
+    unit = "grey levels from Pillow's pixels"
+    return replace(rates, groups={f"{few} {unit}": filtered, f"{many} {unit}": aliased})
 
 
 def candidates_of_photographs(job: Job) -> dict[str, Drain]:

@@ -20,8 +20,7 @@ Result = TypeVar("Result")
 class Verdict:
     """One figure beside its target, which it reaches from above, or from below if `at_most`.
 
-    `aim` is what would be better still; `limit` says, as measured, what stands in the way; `row`
-    is the row that it belongs to of the table of more data than memory (`results.LARGE`).
+    `aim` is what would be better still; `limit` says, as measured, what stands in the way.
     """
 
     what: str
@@ -31,7 +30,6 @@ class Verdict:
     at_most: bool = False
     aim: float | None = None
     limit: str = ""
-    row: str = ""
 
     @property
     def met(self) -> bool:
@@ -58,9 +56,10 @@ class Findings:
 
 @dataclass(frozen=True)
 class Rates:
-    """Items per second of every candidate in every round."""
+    """Items per second of every candidate in every round, in `groups` that do the same work."""
 
     rounds: dict[str, list[float]]
+    groups: dict[str, list[str]] = field(default_factory=dict)
 
     def ratio(self, candidate: str, baseline: str) -> float:
         """Return the median of the ratios within one round, where the machine was the same."""

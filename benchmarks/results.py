@@ -1,202 +1,204 @@
-"""Write what the benchmarks have found: RESULTS.md and the plots beside it."""
+"""Keep what the benchmarks have found in results.json, and write RESULTS.md and the plots of it.
 
+Each part of results.json is one benchmark's findings, with date, commit and versions. A run writes
+its own parts and leaves the others. Pages quote its figures (`tests/house/test_figures.py`).
+"""
+
+import json
 import platform
 import re
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import median
 
 from measure import THREADS, Findings, Rates, Verdict
 
+HERE = Path(__file__).parent
 PACKAGES = (
     "dfgen", "numpy", "pandas", "pyarrow", "pillow", "opencv-python-headless", "keras",
     "tensorflow", "torch", "jax", "grain", "nvidia-dali-cuda120",
 )  # fmt: skip
+QUOTED = re.compile(
+    r'\[(?P<figure>[\d.,]+)[^\]]*\]\(\S*?(?:results|RESULTS)\.md#(?P<part>\w+)\s+"(?P<title>[^"]+)"\)'
+)
 OURS, OTHERS = "#d1495b", "#8d99ae"
 
-_MISSED = "| case | figure | target | limit |\n|---|---|---|---|\n"
-_SURVIVAL, _SOAK = "## Who survives what", "## A soak"
 
-LARGE_TITLE = "## More data than memory"
-LARGE = {
-    "drained": "pixels 224x224x3, warm page cache, drained as NumPy, FFCV beside",
-    "fit": "through `fit` with an empty model",
-    "job D": "job D: 89,820 x 128x128x3 in batches of 32, drained",
-    "pack": "packing as pixels",
-    "cold": "cold page cache",
-    "crops": "`jpeg --max-side 512` from 3000x2000, then random resized crops to 224",
-    "cache": "an epoch with `cache=`: the first, and later ones",
-    "stores": "files in S3 and behind HTTP with 50 ms, on loopback",
-    "small": "PNG 32x32 with default arguments",
-    "sparse": "100 GB of shards as holes, 10^4 shards, 10^8 rows",
-    "parts": "a manifest in parts",
-    "E": "job E by simulation: 3 TB, 64 GB of memory",
-}
-"""The rows of the table of data that does not fit in memory, by the `row` of verdicts."""
+@dataclass(frozen=True)
+class Part:
+    """What one benchmark found; `pictures` are (file, title) beside those of charts."""
 
-Found = Mapping[str, tuple[Findings, str]]
-"""Name of a benchmark -> what it found, and what it printed."""
+    text: str
+    verdicts: list[Verdict] = field(default_factory=list)
+    charts: dict[str, Rates] = field(default_factory=dict)
+    pictures: list[tuple[str, str]] = field(default_factory=list)
+    date: str = field(default_factory=lambda: str(date.today()))
+    commit: str = field(default_factory=lambda: _commit())
+    machine: str = field(default_factory=lambda: machine())
+    versions: dict[str, str] = field(default_factory=lambda: _versions())
+
+    def ratio(self, candidate: str, peer: str) -> float:
+        """Return candidate / peer of the first chart that has both."""
+        found = [one for one in self.charts.values() if {candidate, peer} <= {*one.rounds}]
+        if not found:
+            raise KeyError(f"no chart has {candidate!r} and {peer!r}")
+        return found[0].ratio(candidate, peer)
+
+    @property
+    def when(self) -> str:
+        """Date, commit and machine in a line."""
+        return f"{self.date}, commit {self.commit}, {self.machine}"
 
 
 def machine() -> str:
-    """Return date, processor and versions as two lines."""
+    """Return processors and system in a line."""
     cpuinfo = Path("/proc/cpuinfo")
     model = re.search(r"model name\s*: (.*)", cpuinfo.read_text() if cpuinfo.exists() else "")
-    processor = model[1] if model else platform.processor()
-    versions = ", ".join(f"{name} {found}" for name in PACKAGES if (found := _version(name)))
-    python = platform.python_version()
-    today = f"{date.today()}, {THREADS} CPUs ({processor}), {platform.system()}"
-    return f"{today}\nPython {python}, {versions}"
+    return f"{THREADS} CPUs ({model[1] if model else platform.processor()}), {platform.system()}"
 
 
-def _version(package: str) -> str | None:
+def _versions() -> dict[str, str]:
+    found = {name: _version(name) for name in PACKAGES}
+    return {"python": platform.python_version()} | {name: one for name, one in found.items() if one}
+
+
+def _version(package: str) -> str:
     if package == "dfgen":
         return str(import_module("dfgen").__version__)
     try:
         return version(package)
     except PackageNotFoundError:
-        return None
+        return ""
 
 
-def write(folder: Path, found: Found) -> None:
-    """Write RESULTS.md, and a plot of every chart, into a folder."""
-    pictures = _plotted(folder, found)
-    own = {name: one for name, one in found.items() if not _is_large(one[0])}
-    verdicts = [verdict for findings, _ in own.values() for verdict in findings.verdicts]
-    missed = [verdict for verdict in verdicts if not verdict.met]
+def _commit() -> str:
+    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
+
+
+def read(file: Path = HERE / "results.json") -> dict[str, Part]:
+    """Return the parts by name."""
+    parts = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return {name: _part(**values) for name, values in parts.items()}
+
+
+def _part(
+    verdicts: Iterable[dict[str, object]], charts: dict[str, dict[str, object]], **others: object
+) -> Part:
+    rates = {title: Rates(**chart) for title, chart in charts.items()}  # type: ignore[arg-type]
+    return Part(verdicts=[Verdict(**one) for one in verdicts], charts=rates, **others)  # type: ignore[arg-type]
+
+
+def of_benchmark(findings: Findings, printed: str) -> Part:
+    """Return what a benchmark found as a part, without the verdicts that it printed last."""
+    lines = [line for line in printed.split("\n") if not line.startswith(("met  ", "NOT MET  "))]
+    text = "```text\n" + "\n".join(lines).strip("\n") + "\n```"
+    return Part(text, findings.verdicts, dict(findings.charts))
+
+
+def write(new: Mapping[str, Part]) -> None:
+    """Add parts to results.json in place of those of their names; write RESULTS.md and plots."""
+    parts = dict(sorted((read() | new).items()))
+    values = json.dumps({name: asdict(part) for name, part in parts.items()}, indent=1)
+    (HERE / "results.json").write_text(values + "\n", encoding="utf-8")
+    (HERE / "plots").mkdir(exist_ok=True)
+    for name, part in new.items():
+        for file, (title, rates) in zip(_plots(name, part), part.charts.items(), strict=True):
+            plot(HERE / "plots" / file, title, rates)
+    (HERE / "RESULTS.md").write_text(rendered(parts), encoding="utf-8")
+    for page in (HERE.parent / "README.md", *HERE.parent.glob("docs/**/*.md")):
+        text = page.read_text(encoding="utf-8")
+        if (quoted := with_figures(text, parts)) != text:
+            page.write_text(quoted, encoding="utf-8")
+
+
+def with_figures(page: str, parts: Mapping[str, Part]) -> str:
+    """Return a page with the figures that it quotes as they are in the parts.
+
+    A quoted figure is a link to the results whose title names it, `"dfgen / Grain, Pillow"` for the
+    ratio of two rates or else a row of the targets.
+    """
+
+    def figure(found: re.Match[str]) -> str:
+        part, title = parts[found["part"]], found["title"]
+        verdicts = {f"{one.what}, {one.unit}": one.figure for one in part.verdicts}
+        verdicts |= {one.what: one.figure for one in part.verdicts}
+        number = part.ratio(*title.split(" / ")) if " / " in title else verdicts[title]
+        decimals = len(found["figure"].partition(".")[2])
+        return found[0].replace(found["figure"], f"{number:,.{decimals}f}", 1)
+
+    return QUOTED.sub(figure, page)
+
+
+def rendered(parts: Mapping[str, Part]) -> str:
+    """Return RESULTS.md."""
+    judged = [(name, verdict) for name, part in parts.items() for verdict in part.verdicts]
+    missed = [_miss(name, verdict) for name, verdict in judged if not verdict.met]
     text = [
         "# Results",
-        "Written by `python benchmarks/run.py --results`.",
-        *machine().split("\n"),
-        "Figures are medians. Each ratio is the median of the ratios within a round.",
-        "| | figure | target | met |\n|---|---|---|---|\n" + "\n".join(map(_row, verdicts)),
-        *(["## Targets not met", _MISSED + "\n".join(map(_miss, missed))] if missed else []),
-        "## Plots",
-        *pictures,
-        "## All figures",
-        *_all_figures(own),
+        "`python benchmarks/run.py --results` writes this page. Each part says when it ran. "
+        "Figures are medians. A ratio is the median of the ratios within a round.",
+        "## Targets",
+        "| part | | figure | target | met |\n|---|---|---|---|---|\n"
+        + "\n".join(_row(name, verdict) for name, verdict in judged),
+        "## Targets not met",
+        f"dfgen misses {len(missed)} of {len(judged)} targets.",
+        "| part | | figure | target | limit |\n|---|---|---|---|---|\n" + "\n".join(missed),
+        "## Figures",
     ]
-    _save(folder, _parts(folder) | {"": "\n\n".join(text)})
-    write_large(folder, found)
+    for name, part in parts.items():
+        text += [f"### {name}", part.when, *filter(None, [part.text])]
+        shown = [*zip(_plots(name, part), part.charts, strict=True), *part.pictures]
+        text += [f"![{title}](plots/{file})" for file, title in shown]
+    return "\n\n".join(text) + "\n"
 
 
-def write_large(folder: Path, found: Found) -> None:
-    """Write the table of more data than memory into RESULTS.md, and leave the rest of it."""
-    own = {name: one for name, one in found.items() if _is_large(one[0])}
-    _plotted(folder, own)
-    text = [LARGE_TITLE, *machine().split("\n"), large_table(found), *_all_figures(own)]
-    _save(folder, _parts(folder) | {LARGE_TITLE: "\n\n".join(text)})
+def _plots(name: str, part: Part) -> list[str]:
+    return [f"{name}_{number}.png" for number in range(len(part.charts))]
 
 
-def large_table(found: Found) -> str:
-    """Return a row for each that must be reached, those with none of the benchmarks included."""
-    verdicts = [verdict for findings, _ in found.values() for verdict in findings.verdicts]
-    lines = ["| work | must reach | reached | met | remark |\n|---|---|---|---|---|"]
-    for row, work in LARGE.items():
-        own = [verdict for verdict in verdicts if verdict.row == row]
-        lines += [_large_row(work, verdict) for verdict in own] or [f"| {work} | | not run | | |"]
-    return "\n".join(lines)
-
-
-def _large_row(work: str, verdict: Verdict) -> str:
-    met, detail = "yes" if verdict.met else "**no**", f"{work}: {verdict.what}"
-    reached = f"{verdict.figure:.3g} {verdict.unit}"
-    return f"| {detail} | {verdict.targets} | {reached} | {met} | {verdict.limit} |"
-
-
-def _is_large(findings: Findings) -> bool:
-    """Whether all verdicts of a benchmark stand in the table of more data than memory."""
-    return all(verdict.row for verdict in findings.verdicts)
-
-
-def _all_figures(found: Found) -> list[str]:
-    return [f"### {name}\n\n{_tables(printed)}" for name, (_, printed) in found.items()]
-
-
-def _plotted(folder: Path, found: Found) -> list[str]:
-    """Plot every chart; return what shows it."""
-    plots = folder / "plots"
-    plots.mkdir(exist_ok=True)
-    pictures = []
-    for name, (findings, _) in found.items():
-        for number, (title, rates) in enumerate(findings.charts.items()):
-            file = plots / f"{name}_{number}.png"
-            plot(file, title, rates)
-            pictures.append(f"![{title}](plots/{file.name})")
-    return pictures
-
-
-def write_soak(folder: Path, text: str) -> None:
-    """Write what the soak has found into RESULTS.md, and leave the rest of it."""
-    picture = "![Resources of each turn](plots/soak.png)"
-    _write_part(folder, _SOAK, f"{text}\n\n{picture}", "soak.py")
-
-
-def write_survival(folder: Path, text: str) -> None:
-    """Write the table of who survives what into RESULTS.md, and leave the rest of it."""
-    _write_part(folder, _SURVIVAL, text, "survive.py")
-
-
-def _write_part(folder: Path, title: str, text: str, script: str) -> None:
-    written = f"Written by `python benchmarks/{script} --results`."
-    parts = _parts(folder)
-    parts[title] = "\n\n".join([title, written, *machine().split("\n"), text])
-    _save(folder, parts)
-
-
-def _parts(folder: Path) -> dict[str, str]:
-    """Return the parts of RESULTS.md by their titles, that of the benchmarks as ""; each or ""."""
-    file, titles = folder / "RESULTS.md", (LARGE_TITLE, _SURVIVAL, _SOAK)
-    rest, parts = file.read_text() if file.exists() else "", {}
-    for title in reversed(titles):
-        rest, found, part = rest.partition(f"{title}\n")
-        parts[title] = found + part
-    return {"": rest} | {title: parts[title] for title in titles}
-
-
-def _save(folder: Path, parts: Mapping[str, str]) -> None:
-    text = "\n\n".join(part.strip() for part in parts.values() if part.strip())
-    (folder / "RESULTS.md").write_text(f"{text}\n")
-
-
-def _row(verdict: Verdict) -> str:
+def _row(name: str, verdict: Verdict) -> str:
     word = "yes" if verdict.met else "**no**"
-    return f"| {verdict.what} | {verdict.figure:.3g} {verdict.unit} | {verdict.targets} | {word} |"
-
-
-def _miss(verdict: Verdict) -> str:
     figure = f"{verdict.figure:.3g} {verdict.unit}"
-    return f"| {verdict.what} | {figure} | {verdict.targets} | {verdict.limit} |"
+    return f"| [{name}](#{name}) | {verdict.what} | {figure} | {verdict.targets} | {word} |"
 
 
-def _tables(printed: str) -> str:
-    """Return what was printed before the verdicts, with the question first."""
-    lines = [line for line in printed.split("\n") if not line.startswith(("met  ", "NOT MET  "))]
-    return "```text\n" + "\n".join(lines).strip("\n") + "\n```"
+def _miss(name: str, verdict: Verdict) -> str:
+    figure = f"{verdict.figure:.3g} {verdict.unit}"
+    return (
+        f"| [{name}](#{name}) | {verdict.what} | {figure} | {verdict.targets} | {verdict.limit} |"
+    )
 
 
 def plot(file: Path, title: str, rates: Rates) -> None:
-    """Draw medians as bars, fastest first, with the extremes as whiskers."""
+    """Draw medians as bars, fastest first, with extremes as whiskers; a panel for each group."""
     from matplotlib.figure import Figure
 
-    names = sorted(rates.rounds, key=rates.median)
-    medians = [rates.median(name) for name in names]
-    spread = [
-        [rates.median(name) - min(rates.rounds[name]) for name in names],
-        [max(rates.rounds[name]) - rates.median(name) for name in names],
-    ]
-    figure = Figure(figsize=(8, 0.9 + 0.32 * len(names)), layout="constrained")
-    axes = figure.subplots()
-    colors = [OURS if name.startswith("dfgen") else OTHERS for name in names]
-    axes.barh(names, medians, xerr=spread, color=colors, ecolor="#444444", capsize=2)
-    for place, rate in enumerate(medians):
-        axes.annotate(
-            f" {rate:,.0f}", (0, place), va="center", color="white", fontsize=8, weight="bold"
-        )
-    axes.set_title(f"{title}, {THREADS} cores", loc="left")
-    axes.spines[["top", "right"]].set_visible(False)
+    groups = rates.groups or {"": list(rates.rounds)}
+    heights = [0.6 + 0.32 * len(names) for names in groups.values()]
+    figure = Figure(figsize=(8, 0.4 + sum(heights)), layout="constrained")
+    panels = figure.subplots(len(groups), sharex=True, squeeze=False, height_ratios=heights)
+    for axes, (group, members) in zip(panels[:, 0], groups.items(), strict=True):
+        names = sorted(members, key=rates.median)
+        medians = [rates.median(name) for name in names]
+        spread = [
+            [median(rates.rounds[name]) - min(rates.rounds[name]) for name in names],
+            [max(rates.rounds[name]) - median(rates.rounds[name]) for name in names],
+        ]
+        colors = [OURS if name.startswith("dfgen") else OTHERS for name in names]
+        axes.barh(names, medians, xerr=spread, color=colors, ecolor="#444444", capsize=2)
+        for place, rate in enumerate(medians):
+            axes.annotate(
+                f" {rate:,.0f}", (0, place), va="center", color="white", fontsize=8, weight="bold"
+            )
+        axes.set_title(group, loc="left", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{title}, {THREADS} cores", x=0.01, ha="left")
     figure.savefig(file, dpi=80)
 
 

@@ -23,7 +23,7 @@ def main() -> int:
     """Return 1 if a benchmark could not run; a target that is missed is no error."""
     parser = argparse.ArgumentParser(description="Runs dfgen's benchmarks.")
     parser.add_argument("--only", type=named, default=NAMES, help="some, with commas between")
-    words = "write RESULTS.md and plots/; with --only its part of more data than memory"
+    words = "write into results.json, RESULTS.md and plots/ what these found"
     parser.add_argument("--results", action="store_true", help=words)
     options = parser.parse_args()
     print(results.machine())
@@ -40,11 +40,8 @@ def main() -> int:
     print(f"\n===== all, in {time.perf_counter() - start:.0f} s")
     print(*verdicts, sep="\n")
     print(f"{len(verdicts) - missed} targets met, {missed} missed, {broken} benchmarks broken")
-    if any(verdict.row for verdict in verdicts):
-        print(f"\n{results.large_table(found)}")
     if options.results:
-        write = results.write if options.only is NAMES else results.write_large
-        write(HERE, found)
+        results.write({name: results.of_benchmark(*one) for name, one in found.items()})
     return 1 if broken else 0
 
 

@@ -168,7 +168,9 @@ def main() -> int:
     print(text)
     if options.results:
         plot(HERE / "plots" / "soak.png", turns)
-        results.write_soak(HERE, text)
+        results.write(
+            {"soak": results.Part(text, pictures=[("soak.png", "Resources of each turn")])}
+        )
     return 1 if any(turn.inexact or turn.grown or turn.ended for turn in turns) else 0
 
 

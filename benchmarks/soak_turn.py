@@ -298,6 +298,15 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         self.counts[:], self.state = 0, None
 
 
+def warm_up(model: Any, frame: pd.DataFrame) -> None:
+    """Import all that a training imports, which a lack of descriptors would end."""
+    few, limits = frame[:BATCH], dfgen.Limits()
+    with dfgen.Sequence(
+        few, y="label", image_size=(8, 8), batch_size=BATCH, on_error="skip", limits=limits
+    ) as seq:
+        model.fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()])
+
+
 def main() -> None:
     """Train until the time is up."""
     folder, seconds, seed, rank = Path(sys.argv[1]), *map(int, sys.argv[2:5])
@@ -311,6 +320,7 @@ def main() -> None:
     paths = [f"{folder}/imgs/{row}.png" for row in range(ROWS)]
     frame = pd.DataFrame({"id": range(ROWS), "path": paths, "label": [0.0, 1.0] * (ROWS // 2)})
     (model, seen), own = make_model(), RANKS * seed + rank
+    warm_up(model, frame)
     faults, chance, number = Faults(folder, own, processes), random.Random(own), 0
     watch, state = Watch(seen, faults), None
     faults.start()

@@ -26,7 +26,7 @@ from itertools import product
 from pathlib import Path
 
 import psutil
-from results import machine, write_survival
+import results
 from survive_cases import CASES, Outcome, write_files
 from survive_loaders import IN_THREADS, LOADERS, Job
 
@@ -162,9 +162,9 @@ def main() -> int:
     with ThreadPoolExecutor(given.jobs) as pool:
         found = dict(zip(pairs, pool.map(_watched, pairs), strict=True))
     text = table(found, cases, loaders)
-    print(machine(), text, sep="\n\n")
+    print(results.machine(), text, sep="\n\n")
     if given.results:
-        write_survival(Path(__file__).parent, text)
+        results.write({"survive": results.Part(text)})
     return int(not all(one.good for (_, name), one in found.items() if name == PROMISES))
 
 

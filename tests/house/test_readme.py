@@ -21,6 +21,7 @@ import dfgen
 import dfgen.explore
 import dfgen.migrate
 from dfgen.cli import app
+from dfgen.photographs import THINGS, write_photographs
 
 README = Path(dfgen.__file__).parents[1] / "README.md"
 DOCS = README.parent / "docs"
@@ -97,12 +98,12 @@ def write_annotations(folder):
 
 
 @cache
-def any_compiled_model():
+def any_compiled_model(classes=2):
     """Of images of any size; one for all pages, so that Keras compiles it once."""
     layers = keras.layers
     image = keras.Input((None, None, 3))
     pooled = layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(image))
-    model = keras.Model(image, layers.Dense(2)(pooled))
+    model = keras.Model(image, layers.Dense(classes)(pooled))
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
@@ -124,9 +125,9 @@ def _run(text):
             assert program == "make" or [program, arguments[0]] == ["pip", "install"]
 
 
-def run(page):
+def run(page, classes=2):
     """Run a page in the folder it is written for; return the names that it leaves behind."""
-    names, blocks = {"model": any_compiled_model()}, blocks_of(page)
+    names, blocks = {"model": any_compiled_model(classes)}, blocks_of(page)
     for (language, text), (after, answer) in zip(blocks, [*blocks[1:], ("", "")], strict=False):
         if language == "sh":
             said = run_commands(text)
@@ -144,8 +145,9 @@ def run(page):
 
 def test_readme_runs_as_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_pets(tmp_path)
-    assert len(run(README)["rows"]) == 8
+    write_photographs(tmp_path)
+    names = run(README, len(THINGS))
+    assert len(names["rows"]) == (names["df"].split == "val").sum() and names["train"].receipt
 
 
 @pytest.mark.filterwarnings("ignore:currentThread|getName:DeprecationWarning")  # of KerasTuner
@@ -177,7 +179,7 @@ def headings_of(page):
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "manifests/README.md"])
 def test_links_of_pages_outside_the_site_lead_somewhere(name):
     page = README.parent / name
-    for file, anchor in re.findall(r"\]\(([^)#:]+)(?:#([^)]+))?\)", page.read_text("utf-8")):
+    for file, anchor in re.findall(r"\]\(([^)#:]+)(?:#([^)\s]+)[^)]*)?\)", page.read_text("utf-8")):
         target = page.parent / file.strip()
         assert target.exists(), file
         assert not anchor or anchor in headings_of(target), f"{file}#{anchor}"

@@ -1,0 +1,40 @@
+"""Arrays made by a Spec, with lengths of a row and the dtype of a file."""
+
+import numpy as np
+import pytest
+
+from dfgen.errors import DecodeError
+from dfgen.spec import OwnDtype, Spec, alone, each, empty, filled
+
+
+def test_lengths_that_are_none_are_those_of_the_row_and_no_others():
+    made = empty(Spec((None, 4, None), np.int16), (5, 9, 6))
+    assert made.shape == (5, 4, 6) and made.dtype == np.int16
+    assert empty(Spec((2, 3), np.uint8), (7, 7)).shape == (2, 3)
+
+
+def test_a_dtype_that_is_none_is_that_of_the_file():
+    place = empty(Spec((None, 2), None), (3, 2))
+    assert isinstance(place, OwnDtype) and place.shape == (3, 2)
+    first = place.of(np.dtype("uint16"))
+    assert first.shape == (3, 2) and first.dtype == np.uint16
+    assert place.of(np.dtype("uint16")) is first and filled(place) is first
+    with pytest.raises(DecodeError, match="different depths: uint16 and uint8"):
+        place.of(np.dtype("uint8"))
+
+
+def test_an_array_that_is_there_is_what_was_filled():
+    array = np.zeros(3)
+    assert filled(array) is array
+
+
+def test_one_array_is_a_tuple_of_one_and_a_tuple_is_itself():
+    assert each("one") == ("one",) and each(("one", "two")) == ("one", "two")
+    assert alone(["one"]) == "one" and alone(("one", "two")) == ("one", "two")
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "expected"), [((), None, 0), ((3, 2), None, 1), ((3, 2), 2, 2)]
+)
+def test_the_axes_of_a_loss_are_all_but_the_last_unless_told(shape, axes, expected):
+    assert Spec(shape, np.float32, axes=axes).loss_axes == expected
