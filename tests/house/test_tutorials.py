@@ -36,3 +36,20 @@ def test_a_model_of_tags_finds_each_of_them_on_parts_it_never_saw(typed):
     assert names["measured"]["auc"] > 0.8  # a guess has 0.5
     assert names["tuned"]["f1"].mean() > 0.65  # finding all tags on each sheet has 0.48
     assert names["tagged"]["id"].tolist() == names["rows"]["id"].tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.backend
+def test_diameters_of_coins_never_seen_are_nearer_than_their_mean(typed):
+    names = typed("regression")
+    assert len(names["error"]) == 96
+    assert names["error"].mean() < 0.85 * names["guess"]
+
+
+@pytest.mark.slow
+@pytest.mark.backend
+def test_rare_classes_are_found_once_they_are_balanced_or_weighted(typed):
+    names = typed("imbalanced")
+    plain, balance, weighted = names["recalls"].loc[names["rare"]].mean()
+    assert balance > plain + 0.25 and weighted > plain + 0.1
+    assert balance > 0.5  # a guess has 0.17
