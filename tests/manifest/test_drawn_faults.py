@@ -52,8 +52,8 @@ BAD_SHAPES = {
         "pets/a.json, shapes[1] (cat) has a mask that cannot be read, {}: expected a PNG in base64",
     ),
     "mask beyond": (
-        drawn("cat", "mask", (35, 2), (43, 7), mask=png_text(BLOB)),
-        'pets/a.json: a mask "cat" of 9 x 6 pixels (width x height) at 35, 2 stands out of the '
+        drawn("cat", "mask", (30, 27), (38, 32), mask=png_text(BLOB)),
+        'pets/a.json: a mask "cat" of 9 x 6 pixels (width x height) at 30, 27 stands out of the '
         "image, which is 40 x 30",
     ),
     "empty mask": (
@@ -104,6 +104,19 @@ def test_a_bad_file_of_labelme_is_the_problem_of_its_row(content, message):
     frame = dfgen.build_manifest(labelme="pets")
     assert problem_of(frame).startswith(message)
     assert frame["problem"].isna().tolist() == [False, True]
+
+
+@pytest.mark.filterwarnings("ignore:1 problem")
+def test_a_mask_of_a_file_without_the_size_of_its_image_is_a_problem():
+    annotated.image("pets/b.png")
+    annotated.labelme("pets/b.json", GOOD)
+    mask = drawn("cat", "mask", (20, 5), (28, 10), mask=png_text(BLOB))
+    for size in ((40, None), (None, 30), (None, None)):
+        assert problem_of(labelme(mask, size=size)) == (
+            'pets/a.json: a mask "cat" needs the width and height of its image, which the file '
+            "does not have: save it again"
+        )
+    assert labelme(GOOD, size=(None, None))["problem"].isna().all()
 
 
 def test_files_of_labelme_that_are_all_bad_are_refused():

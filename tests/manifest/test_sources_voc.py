@@ -201,6 +201,8 @@ OUTSIDE = """<!DOCTYPE annotation [<!ENTITY a SYSTEM "file:///etc/passwd">]>
          "its text in full"),
         ("<svg/>", "xml/s/c.xml is not a Pascal VOC annotation: its root is <svg>, expected "
          "<annotation>"),
+        ("<annotations/>", "xml/s/c.xml is not a Pascal VOC annotation: its root is <annotations>, "
+         "expected <annotation>. CVAT's file goes into cvat= (--cvat)"),
         ("<annotation><object/></annotation>",
          "xml/s/c.xml, object 1 has no <name>, or an empty one"),
         ("<annotation><object><name>a</name><bndbox><xmin>1</xmin></bndbox></object></annotation>",

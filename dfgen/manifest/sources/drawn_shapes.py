@@ -172,7 +172,10 @@ def _region(parts: Sequence[Shape], size: Size | None) -> str:
     if len(polygons) == len(parts):
         return _json(polygons)
     if size is None:
-        raise ManifestError("a mask has no image: the width and height of the image are missing")
+        raise ManifestError(
+            f"a mask {quote(parts[0].label)} needs the width and height of its image, which the "
+            "file does not have: save it again"
+        )
     canvas = drawing.blank_canvas(size, 0)
     drawing.paint(drawing.runs_of([polygons], size)[0], 1, canvas)
     for part in parts:

@@ -211,7 +211,7 @@ def _annotation(path: str, limits: Limits) -> Element:
     if root.tag != "annotation":
         raise ManifestError(
             f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "
-            "<annotation>"
+            "<annotation>" + ". CVAT's file goes into cvat= (--cvat)" * (root.tag == "annotations")
         )
     return root
 
