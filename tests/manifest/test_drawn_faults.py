@@ -153,8 +153,9 @@ def test_images_and_json_files_without_partner_are_named():
     assert kept["labels"].isna().tolist() == [False, True, True, False]
     assert kept["problem"].tolist()[3] == "no image for this annotation: pets/d.json"
     with pytest.warns(UserWarning, match="^Left out"):
-        dropped = dfgen.build_manifest(labelme="pets", unmatched="drop")
+        dropped = dfgen.build_manifest(labelme="pets", unmatched="drop", out="m.parquet")
     assert dropped["id"].tolist() == ["a.png"]
+    assert dfgen.verify("m.parquet").empty  # images that were left out are not new
 
 
 def test_two_json_files_of_one_image_are_refused():
