@@ -26,3 +26,15 @@ def test_outlines_and_mask_files_train_and_measure_one_u_net(typed):
     assert (drawn == filed).mean() > 0.98
     overlap = ((found == 1) & (drawn == 1)).sum() / ((found == 1) | (drawn == 1)).sum()
     assert overlap > 0.85
+
+
+@pytest.mark.backend
+@pytest.mark.slow
+def test_sounds_keep_their_lengths_and_are_told_apart(typed):
+    pytest.importorskip("soundfile")
+    names = typed("audio")
+    padding = names["train"].padding
+    assert padding.share < padding.unbucketed / 3
+    assert names["history"]["val_accuracy"][-1] > 0.9
+    rows = names["rows"]
+    assert len(rows) == 45 and (rows["y_true"] == rows["y_pred"]).mean() > 0.9
