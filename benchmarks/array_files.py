@@ -30,7 +30,6 @@ def big_array() -> Verdict:
         3,
         "s an epoch",
         at_most=True,
-        row="job D",
         limit=f"{median(processor[1:]):.1f} s of processor time, of all threads together",
     )
 

@@ -72,9 +72,7 @@ def verdicts(rates: Rates) -> list[Verdict]:
     of_all = rates.ratio(DEFAULT, best)
     return [
         Verdict(f"PNG 32x32, {DEFAULT}", rates.ratio(DEFAULT, TF_DATA), 1.3, f"x {TF_DATA}"),
-        Verdict(
-            f"PNG 32x32, {DEFAULT}", rates.ratio(DEFAULT, threads), 0.9, f"x {threads}", row="small"
-        ),
+        Verdict(f"PNG 32x32, {DEFAULT}", rates.ratio(DEFAULT, threads), 0.9, f"x {threads}"),
         Verdict(f"PNG 32x32, {DEFAULT}", of_all, 0.9, f"x {best}"),
     ]
 

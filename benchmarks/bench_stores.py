@@ -62,13 +62,9 @@ def verdict(what: str, rates: Rates, alone: str) -> Verdict:
     made, local, answered = map(rates.median, (what, LOCAL, alone))
     limit = f"the server alone answers {answered:,.0f} a second"
     if what != S3:
-        return Verdict(
-            f"{what}, loose JPEG", made / local, 0.9, "x local files", limit=limit, row="stores"
-        )
+        return Verdict(f"{what}, loose JPEG", made / local, 0.9, "x local files", limit=limit)
     both = 1 / (1 / local + 1 / answered)  # one file answered and decoded, on the same CPUs
-    return Verdict(
-        f"{what}, loose JPEG", made / both, 0.9, "x decoding + serving", limit=limit, row="stores"
-    )
+    return Verdict(f"{what}, loose JPEG", made / both, 0.9, "x decoding + serving", limit=limit)
 
 
 def drained(paths: list[str], options: dict[str, Any] | None = None) -> Callable[[], int]:

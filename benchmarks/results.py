@@ -24,14 +24,14 @@ PACKAGES = (
     "tensorflow", "torch", "jax", "grain", "nvidia-dali-cuda120",
 )  # fmt: skip
 QUOTED = re.compile(
-    r'\[(?P<figure>[\d.,]+)[^\]]*\]\(\S*?(?:results|RESULTS)\.md#(?P<part>\w+)\s+"(?P<title>[^"]+)"\)'
+    r'\[(?P<figure>\d[\d,]*(?:\.\d+)?)[^\]]*\]\(\S*?(?:results|RESULTS)\.md#(?P<part>\w+)\s+"(?P<title>[^"]+)"\)'
 )
 OURS, OTHERS = "#d1495b", "#8d99ae"
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one benchmark found; `pictures` are (file, title) beside those of charts."""
+    """The findings of one benchmark; `pictures` are (file, title) beside those of charts."""
 
     text: str
     verdicts: list[Verdict] = field(default_factory=list)

@@ -31,7 +31,7 @@ import dfgen
 
 ROWS, BATCH, RANKS = 600, 8, 2
 EPOCHS = 2  # of a Sequence
-TIMEOUT = 2.0
+TIMEOUT = 5  # seconds, more than a whole file takes on a busy machine
 PLANT = os.environ.get("SOAK_PLANT", "")
 LEAKED: list[bytearray] = []
 STARTING = 5  # seconds that a worker process takes at most until it works

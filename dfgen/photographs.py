@@ -2,7 +2,7 @@
 
 They are cut from seven photographs in `data/photographs`, whose licences are there. Parts of a
 photograph do not overlap, so a split by `part` keeps what a model has seen out of its validation.
-Equal seeds give equal files.
+Each run writes equal files.
 """
 
 import json
@@ -14,11 +14,13 @@ import numpy.typing as npt
 import pandas as pd
 from PIL import Image, ImageDraw
 
-from dfgen.system import refuse_others
+from dfgen.errors import WriteError
 
 Wave = npt.NDArray[np.float64]
 Polygon = npt.NDArray[np.float64]
 """The corners (x, y) of an outline in pixels, (n, 2)."""
+
+Photographs = dict[str, Image.Image]
 
 FOLDER = Path(__file__).with_name("data") / "photographs"
 THINGS = ("cat", "coffee", "flower", "galaxies", "rocket", "temple")
@@ -51,20 +53,27 @@ names two photos that are missing, leaves out two that exist, and calls six by t
 
 
 def write_photographs(folder: Path) -> None:
-    """Write photographs, sounds and their tables into a folder, which is made if it is missing."""
-    refuse_others(
-        str(folder / "labels.csv"),
-        "table of the demo",
-        lambda file: file.readline() == b"photo,thing,part\n",
-    )
-    chance = np.random.default_rng(0)
-    cuts = _write_cuts(folder, chance)
+    """Write photographs, sounds and their tables into a folder; leave it as it is if it has them.
+
+    Raises:
+        WriteError: the folder holds other files, or those of a run that was stopped.
+    """
+    about = ABOUT + (FOLDER / "README.md").read_text(encoding="utf-8")
+    readme = folder / "README.md"
+    if readme.exists() and readme.read_text(encoding="utf-8") == about:
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise WriteError(
+            f"{folder} holds other files: expected an empty folder or none, for the photographs of "
+            "the demo. Remove it, or name another folder"
+        )
+    chance, photographs = np.random.default_rng(0), _photographs()
+    cuts = _write_cuts(folder, photographs, chance)
     _write_messy_table(folder, cuts, chance)
-    _write_sheets(folder, chance)
+    _write_sheets(folder, photographs, chance)
     _write_coins(folder, chance)
     _write_sounds(folder, chance)
-    licences = (FOLDER / "README.md").read_text(encoding="utf-8")
-    (folder / "README.md").write_text(ABOUT + licences, encoding="utf-8")
+    readme.write_text(about, encoding="utf-8")
 
 
 def _save(image: Image.Image, path: Path) -> None:
@@ -82,16 +91,16 @@ def _cut(image: Image.Image, part: int, chance: np.random.Generator) -> Image.Im
     return image.crop((x, y, x + wide, y + high))
 
 
-def _photographs() -> dict[str, Image.Image]:
+def _photographs() -> Photographs:
     return {thing: Image.open(FOLDER / f"{thing}.jpg").convert("RGB") for thing in THINGS}
 
 
-def _write_cuts(folder: Path, chance: np.random.Generator) -> pd.DataFrame:
-    photographs = _photographs()
+def _write_cuts(
+    folder: Path, photographs: Photographs, chance: np.random.Generator
+) -> pd.DataFrame:
     parts = [(thing, part) for thing in THINGS for part in range(SIDES**2)] * CUTS
     rows = []
-    for number, which in zip(chance.permutation(len(parts)), range(len(parts)), strict=True):
-        thing, part = parts[which]
+    for number, (thing, part) in zip(chance.permutation(len(parts)), parts, strict=True):
         name = f"p{number:04}"
         _save(_cut(photographs[thing], part, chance), folder / f"photos/{number % 10}/{name}.jpg")
         rows.append((name, thing, f"{thing}-{part}"))
@@ -114,8 +123,7 @@ def _write_messy_table(folder: Path, cuts: pd.DataFrame, chance: np.random.Gener
     messy.to_csv(folder / "messy.csv", index=False)
 
 
-def _write_sheets(folder: Path, chance: np.random.Generator) -> None:
-    photographs = _photographs()
+def _write_sheets(folder: Path, photographs: Photographs, chance: np.random.Generator) -> None:
     rows = []
     for number in range(SHEETS):
         part = int(chance.integers(SIDES**2))

@@ -1,9 +1,11 @@
 """The photographs that the demo keeps: true labels, outlines that fit, known faults."""
 
 import json
+import shutil
 import wave
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,7 @@ from typer.testing import CliRunner
 
 from dfgen.cli import app
 from dfgen.errors import WriteError
-from dfgen.photographs import FOLDER, THINGS, write_photographs
+from dfgen.photographs import FOLDER, MM_PER_PIXEL, THINGS, TRAIN_ENDS, write_photographs
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +84,20 @@ def test_outlines_and_masks_of_coins_are_the_same_pixels(kept):
         assert (np.asarray(drawn) != mask).mean() < 0.002
 
 
-def test_coins_of_val_are_on_no_image_of_train(kept):
+def test_no_image_of_val_shows_a_coin_of_train(kept):
+    """Each is found in the photograph, on its own side of the column that parts them."""
+    photograph = Image.open(FOLDER / "coins.jpg")
     table = pd.read_csv(kept / "coins.csv")
-    sizes = table.groupby("split")["diameter_mm"].agg(set)
     assert table["split"].value_counts().to_dict() == {"train": 192, "val": 96}
-    assert len(sizes["train"] | sizes["val"]) > 12
+    left = np.asarray(photograph.crop((0, 0, int(TRAIN_ENDS), photograph.height)))
+    right = np.asarray(photograph.crop((int(TRAIN_ENDS), 0, photograph.width, photograph.height)))
+    for coin, split, mm in table[["coin", "split", "mm_per_pixel"]].itertuples(index=False):
+        window = Image.open(kept / f"coins/{coin}.jpg")
+        side = round(window.width * mm / MM_PER_PIXEL)
+        small = np.asarray(window.resize((side, side)))
+        own, other = (left, right) if split == "train" else (right, left)
+        near = cv2.matchTemplate(own, small, cv2.TM_CCOEFF_NORMED).max()
+        assert near > 0.93 and near > cv2.matchTemplate(other, small, cv2.TM_CCOEFF_NORMED).max()
 
 
 def test_sounds_last_between_four_and_twelve_tenths(kept):
@@ -97,9 +108,17 @@ def test_sounds_last_between_four_and_twelve_tenths(kept):
             assert 0.4 <= sound.getnframes() / sound.getframerate() <= 1.2
 
 
-def test_a_table_of_somebody_else_is_never_written_over(tmp_path):
-    (tmp_path / "labels.csv").write_text("mine\n")
-    with pytest.raises(WriteError, match=r"labels\.csv"):
+def test_a_second_run_leaves_corrected_labels(kept, tmp_path):
+    shutil.copytree(kept, tmp_path / "again")
+    (tmp_path / "again/labels.csv").write_text("photo,thing,part\np0000,cat,cat-0\n")
+    write_photographs(tmp_path / "again")
+    assert "p0000,cat" in (tmp_path / "again/labels.csv").read_text()
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "coins.json", "README.md"])
+def test_a_file_of_somebody_else_is_never_written_over(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(WriteError, match="holds other files: expected an empty folder"):
         write_photographs(tmp_path)
-    assert (tmp_path / "labels.csv").read_text() == "mine\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["labels.csv"]
+    assert (tmp_path / name).read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
