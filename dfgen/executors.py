@@ -215,7 +215,7 @@ class _Run(Generic[_Task]):
         if _is_of_python(error):
             raise WorkerError(
                 f"the executor cannot run {self._work.name(copy.task)}: {reason(error)}. Its "
-                f"workers need dfgen {__version__}, as here, and what is sent must be picklable"
+                f"workers need dfgen {__version__}, as here, and the task must be picklable"
             ) from error
         task = copy.task
         if any(each.task == task for each in self._flying.values()):
@@ -255,7 +255,7 @@ class _Run(Generic[_Task]):
         if _has_lost_scheduler(self._executor):
             why = "its Dask client has lost the scheduler"
         return WorkerError(
-            f"the executor takes no more tasks: {why}. Nothing is lost of what was done: "
+            f"the executor takes no more tasks: {why}. Finished work is not lost: "
             f"{self._work.advice}"
         )
 

@@ -174,8 +174,8 @@ class Limits:
                 "made to take memory and time. Save it again, or leave it out"
             )
         return (
-            f"{what}, more than limits.{name}={getattr(self, name)!r}: if it is to be trusted, "
-            f"give limits=dfgen.Limits({name}={asked})"
+            f"{what}, more than limits.{name}={getattr(self, name)!r}: if you trust it, give "
+            f"limits=dfgen.Limits({name}={asked})"
         )
 
     def depth(self, batch: int, most: int) -> int:

@@ -248,7 +248,9 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
     except DfgenError:  # of what was to be written
         raise
     except OSError as error:
-        changed = "What it had taken is there" if is_special(path) else "Nothing was changed"
+        changed = (
+            "The bytes written so far are there" if is_special(path) else "Nothing was changed"
+        )
         raise WriteError(f"{path} cannot be written: {error}. {changed}") from error
     _flush_folder(path, folder)
 
@@ -339,5 +341,5 @@ def _flush_folder(path: str, folder: str) -> None:
     except OSError as error:
         raise WriteError(
             f"{path} was written, but its folder could not be flushed to the disk: {error}. "
-            "After a loss of power it may be missing, or be what it was before: write it again"
+            "After a loss of power it may be missing or old: write it again"
         ) from error

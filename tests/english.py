@@ -2,13 +2,15 @@
 
 Prints, for each file, its sentences that begin with What, Of, Where or Whatever, and how many hold
 a semicolon or a colon. Pages, notebooks and docstrings are prose; code, tables and lists of
-arguments' types are not. `tests/house/test_english.py` holds the shares of the whole.
+arguments' types are not. `tests/house/test_english.py` holds the shares of the whole, and that of
+the errors, warnings and help of commands.
 """
 
 import ast
 import json
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +77,28 @@ def paragraphs_of_notebook(text: str) -> list[str]:
     return [block for cell in cells for block in paragraphs_of_markdown("".join(cell["source"]))]
 
 
+def text_of(node: ast.AST) -> str:
+    """Return a string as it is written, with X for each of its holes."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(text_of, node.values))
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else "X"
+
+
+def messages_of_python(text: str) -> list[str]:
+    """Return the strings of a module of four words or more, without its docstrings.
+
+    They are errors, warnings, the help of commands, and what commands print.
+    """
+    found, left = [], [ast.parse(text)]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Constant | ast.JoinedStr):
+            found.append(text_of(node))
+        elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            left += ast.iter_child_nodes(node)
+    return [message for message in found if len(message.split()) > 3]
+
+
 READERS = {
     ".md": paragraphs_of_markdown,
     ".py": paragraphs_of_python,
@@ -82,9 +106,9 @@ READERS = {
 }
 
 
-def prose_of(path: Path) -> Prose:
-    """Return the sentences of a page, a module's docstrings or a notebook."""
-    blocks = READERS[path.suffix](path.read_text(encoding="utf-8"))
+def prose_of(path: Path, read: Callable[[str], list[str]] | None = None) -> Prose:
+    """Return the sentences of a page, a module's docstrings or a notebook, or what `read` finds."""
+    blocks = (read or READERS[path.suffix])(path.read_text(encoding="utf-8"))
     texts = [text for block in blocks for text in END.split(" ".join(block.split()))]
     return Prose(path, tuple(text for text in texts if len(text.split()) > 2))
 

@@ -48,7 +48,7 @@ def present_columns(
     if is_input and feature.missing == "ignore":
         raise ArgumentError(
             f"{feature!r} is in x: a weight of 0 leaves a target out of the loss, but no input "
-            'out of the model. Leave out missing="ignore", and drop or fill what is missing'
+            'out of the model. Leave out missing="ignore", and drop or fill missing values'
         )
     present = present_in(feature, columns)
     if present is None:

@@ -82,7 +82,7 @@ def _told(columns: Columns, missing: list[_LookedFor], alone: bool) -> str:
         f"folder {os.getcwd()!r}. "
     )
     if os.path.isdir(first.path):
-        return f"{where}Make a frame of what it holds, df = dfgen.build_manifest({path!r})"
+        return f"{where}Make a frame of its content, df = dfgen.build_manifest({path!r})"
     others = [_begin(columns, one)[1] for one in missing if one.column == first.column]
     return where + advice(others, begin, alone)
 

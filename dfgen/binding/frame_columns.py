@@ -271,7 +271,7 @@ def open_manifest(
         start = absolute_place(start)
     if where is not None and not isinstance(manifest, str | os.PathLike):
         raise ArgumentError(
-            f"where={brief(where)} is asked of the files of a manifest, expected its path, got a "
+            f"where={brief(where)} filters the files of a manifest, expected its path, got a "
             f"{type(manifest).__name__}: filter that, df.query(...), or give the path"
         )
     if isinstance(manifest, pd.DataFrame):

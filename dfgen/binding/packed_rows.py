@@ -114,7 +114,7 @@ class PackedColumns(Columns):
         if spec is not None and _is_larger(size, spec.shape[:2]) and not found.follows:
             warn(
                 f"the images of {name!r} were packed with image_size={spec.shape[:2]} and are "
-                f"enlarged to {size}: for what the files have beyond that, pack them in this size"
+                f"enlarged to {size}: for more detail, pack them in this size"
             )
         return found  # type: ignore[no-any-return]
 

@@ -73,7 +73,7 @@ def cached(
         warn(f"cache={cache!r} cannot be used: {why}. Training goes on without it")
         return dict(sources)
     if not all(slots.writable for slots in (*made.values(), blocks) if slots is not None):
-        warn(f"cache={cache!r} cannot be written to: what is in it is used, nothing is added")
+        warn(f"cache={cache!r} cannot be written: dfgen reads the pixels in it and adds none")
     for shards in far:
         shards.slots = blocks
     held = {

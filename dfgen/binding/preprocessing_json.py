@@ -32,7 +32,7 @@ def plain_feature(feature: Feature) -> dict[str, Any]:
     what = f"{name}({feature.column!r})"
     if not is_dataclass(feature):
         raise ArgumentError(
-            f"{what} cannot be saved, for nothing tells what it holds: write "
+            f"{what} cannot be saved, because it does not list its fields: write "
             f"@dataclasses.dataclass(frozen=True) above class {name}"
         )
     values = {
@@ -210,7 +210,7 @@ def from_text(text: str | bytes, allow_functions: bool) -> dict[str, Any]:
     if data.get("digest", _digest(data)) != _digest(data):
         raise ArgumentError(
             "the preprocessing was edited since it was saved, and would make other arrays than the "
-            'model was trained on. Save it anew, or remove its "digest" if that is meant'
+            'model was trained on. Save it again, or remove its "digest" if the change is intended'
         )
     return made
 

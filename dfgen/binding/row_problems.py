@@ -51,7 +51,7 @@ def checked_problems(
             + f'\nLeave them out, {without}or train on the others with on_error="skip"'
         )
     deep = _deep_rows(columns, rows.features, packs)
-    asked = "images of more bits than are asked for, by the facts of the manifest"
+    asked = "images of more bits than requested, by the facts of the manifest"
     if deep and refuse:
         raise ManifestError(_refusal(deep, rows, asked))
     if told := deep.keys() - problems.keys():

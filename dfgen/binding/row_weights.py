@@ -62,7 +62,7 @@ def row_weights(
             raise ManifestError(
                 f"all {len(columns):,} rows weigh 0{f' for {name!r}' * (not is_one)} by "
                 f"sample_weight={brief(sample_weight)} and class_weight={brief(class_weight)}, so "
-                "that nothing is learnt: expected a weight above 0 in some row"
+                "the model learns nothing: expected a weight above 0 in some row"
             )
     return (weights, {}) if is_one else (shared, own)
 
@@ -107,8 +107,8 @@ def _by_target(argument: str, given: Any, targets: Tree) -> dict[str, Any] | Non
         example = f"[{', '.join([way, *['None'] * (len(names) - 1)])}]"
         wrong, near = f"is {brief(given)}", ""
     raise ArgumentError(
-        f"{argument} {wrong}, but y has {len(names)} targets, {_listed(targets)}: give each that "
-        f"is to be weighed its own, {argument}={example}.{near}"
+        f"{argument} {wrong}, but y has {len(names)} targets, {_listed(targets)}: give each "
+        f"weighted target its own, {argument}={example}.{near}"
     )
 
 

@@ -68,7 +68,7 @@ def verify_command(
     if left_out and not as_json:
         print(f"{left_out} more left out on purpose")
     if not as_json and (found["change"] == "new").any():
-        print(f"Add what is new: dfgen build-manifest --update {manifest}")
+        print(f"Add the new files: dfgen build-manifest --update {manifest}")
     if (write or add) and not as_json:
         print(f"Wrote {manifest}")
     raise typer.Exit(int(len(found) > 0))

@@ -179,7 +179,7 @@ def _advice(waiting: Waiting, remedies: list[Remedy]) -> str:
     found = gains(waiting, remedies)
     if found:
         each = (f"{gain.what} (up to {gain.seconds:.1f} s)" for gain in found)
-        return f"What would gain: {'; '.join(each)}."
+        return f"Possible savings: {'; '.join(each)}."
     if waiting.is_idle and not waiting.is_late:
         ready = "Their batches were ready: the wait is for the hand-over."
         return f"{ready} {larger_batches(waiting.waited, waiting.batches)}"

@@ -31,8 +31,8 @@ from dfgen.manifest.schema import PARTS, part_column
 
 _HASHES = {"digest", "phash"}
 _NOT_LOOKED_FOR = (
-    "Copies were not looked for: the manifest has no hashes of its files. To have them, build it "
-    'with facts="full" (--facts full), which decodes every file once.'
+    "dfgen did not look for copies: the manifest has no hashes of its files. To have them, "
+    'build it with facts="full" (--facts full), which decodes every file once.'
 )
 _GROUPS, _OF_GROUP = 20, 8
 _PAIRS = 24

@@ -106,7 +106,7 @@ def _confusion(confusion: pd.DataFrame) -> Html:
     heads = element("tr", element("td"), *(element("th", name, scope="col") for name in names))
     made = element(
         "table",
-        element("caption", "Rows of each class (down), by what they are predicted as (across)"),
+        element("caption", "Rows of each class (down), by the predicted class (across)"),
         element("thead", heads),
         element("tbody", *rows),
         class_="confusion",

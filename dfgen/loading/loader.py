@@ -406,7 +406,7 @@ class Loader:
             self._told_of_cache = True
             reason = os.strerror(int(why.removeprefix(CACHE_FAILED)))
             warnings.warn(
-                f"the cache takes no more pixels: {reason}. Training goes on with what is in it",
+                f"the cache takes no more pixels: {reason}. Training goes on with the pixels in it",
                 stacklevel=2,
             )
 

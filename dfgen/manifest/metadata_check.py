@@ -114,7 +114,7 @@ def decode_metadata(schema_metadata: dict[bytes, bytes] | None, path: str) -> Me
     if missing:
         raise ManifestError(
             f'{path}: the "dfgen" key of the schema metadata lacks {", ".join(missing)}. '
-            "manifests/README.md lists what it holds"
+            "manifests/README.md lists its content"
         )
     check_metadata(metadata, f'{path}, the "dfgen" key of its schema metadata')
     return metadata

@@ -172,5 +172,5 @@ def no_manifest(given: str, path: str) -> str:
         return f"{fault}: the folder {folder} does not exist"
     hint = did_you_mean(name, os.listdir(folder))
     advice = frame_of_file(given)
-    ends = [f"{fault}{hint and '.' + hint}", *([f"Of such a file {advice}"] if advice else [])]
+    ends = [f"{fault}{hint and '.' + hint}", *([f"For such a file {advice}"] if advice else [])]
     return (" " if hint else ". ").join(ends)

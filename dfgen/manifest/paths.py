@@ -193,9 +193,9 @@ def refuse_signatures(table: pa.Table) -> None:
         raise ManifestError(
             f"{len(signed):,} of {len(table):,} paths are addresses with a signature or token in "
             f"their query, the first in row {row} (id {quote(table['id'][row].as_py())}): "
-            f"{quote(paths[row].as_py())}. Whoever has the manifest would have what they open, "
-            "until they expire: write plain addresses and give what opens them as "
-            "storage_options=, or give the frame to dfgen.Sequence as it is"
+            f"{quote(paths[row].as_py())}. Everybody who has the manifest could open them until "
+            "they expire: write plain addresses and give the credentials as storage_options=, or "
+            "give the frame to dfgen.Sequence as it is"
         )
 
 
@@ -312,7 +312,7 @@ def say_outside(who: str, paths: pa.ChunkedArray, folders: Iterable[str], allow:
     if len(far):
         folder = quote(common_folder(far) or "/")
         warn(
-            f"{who} names files in {folder}, which is neither its folder nor the one above. Where "
-            f"that is meant, {allow.format(folder)} says so. Look first if it is not your own: it "
+            f"{who} names files in {folder}, which is neither its folder nor the one above. If you "
+            f"want that, {allow.format(folder)} says so. Look first if it is not your own: it "
             "may name any file of this machine"
         )

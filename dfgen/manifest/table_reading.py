@@ -251,8 +251,8 @@ def _compare_fingerprint(table: pa.Table, expected: str, path: str) -> None:
     if not same:
         warn(
             f"{path}: its ids, paths or labels are not those that dfgen wrote, by their "
-            "fingerprint: another program changed it, or it is damaged. Where the change is "
-            "meant, write it again: dfgen.write_manifest(dfgen.read_manifest(path), path)"
+            "fingerprint: another program changed it, or it is damaged. If the change is intended, "
+            "write it again: dfgen.write_manifest(dfgen.read_manifest(path), path)"
         )
 
 

@@ -202,7 +202,7 @@ class Verification:
                 new, left_out = self._new_files(table, known, path)
                 found = pa.concat_tables([found, *new])
         except DfgenError as error:
-            notes += (f"New files were not looked for: {error}",)
+            notes += (f"dfgen did not look for new files: {error}",)
         findings = in_order(found, FINDINGS)
         findings.attrs["left_out"] = left_out
         return findings, notes

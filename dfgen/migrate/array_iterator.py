@@ -112,7 +112,7 @@ def _tell(taken: list[str], others: list[str]) -> None:
         )
     if others:
         warn(
-            f"{len(others):,} images are left out, as by Keras's own, which does not say so: it "
+            f"{len(others):,} images are left out, as in Keras, which does not say so: it "
             f"takes {', '.join(SUFFIXES)} alone, not {listed(others[:3])}. "
             'dfgen.build_manifest(directory, pattern="{kind}/{id}.{ext}") takes them'
         )

@@ -48,8 +48,8 @@ def checked_arguments(given: Mapping[str, Any], weighted: bool) -> dict[str, Any
         )
     if given.get("batch_size") is not None:
         warn(
-            f"batch_size={given['batch_size']!r} of fit does nothing, as in Keras's own, which "
-            "does not say so: it is for flow_from_dataframe(batch_size=)"
+            f"batch_size={given['batch_size']!r} of fit does nothing, as in Keras, which does not "
+            "say so: it is for flow_from_dataframe(batch_size=)"
         )
     return {**given, "batch_size": None, "shuffle": None}
 
@@ -67,8 +67,8 @@ def checked_class_weight(given: Any, classes: Collection[int] | None) -> Mapping
     others = [name for name in given if classes is not None and name not in classes]
     if others:
         warn(
-            f"class_weight has weights for {listed(others)}, which count for nothing, as in "
-            "Keras's own, which does not say so: classes go by their numbers, it.class_indices"
+            f"class_weight has weights for {listed(others)}, which count for nothing, as in Keras, "
+            "which does not say so: classes go by their numbers, it.class_indices"
         )
     return given
 
@@ -273,8 +273,8 @@ class FlowIterator(Passes):
     def _check_rows(self) -> None:
         if not self.n:
             raise ArgumentError(
-                "The PyDataset has length 0: no rows were taken. What was told when it was made "
-                "says which were left out; subset= and validation_split= leave out others"
+                "The PyDataset has length 0: no rows were taken. The warnings when it was made "
+                "name the rows left out; subset= and validation_split= leave out others"
             )
 
     def close(self) -> None:

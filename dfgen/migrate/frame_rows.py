@@ -303,8 +303,8 @@ def _tell_left_out(given: FrameColumns, labels: list[Any], rows: IntArray, found
     call = f"df[df[{given.y_col!r}].isin(classes)]"
     if len(left):
         warn(
-            f"{len(left):,} of {len(rows):,} rows are left out, as by Keras's own, which does not "
-            f"say so: {given.y_col!r} has none of the {len(found.indices)} classes in "
+            f"{len(left):,} of {len(rows):,} rows are left out, as in Keras, which does not say "
+            f"so: {given.y_col!r} has none of the {len(found.indices)} classes in "
             f"{given.shown(left)}. To leave them out yourself: dfgen.Sequence({call}, ...)"
         )
     kept = rows[found.rows].tolist()
@@ -312,7 +312,7 @@ def _tell_left_out(given: FrameColumns, labels: list[Any], rows: IntArray, found
     cut = [row for row, now in counts if isinstance(now, list) and len(now) < len(labels[row])]
     if cut:
         warn(
-            f"{len(cut):,} rows keep some of their labels alone, those in classes=, as by Keras's "
-            f"own, which does not say so: {given.shown(np.array(cut))}. dfgen.Sequence(df, "
+            f"{len(cut):,} rows keep some of their labels alone, those in classes=, as in Keras, "
+            f"which does not say so: {given.shown(np.array(cut))}. dfgen.Sequence(df, "
             f"y=dfgen.MultiLabel({given.y_col!r}, class_names=...)) refuses other labels by name"
         )

@@ -231,6 +231,6 @@ class ImageDataGenerator(ImageTransforms):
             return
         known = inspect.signature(self.flow_from_dataframe).parameters
         warn(
-            f"flow_from_dataframe has no argument {name!r}: left out, as by Keras's own, which "
-            f"does not say so.{did_you_mean(name, known)}"
+            f"flow_from_dataframe has no argument {name!r}: left out, as in Keras, which does not "
+            f"say so.{did_you_mean(name, known)}"
         )

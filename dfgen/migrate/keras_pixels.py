@@ -153,9 +153,9 @@ class Doubts:
         if not self._told:
             self._told = True
             warn(
-                f"{path}: {reason}. Keras's own trains on what Pillow makes of such a file, and so "
-                "does this; of others nothing more is said. dfgen.verify(df, decode=True) finds "
-                "them all, and dfgen.Sequence(df) refuses them by name"
+                f"{path}: {reason}. Keras trains on the pixels that Pillow reads from such a "
+                "file, and so does this. dfgen reports no further ones. dfgen.verify(df, "
+                "decode=True) finds them all, and dfgen.Sequence(df) refuses them by name"
             )
 
 

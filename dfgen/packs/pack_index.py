@@ -128,7 +128,7 @@ def seal_of(data: bytes, path: str, mend: str) -> str:
     seal = _SEAL.search(data)
     if seal is None or f"{crc32(data[: seal.start()]):08x}".encode() != seal[1]:
         raise ManifestError(
-            f"{path} was edited or damaged: it is not what was written, by its checksum. {mend}"
+            f"{path} was edited or damaged: its checksum is not the one that was written. {mend}"
         )
     return seal[1].decode()
 
@@ -243,7 +243,7 @@ def read_index(folder: str | os.PathLike[str], options: StorageOptions | None = 
             "is missing. Run the command that packed it again"
             if begun
             else f"there is no pack in {os.fspath(folder)}: {INDEX}, which is written last, is "
-            "missing. Where packing was broken off, run the same command again"
+            "missing. If packing was interrupted, run the same command again"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise ManifestError(f"{path} cannot be read: {reason(error)}. Pack again") from None
@@ -263,7 +263,7 @@ def refuse_lacking(content: Mapping[str, Any], needed: Mapping[str, Any]) -> Non
     """Raise a ValueError where content lacks an entry of those types that it needs."""
     wrong = [name for name, kind in needed.items() if not isinstance(content.get(name), kind)]
     if wrong:
-        raise ValueError(f"{', '.join(wrong)} is missing, or not what it should be")
+        raise ValueError(f"{', '.join(wrong)} is missing or invalid")
 
 
 def _index(folder: str, content: dict[str, Any]) -> PackIndex:

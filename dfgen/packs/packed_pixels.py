@@ -269,7 +269,7 @@ def _known(sizes: Any, row: int) -> Size:
     height, width = sizes[row].tolist()
     if not height:
         raise DecodeError(
-            "what lies on its image is in pixels of the file, whose size the manifest does not "
-            "know: build it with the facts of files, width, height and orientation, and pack again"
+            "its annotations are in pixels of the file, and the manifest does not know that size: "
+            "build it with the facts of files, width, height and orientation, and pack again"
         )
     return height, width

@@ -41,7 +41,7 @@ def transformed(
             for name, value in result.items()
         }
     except Exception as error:  # such as of tensors on a GPU
-        raise TransformError(f"the transform returned what is no array: {error}") from error
+        raise TransformError(f"the transform returned no array: {error}") from error
     for name, spec in expected.items():
         value = arrays[name]
         if not fits(value.shape, spec.shape) or value.dtype != spec.dtype:

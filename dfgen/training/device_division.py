@@ -45,7 +45,7 @@ def keras_division(model: Any) -> Division:
     if sum(len(jobs.get(job, ())) for job in ("chief", "worker")) > 1:
         raise ArgumentError(
             f"Keras {keras.__version__} cannot run fit or evaluate with {name} on several workers: "
-            "its own code fails there, whatever the data. Train with a loop of your own over "
+            "its own code fails there, with any data. Train with a loop of your own over "
             "strategy.distribute_datasets_from_function(lambda context: "
             "sequence.get_tf_dataset()), or with JAX or torch"
         )

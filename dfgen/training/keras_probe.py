@@ -71,9 +71,9 @@ def missing() -> frozenset[str]:
     if private.VERSION > private.TESTED:
         newest = ".".join(map(str, private.TESTED))
         warnings.warn(
-            f"{version} is newer than those that dfgen was tested with, up to {newest}. What it "
-            f"reaches for in Keras was tried just now, and {'the rest' if gone else 'all'} is as "
-            "before; resuming after a kill, several processes and devices, and each loss and "
+            f"{version} is newer than those that dfgen was tested with, up to {newest}. The parts "
+            f"of Keras that it uses were tried just now, and {'the rest' if gone else 'all'} is "
+            "as before. Resuming after a kill, several processes and devices, and each loss and "
             "callback were not. Is there a newer dfgen?",
             stacklevel=2,
         )

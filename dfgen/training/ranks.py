@@ -303,7 +303,7 @@ def meet(told: Mapping[str, Any], refusal: str | None = None) -> Ranks | None:
             line.close()
         warnings.warn(
             f"the processes cannot reach the first one beside the backend ({faults[0]}): on "
-            "SIGTERM they do not leave together, and nobody tells which of them has died. Let "
+            "SIGTERM they do not leave together, and none can say which of them has died. Let "
             f"them open any port of {found[0]['host']}",
             stacklevel=2,
         )

@@ -62,14 +62,14 @@ def test_too_many_bits_are_told_when_a_sequence_is_opened(tmp_path):
         bound(frame, image())
     where = [f"row id={id!r}, path={path!r}" for id, path in frame[["id", "path"]].to_numpy()]
     assert str(caught.value) == (
-        "2 of 3 rows have images of more bits than are asked for, by the facts of the manifest:\n"
-        f"  {where[0]}: the image has 16 bits a channel, not 8: {WAYS}\n"
-        f"  {where[2]}: the image has 32 bits a channel, not 8: {FLOATS}"
+        "2 of 3 rows have images of more bits than requested, by the facts of the manifest:\n  "
+        f"{where[0]}: the image has 16 bits a channel, not 8: {WAYS}\n  {where[2]}: the image has "
+        f"32 bits a channel, not 8: {FLOATS}"
     )
     with pytest.raises(ManifestError) as caught:
         bound(frame, image(dtype="uint8"))
     assert str(caught.value) == (
-        "1 of 3 rows have images of more bits than are asked for, by the facts of the manifest:\n"
+        "1 of 3 rows have images of more bits than requested, by the facts of the manifest:\n"
         f"  {where[2]}: the image has 32 bits a channel, not 8: {FLOATS}"
     )
 
@@ -85,7 +85,7 @@ def test_rows_of_too_many_bits_are_skipped_and_told_when_a_sequence_is_made(tmp_
     with pytest.warns(UserWarning) as told:
         batch, problems = batch_of(frame, image(), on_error="skip")
     assert [str(one.message) for one in told] == [
-        "1 of 6 rows have images of more bits than are asked for, by the facts of the manifest, so "
+        "1 of 6 rows have images of more bits than requested, by the facts of the manifest, so "
         f"that on_error='skip' makes them zeros of weight 0, such as row id='1.png', path="
         f"{frame['path'][1]!r}: the image has 16 bits a channel, not 8: {WAYS}"
     ]

@@ -174,7 +174,7 @@ def test_processes_that_open_it_together_make_its_columns_once(pets):
 
 
 def test_a_condition_on_a_frame_and_one_that_keeps_nothing_are_refused(pets):
-    with pytest.raises(ArgumentError, match="where='age > 3' is asked of the files of a manifest"):
+    with pytest.raises(ArgumentError, match="where='age > 3' filters the files of a manifest"):
         opened(dfgen.read_manifest(pets), where="age > 3")
     with pytest.raises(ManifestError, match=r"filtered by a value .* Those of 'kind' are 'x', 'é'"):
         opened(pets, where="kind == 'y'")

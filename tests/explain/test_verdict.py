@@ -124,7 +124,7 @@ WORDS = {
     ),
     "decoding, 2 workers of 4 CPUs": (
         "80.0% of the time (80.0 of 100.0 s of steps). 2 workers were busy 100% of it: decode 70%, "
-        "resize 25%, read 5%. What would gain: workers=4, as many as CPUs (up to 46.2 s)."
+        "resize 25%, read 5%. Possible savings: workers=4, as many as CPUs (up to 46.2 s)."
     ),
     "decoding, as many workers as CPUs": (
         "80.0% of the time (80.0 of 100.0 s of steps). 2 workers were busy 100% of it: decode 70%, "

@@ -200,7 +200,7 @@ def test_copies_are_shown_in_groups_and_those_of_other_splits_in_pairs(tmp_path)
 
 
 def test_without_hashes_the_page_says_that_copies_were_not_looked_for(frame, tmp_path):
-    told = [text for text in page_of(frame(3), tmp_path).seen if "not looked for" in text]
+    told = [text for text in page_of(frame(3), tmp_path).seen if "did not look for" in text]
     assert told == [_NOT_LOOKED_FOR] * 2
 
 

@@ -31,7 +31,7 @@ from dfgen.samples.stores.npy import decode_array
 
 MOST = 1_000  # MB that any of them may take
 PNG = b"\x89PNG\r\n\x1a\n"
-TRUST = "if it is to be trusted, give limits=dfgen.Limits"
+TRUST = "if you trust it, give limits=dfgen.Limits"
 FIXED = (
     "that dfgen takes: the file is damaged, or made to take memory and time. Save it again, or "
     "leave it out"
@@ -126,7 +126,7 @@ IMAGES = {
     "tiff tile": (lambda: tiff(**TAGS, **TILES),
                   f"a tile of the TIFF is 32768 x 32752, 1,073,217,536 bytes decoded {PIXELS}"),
     "tiff strips": (lambda: tiff(**TAGS, strips=(273, 4, 4_000_000, 99)),
-                    "the TIFF is in 4,000,000 strips or tiles, of which each takes memory, more "
+                    "the TIFF is in 4,000,000 strips or tiles, and each takes memory, more "
                     "than the 16,777,216 that dfgen takes"),
     "gif canvas": (gif_canvas,
                    f"the image is 60000 x 60000, 10,800,000,000 bytes decoded {PIXELS}"),

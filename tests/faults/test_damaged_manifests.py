@@ -161,7 +161,7 @@ def test_labels_changed_by_another_program_are_read_with_a_warning(manifest, rea
         read(manifest)
     assert [str(one.message) for one in caught] == [
         f"{manifest}: its ids, paths or labels are not those that dfgen wrote, by their "
-        "fingerprint: another program changed it, or it is damaged. Where the change is meant, "
+        "fingerprint: another program changed it, or it is damaged. If the change is intended, "
         "write it again: dfgen.write_manifest(dfgen.read_manifest(path), path)"
     ]
 

@@ -67,7 +67,7 @@ def test_fault_63_what_another_edit_would_make_is_not_made_in_silence():
         Preprocessing.from_json(text)
     assert str(error.value) == (
         "the preprocessing was edited since it was saved, and would make other arrays than the "
-        'model was trained on. Save it anew, or remove its "digest" if that is meant'
+        'model was trained on. Save it again, or remove its "digest" if the change is intended'
     )
 
 

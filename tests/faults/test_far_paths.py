@@ -24,7 +24,7 @@ ADVICE = "Paths are stored relative to the manifest's root, or all of them absol
 
 def told(who, folder, allow):
     far = "which is neither its folder nor the one above"
-    return f'{who} names files in "{folder}", {far}. Where that is meant, {allow} {LOOK}'
+    return f'{who} names files in "{folder}", {far}. If you want that, {allow} {LOOK}'
 
 
 def image(path):
@@ -225,7 +225,7 @@ def test_what_a_stored_recipe_reads_far_away_is_told_unless_the_caller_names_it(
         assert str(caught[0].message) == expected
     shown = run("build-manifest", "--update", manifest, "--out", "new.parquet")
     assert f"dfgen: {expected}\n" in shown.stderr
-    with pytest.warns(UserWarning, match="has its files in .* they are looked for in") as caught:
+    with pytest.warns(UserWarning, match="has its files in .* dfgen looks for them in") as caught:
         frame = dfgen.build_manifest(far, update=manifest)
     assert len(caught) == 1
     assert frame["path"].tolist() == [f"{far}/a.png"]

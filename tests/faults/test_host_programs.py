@@ -57,7 +57,7 @@ def test_fault_19_a_function_that_cannot_be_pickled_is_named(frame, what):
         sequence(frame(8), **options)
     assert str(caught.value) == (
         f"{named}={locked!r} cannot be sent to a worker process: TypeError: cannot pickle "
-        "'_thread.lock' object. Make what it holds inside of it, or use threads"
+        "'_thread.lock' object. Create its content inside of it, or use threads"
     )
 
 

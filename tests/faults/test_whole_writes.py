@@ -172,7 +172,8 @@ def test_fault_29_a_device_that_is_full_is_told_and_stays_what_it_is(tmp_path):
     with pytest.raises(WriteError) as error:
         write_recipe({"source": "imgs"}, str(link))
     assert str(error.value) == (
-        f"{link} cannot be written: [Errno 28] No space left on device. What it had taken is there"
+        f"{link} cannot be written: [Errno 28] No space left on device. The bytes written so far "
+        "are there"
     )
     assert link.is_symlink() and Path("/dev/full").is_char_device()
 

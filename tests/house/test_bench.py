@@ -210,7 +210,7 @@ def test_advice_is_that_of_input_monitor_for_an_epoch():
         "dfgen makes 1,407 images/s and hands them to the backend: 96% of the 1,471 that its "
         "stages alone allow.",
         "An epoch of 10,000 images takes 7.1 s, the hand-over alone 0.1 s. 2 workers were busy "
-        "100% of it: decode 75%, resize 25%. What would gain: smaller files (up to 2.7 s).",
+        "100% of it: decode 75%, resize 25%. Possible savings: smaller files (up to 2.7 s).",
     ]
 
 

@@ -1,7 +1,7 @@
-"""The English of pages, notebooks and docstrings, as `tests/english.py` measures it."""
+"""The English of pages, notebooks, docstrings and messages, as `tests/english.py` measures it."""
 
 import pytest
-from english import ROOT, Prose, pages, prose_of, words_of
+from english import ROOT, Prose, messages_of_python, pages, prose_of, words_of
 
 INVERTED, JOINED, WORDS = 0.03, 0.20, 1_200
 """Shares of the sentences, and the words of a page without code and tables."""
@@ -24,6 +24,12 @@ def share(proses: list[Prose], kind: str) -> tuple[float, list[str]]:
 def test_sentences_are_plain(paths, kind, most):
     of_all, found = share([prose_of(path) for path in paths], kind)
     assert of_all <= most, found
+
+
+def test_errors_warnings_and_help_begin_with_their_subject():
+    proses = [prose_of(path, messages_of_python) for path in MODULES]
+    assert sum(len(one.sentences) for one in proses) > 2_000
+    assert share(proses, "inverted")[1] == []
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))

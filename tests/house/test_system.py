@@ -27,8 +27,8 @@ def test_a_folder_that_cannot_be_flushed_is_told_as_what_it_is(tmp_path, monkeyp
         write_whole(str(path), lambda file: file.write(b"new"))
     assert str(caught.value) == (
         f"{path} was written, but its folder could not be flushed to the disk: [Errno 5] "
-        "Input/output error. After a loss of power it may be missing, or be what it was before: "
-        "write it again"
+        "Input/output error. After a loss of power it may be missing or old: write it "
+        "again"
     )
     assert path.read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["a.bin"]

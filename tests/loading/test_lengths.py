@@ -165,7 +165,7 @@ def test_a_sound_of_more_frames_than_limits_allow_pads_nothing(rows, tmp_path):
         assert seq[0][0]["audio"].shape == (4, max(LENGTHS[:3]), 1)
         assert seq.problems.reason.item() == (
             "the sound says that it has 4,294,967,295 frames, 17,179,869,180 bytes decoded, more "
-            "than limits.decoded_bytes='512MiB': if it is to be trusted, give "
+            "than limits.decoded_bytes='512MiB': if you trust it, give "
             "limits=dfgen.Limits(decoded_bytes=17179869180)"
         )
 

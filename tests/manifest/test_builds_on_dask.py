@@ -139,9 +139,8 @@ def test_a_scheduler_that_is_killed_is_said_and_the_next_build_goes_on(data, mon
             build(data, "again.parquet", executor=executor)
     kept = data / "again.parquet.building"
     assert str(caught.value) == (
-        "the executor takes no more tasks: its Dask client has lost the scheduler. Nothing is lost "
-        f"of what was done: run it again with another executor, and it goes on: {kept} has the "
-        "facts"
+        "the executor takes no more tasks: its Dask client has lost the scheduler. Finished work "
+        f"is not lost: run it again with another executor, and it goes on: {kept} has the facts"
     )
     assert [*kept.glob("*.arrow")]
     assert build(data, "again.parquet").equals(serial)

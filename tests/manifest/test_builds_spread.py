@@ -107,9 +107,9 @@ def test_an_executor_that_is_gone_is_said_and_the_next_goes_on(data, monkeypatch
     with pytest.raises(WorkerError) as caught:
         build(data, "again.parquet", executor=Ending(1))
     assert str(caught.value) == (
-        "the executor takes no more tasks: cannot schedule new futures after shutdown. Nothing is "
-        "lost of what was done: run it again with another executor, and it goes on: "
-        f"{folder} has the facts"
+        "the executor takes no more tasks: cannot schedule new futures after shutdown. Finished "
+        f"work is not lost: run it again with another executor, and it goes on: {folder} has the "
+        "facts"
     )
     kept, opened[:] = {*opened}, []
     assert folder.is_dir() and kept

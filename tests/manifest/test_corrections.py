@@ -165,11 +165,11 @@ def test_a_new_class_of_lists_is_numbered_after_the_others_too(frame, tmp_path):
     [
         ({"id": [7, 7], "kind": ["cat", "dog"]},
          '1 key in several rows of the table of corrections, column "id": "7" (rows 0, 1: kind '
-         '"cat", "dog"). Rows are counted from 0 below the header. One row tells of one id: keep '
+         '"cat", "dog"). Rows are counted from 0 below the header. Each id has one row: keep '
          "one of them"),
         ({"id": [7, 7], "kind": ["cat", "cat"]},
          '1 key in several rows of the table of corrections, column "id": "7" (rows 0, 1: alike). '
-         "Rows are counted from 0 below the header. One row tells of one id: drop the repeated "
+         "Rows are counted from 0 below the header. Each id has one row: drop the repeated "
          'ones: labels.drop_duplicates("id")'),
         ({"id": [7, 8, 99], "kind": "cat"},
          "2 of 3 ids of the table of corrections are not in the manifest:\n"

@@ -299,7 +299,7 @@ def test_without_copies_the_split_is_the_same_as_without_looking_for_them():
 
 LEAK = (
     "2 rows have a copy of their picture in an earlier split, as id {} of {} that of id {} of {}: "
-    "what is measured on them was trained on. Keep copies in one split, group_duplicates=True "
+    "they are trained on and measured on. Keep copies in one split, group_duplicates=True "
     "(--group-duplicates), or leave them out: df.drop(leaks(df).index), with "
     "dfgen.manifest.duplicates.leaks"
 )

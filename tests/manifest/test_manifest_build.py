@@ -251,7 +251,7 @@ def test_files_of_other_kinds_and_hidden_ones_are_warned_of_once(data, monkeypat
         "Left out: 1 path, .docx: c.docx\nLeft out: 2 paths, .txt: a.txt, b.txt\n"
         "Left out: 1 path, hidden: .hidden.png\n"
         "Left out: 2 paths, not of the pattern: cat/img_010.png, dog/img_011.png\n"
-        'Widen the pattern "{kind}/img_00{id}.png", or move elsewhere what is not a sample.'
+        'Widen the pattern "{kind}/img_00{id}.png", or move files that are no samples elsewhere.'
     ]
     assert caught[0].filename == __file__
 

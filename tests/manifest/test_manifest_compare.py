@@ -258,7 +258,8 @@ def test_a_source_that_is_gone_is_told(data):
         found = dfgen.verify(data / "m.parquet")
     assert findings(found) == {"missing": [0, 2, 4, 1, 3, 5]}
     assert str(caught[0].message) == (
-        f'New files were not looked for: there is no folder "{data}/imgs". Looked in {os.getcwd()}'
+        f'dfgen did not look for new files: there is no folder "{data}/imgs". Looked in '
+        f"{os.getcwd()}"
     )
     assert len(dfgen.verify(data / "m.parquet", root=data / "moved")) == 0
 
@@ -293,7 +294,7 @@ def test_the_commands_say_what_the_functions_find(changed):
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.endswith(
         "1 missing, 1 broken, 2 changed, 1 new\n"
-        f"Add what is new: dfgen build-manifest --update {m}\n"
+        f"Add the new files: dfgen build-manifest --update {m}\n"
     )
     done = run("verify", m, "--write", "--json")
     assert done.returncode == 1

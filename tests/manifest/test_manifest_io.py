@@ -250,7 +250,7 @@ def test_damaged_metadata_is_refused(tmp_path):
     rewrite(path, lambda key: b'{"format": 1, "root": null, "labels": {}}')
     assert refuses(path) == (
         f'{path}: the "dfgen" key of the schema metadata lacks recipe, created_by, fingerprint. '
-        "manifests/README.md lists what it holds"
+        "manifests/README.md lists its content"
     )
     rewrite(path, lambda key: b"not JSON")
     assert refuses(path) == (

@@ -245,8 +245,8 @@ def test_floats_too_large_to_tell_whole_numbers_apart_are_no_keys(kind, digits):
 
     assert refused(ManifestError, files_of("a.jpg"), labels(1.0, -(2.0**digits)), "stem=key") == (
         f'column "key" of the label table has type {labels(1.0)["key"].type} and holds '
-        f"{-(2**digits)} in row 1: from 2**{digits} on, floats no longer tell whole numbers apart, "
-        "so that one key may stand for several. Read the column as text: in Python, "
+        f"{-(2**digits)} in row 1: from 2**{digits} on, floats do not hold every whole number, so "
+        "one key may match several. Read the column as text: in Python, "
         'labels=pandas.read_csv(PATH, dtype={"key": str})'
     )
     largest = 2**digits - 1

@@ -201,7 +201,7 @@ def test_a_pattern_that_fits_nothing_is_refused_with_examples(tmp_path):
     touch(tmp_path, *(f"cat/{number}.jpg" for number in range(20)))
     shown = ", ".join(f'"cat/{number}.jpg"' for number in (0, 1, 10, 11, 12, 13, 14, 15, 16, 17))
     assert refused(ManifestError, read_files, str(tmp_path), parse_pattern("{id}.jpg")) == (
-        f'no file in "{tmp_path}" is of the pattern "{{id}}.jpg", which stands for the whole path '
+        f'no file in "{tmp_path}" is of the pattern "{{id}}.jpg", which describes the whole path '
         f"below the folder. Files there: {shown}. Write a field in braces for each part that "
         "changes, and the rest as it is"
     )
@@ -223,7 +223,7 @@ def test_patterns_take_paths_apart(tmp_path, pattern, path, fields):
     assert list(chunk.rows.to_pylist()[0].values())[1:] == fields
 
 
-HELP = " Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name"
+HELP = " Example: {kind}/{shard}/{id:int}.jpg. Write doubled braces for braces in a name"
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_table_in_another_encoding_is_refused_with_the_line(tmp_path, name, te
     said = refused(ManifestError, read_rows, f"{tmp_path}/{name}", ["id"])
     assert said.startswith(
         f"{tmp_path}/{name} is not UTF-8 text: line {line} has b'{part.decode()}'. Save it as "
-        "UTF-8, or say what it is, as with "
+        "UTF-8, or name its encoding, as with "
     )
     assert "caf\xe9" in said.partition("In cp1252, as Excel saves ")[2]
 

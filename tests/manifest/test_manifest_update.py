@@ -83,7 +83,7 @@ def test_a_row_whose_file_is_gone_stays_with_its_problem(data):
     assert [str(warning.message) for warning in caught] == [
         f"1 problem:\n  1  the file does not exist: {path}\n"
         'They keep their rows: df[df["problem"].notna()].',
-        f'Kept 1 row of {data}/m.parquet that the source no longer gives: "{path}". Where the '
+        f'Kept 1 row of {data}/m.parquet that the source no longer gives: "{path}". If the '
         "file is gone, the column problem says so.",
     ]
     assert frame["id"].tolist() == before["id"].tolist()
@@ -190,7 +190,7 @@ def test_a_data_set_that_moved_is_looked_for_in_its_new_folder(data, opened):
     with pytest.warns(UserWarning) as caught:
         frame = update(data, data / "moved")
     assert (
-        f"{data}/m.parquet has its files in {data}/imgs; they are looked for in {data}/moved from "
+        f"{data}/m.parquet has its files in {data}/imgs; dfgen looks for them in {data}/moved from "
         "now on."
     ) in [str(warning.message) for warning in caught]
     assert opened == []
@@ -217,8 +217,7 @@ def test_a_manifest_made_by_hand_needs_a_source(data):
     with pytest.raises(ArgumentError) as caught:
         update(data)
     assert str(caught.value) == (
-        "the manifest was made by hand: it has no recipe. Say what it grows from: a folder, or "
-        "another source"
+        "the manifest was made by hand: it has no recipe. Name its source: a folder, or another one"
     )
     draw(data / "imgs/cat/100.png")
     with pytest.warns(UserWarning, match='Kept "kind" of'):

@@ -217,8 +217,8 @@ SECOND = "{folder}/part-00001.parquet"
         ),
         (
             lambda folder: flip(folder / "_manifest.json", 60),
-            "{folder}/_manifest.json was edited or damaged: it is not what was written, by its "
-            f"checksum. {AGAIN}",
+            "{folder}/_manifest.json was edited or damaged: its checksum is not the one that was "
+            f"written. {AGAIN}",
         ),
     ],
     ids=["missing", "truncated", "swapped", "bit", "schema", "unfinished", "edited"],

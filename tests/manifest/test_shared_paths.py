@@ -9,7 +9,7 @@ import dfgen
 from dfgen.manifest.splitting.shared_paths import shared_paths
 
 TOLD = (
-    "2 paths lie in rows of several splits, as {!r}, {!r}: what is measured on them was trained "
+    "2 paths lie in rows of several splits, as {!r}, {!r}: they are trained on and measured "
     'on. Keep the rows of a file in one split: group="path" (--group path)'
 )
 SHARES = {"train": 0.5, "val": 0.5}

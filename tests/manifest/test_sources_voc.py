@@ -318,7 +318,7 @@ def test_what_is_no_annotation_is_left_out_by_name(data):
         "Left out: 1 path, .json: xml/s/a.json\n"
         "Left out: 1 path, .xml: images/s/e.xml\n"
         "Left out: 1 path, hidden: xml/s/.e.xml\n"
-        "Move elsewhere what is not a sample."
+        "Move files that are no samples elsewhere."
     )
 
 

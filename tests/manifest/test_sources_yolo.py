@@ -319,7 +319,7 @@ def test_text_files_in_the_wrong_place_are_left_out_by_name(data):
     assert str(caught[0].message) == (
         "Left out: 1 path, .json: labels/train/b.json\n"
         "Left out: 1 path, .txt: images/train/b.txt\n"
-        "Move elsewhere what is not a sample."
+        "Move files that are no samples elsewhere."
     )
 
 

@@ -110,11 +110,11 @@ def test_quoted_decimal_commas_between_commas_are_told_and_read_when_asked():
     ("text", "message"),
     [
         ("path;v\na.png;1,234\n",
-         "column 'v' of t.csv holds \"1,234\", which is 1.234 or 1234: say what the decimal mark "
-         'is, decimal="," (--decimal ",") or decimal="."'),
+         "column 'v' of t.csv holds \"1,234\", which is 1.234 or 1234: name the decimal mark, "
+         'decimal="," (--decimal ",") or decimal="."'),
         ("path;v;w\na.png;0,5;1.234\n",
          "column 'w' of t.csv holds \"1.234\", beside decimal commas in \"v\", which is 1.234 or "
-         '1234: say what the decimal mark is, decimal="." (--decimal ".") or decimal=","'),
+         '1234: name the decimal mark, decimal="." (--decimal ".") or decimal=","'),
         ("path;a,b;c\na.png;1,2;3\n",
          't.csv has the same number of values in every row, 2 by "," and 3 by ";". Say which '
          'separates them, as in sep=";" (--sep ";"), or save it with "," and quotes around values '

@@ -105,7 +105,7 @@ def test_rows_of_other_classes_are_left_out_and_named(frame, folder):
     assert found.class_indices == {"a": 0, "c": 1}
     assert found.filenames == ["1.png", "3.png", "4.png"]
     assert told == [
-        "3 of 6 rows are left out, as by Keras's own, which does not say so: 'class' has none of "
+        "3 of 6 rows are left out, as in Keras, which does not say so: 'class' has none of "
         "the 2 classes in row 0 ('0.png'), row 2 ('2.png'), row 5 ('5.png'). To leave them out "
         "yourself: dfgen.Sequence(df[df['class'].isin(classes)], ...)"
     ]
@@ -116,9 +116,9 @@ def test_labels_of_lists_that_are_no_classes_are_told(frame, folder):
     found, told = ours(frame, folder, classes=["a", "c"])
     assert found.classes == [[0], [0], [1, 0], [1, 1]]
     assert [text.partition(":")[0] for text in told] == [
-        "2 of 6 rows are left out, as by Keras's own, which does not say so",
-        "1 rows keep some of their labels alone, those in classes=, as by Keras's own, which does "
-        "not say so",
+        "2 of 6 rows are left out, as in Keras, which does not say so",
+        "1 rows keep some of their labels alone, those in classes=, as in Keras, which does not "
+        "say so",
     ]
 
 
@@ -230,10 +230,10 @@ def test_an_argument_that_is_none_is_named(frame, folder):
     found, told = ours(frame, folder, shufle=False, keep_aspect_ratio=True)
     assert found.samples == 6
     assert told == [
-        "flow_from_dataframe has no argument 'shufle': left out, as by Keras's own, which does not "
+        "flow_from_dataframe has no argument 'shufle': left out, as in Keras, which does not "
         'say so. Did you mean "shuffle"?',
-        "flow_from_dataframe has no argument 'keep_aspect_ratio': left out, as by Keras's own, "
-        "which does not say so.",
+        "flow_from_dataframe has no argument 'keep_aspect_ratio': left out, as in Keras, which "
+        "does not say so.",
     ]
 
 
@@ -278,7 +278,7 @@ def test_images_of_other_suffixes_in_folders_are_left_out_and_named(tmp_path):
     assert found.filenames == ["a/1.png", "a/deep/2.jpg", "b/5.tiff"]
     assert [text for _, text in told] == [
         'Using ".tiff" files with multiple bands will cause distortion. Please verify your output.',
-        "2 images are left out, as by Keras's own, which does not say so: it takes png, jpg, jpeg, "
+        "2 images are left out, as in Keras, which does not say so: it takes png, jpg, jpeg, "
         "bmp, ppm, tif, tiff alone, not 'b/3.webp', 'b/6.gif'. dfgen.build_manifest(directory, "
         'pattern="{kind}/{id}.{ext}") takes them',
     ]
@@ -402,8 +402,8 @@ def test_a_damaged_jpeg_that_pillow_decodes_is_fed_as_by_keras_and_told_once(tmp
     broken = re.escape(str(tmp_path)) + "/[ab].jpg: Corrupt JPEG data: premature end of data"
     assert re.match(broken, str(told.message))
     assert str(told.message).endswith(
-        ". Keras's own trains on what Pillow makes of such a file, and so does this; of others "
-        "nothing more is said. dfgen.verify(df, decode=True) finds them all, and "
+        ". Keras trains on the pixels that Pillow reads from such a file, and so does this. "
+        "dfgen reports no further ones. dfgen.verify(df, decode=True) finds them all, and "
         "dfgen.Sequence(df) refuses them by name"
     )
 

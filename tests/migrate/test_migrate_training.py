@@ -104,8 +104,8 @@ def test_a_shuffled_predict_warns(data):
          "class_weight must be a dict of the number of a class and its weight, got 'balanced': "
          'dfgen.Sequence takes names, and "balanced"'),
         ({"classes": ["fox"]}, {},
-         "The PyDataset has length 0: no rows were taken. What was told when it was made says "
-         "which were left out; subset= and validation_split= leave out others"),
+         "The PyDataset has length 0: no rows were taken. The warnings when it was made name the "
+         "rows left out; subset= and validation_split= leave out others"),
     ],
     ids=["y", "two weights", "balanced", "no rows"],
 )  # fmt: skip
@@ -121,10 +121,10 @@ def test_what_fit_drops_is_told(data):
         model().fit(batches, batch_size=2, class_weight={"cat": 2, 1: 3}, verbose=0)
     told = [str(one.message) for one in caught if one.category is UserWarning]
     assert told == [
-        "batch_size=2 of fit does nothing, as in Keras's own, which does not say so: it is for "
+        "batch_size=2 of fit does nothing, as in Keras, which does not say so: it is for "
         "flow_from_dataframe(batch_size=)",
-        "class_weight has weights for 'cat', which count for nothing, as in Keras's own, which "
-        "does not say so: classes go by their numbers, it.class_indices",
+        "class_weight has weights for 'cat', which count for nothing, as in Keras, which does not "
+        "say so: classes go by their numbers, it.class_indices",
     ]
 
 

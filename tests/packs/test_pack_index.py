@@ -35,7 +35,7 @@ def test_an_index_reads_back_and_knows_where_shards_begin(tmp_path):
          "has pack format 2; this dfgen reads format 1. Upgrade dfgen, or pack again with this "
          "version"),
         ({"rows": None, "ids": 3},
-         "is damaged: rows, ids is missing, or not what it should be. Take another copy of it, "
+         "is damaged: rows, ids is missing or invalid. Take another copy of it, "
          "or pack again"),
         ({"rows": 7},
          "is damaged: the rows of its shards are not those of the pack. Take another copy of "
@@ -66,6 +66,6 @@ def test_an_index_that_was_damaged_anywhere_is_refused(tmp_path):
     with pytest.raises(dfgen.DfgenError) as caught:
         read_index(tmp_path)
     assert str(caught.value) == (
-        f"{path} was edited or damaged: it is not what was written, by its checksum. Take another "
+        f"{path} was edited or damaged: its checksum is not the one that was written. Take another "
         "copy of it, or pack again"
     )

@@ -291,5 +291,5 @@ def test_images_that_are_larger_than_they_were_packed_are_enlarged_with_a_warnin
         bind(pack, x=dfgen.Image(size=(height, width + 1)), y="kind")
     assert [str(one.message) for one in warned] == [
         f"the images of 'path' were packed with image_size={SIZE} and are enlarged to "
-        f"{height, width + 1}: for what the files have beyond that, pack them in this size"
+        f"{height, width + 1}: for more detail, pack them in this size"
     ]

@@ -371,8 +371,8 @@ def test_manifests_that_cannot_be_packed_are_refused(frame, tmp_path):
         ),
         (
             tmp_path / "pack",
-            f"{tmp_path}/pack is a pack already: pack the manifest that it was made of, whose "
-            "files have all their pixels",
+            f"{tmp_path}/pack is a pack already: pack the manifest that it was made from, because "
+            "its files have all their pixels",
         ),
         (frame[:0], "the manifest has no rows: there is nothing to pack"),
     ):

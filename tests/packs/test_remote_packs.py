@@ -198,7 +198,7 @@ def test_a_pack_that_is_broken_off_or_not_there_is_told(copied, server):
     server.delete("bucket", f"{copied}/_manifest.json")
     assert refused(MissingFileError, copied, server) == (
         f"there is no pack in s3://bucket/{copied}: _manifest.json, which is written last, is "
-        "missing. Where packing was broken off, run the same command again"
+        "missing. If packing was interrupted, run the same command again"
     )
     assert refused(MissingFileError, "nothing", server) == (
         "there is no manifest s3://bucket/nothing"

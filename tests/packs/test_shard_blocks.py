@@ -227,7 +227,7 @@ def test_a_full_disk_is_told_once_and_training_goes_on(pack, web, tmp_path, proc
     given = {"url": f"{web.url}/pack", "near": pack, "cache": tmp_path / "cache"}
     told, _ = result(rank(**given, file=100 * BLOCK, more=more))
     assert told == [
-        "the cache takes no more pixels: File too large. Training goes on with what is in it"
+        "the cache takes no more pixels: File too large. Training goes on with the pixels in it"
     ]
 
 

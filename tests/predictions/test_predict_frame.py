@@ -373,7 +373,7 @@ def test_outputs_of_a_predict_step_are_taken_as_they_are(frame):
     with pytest.raises(ArgumentError) as caught:
         dfgen.evaluate_frame(model, sequence(df))
     assert str(caught.value) == (
-        "evaluate_frame needs the outputs that the loss is told, but the model makes its own "
+        "evaluate_frame needs the outputs that the loss gets, but the model makes its own "
         "(predict_step): take predict_frame"
     )
 

@@ -171,7 +171,7 @@ def test_bits_that_a_decoder_cuts_off_are_said(kind):
     assert (header.bits, header.frames) == (bits, 1)
     for dtype in (None, "uint16", "float32"):
         assert message_of(DecodeError, decode_reduced, data, "rgb", lambda size: 1, dtype) == (
-            f"the image has {bits} bits a channel, of which the decoder of {kind} gives the first "
+            f"the image has {bits} bits a channel, and the decoder of {kind} gives the first "
             '8: dfgen.Image(dtype="uint8") takes these'
         )
     assert decode_reduced(data, "rgb", lambda size: 1, "uint8")[0].dtype == np.uint8

@@ -201,7 +201,7 @@ def test_an_unlabelled_colour_is_named_with_its_place(row):
     image.putpixel((7, 4), (1, 2, 3))
     assert message_of(DecodeError, read, row, image, mask) == (
         f"mask={row['mask']!r}: the mask has the colour (1, 2, 3) at row 4, column 7 of its "
-        "pixels, which stands for no class. The palette: (0, 0, 0), (128, 0, 0), (0, 128, 0), "
+        "pixels, which is no class. The palette: (0, 0, 0), (128, 0, 0), (0, 128, 0), "
         "(255, 255, 255)"
     )
     with pytest.raises(DecodeError) as error:
@@ -209,7 +209,7 @@ def test_an_unlabelled_colour_is_named_with_its_place(row):
     y, x = np.argwhere(CLASSES == 3)[0]
     assert str(error.value) == (
         f"mask={row['mask']!r}: the mask has the value 3 at row {y}, column {x} of its "
-        "pixels, which stands for no class. The palette: 0, 1, 2"
+        "pixels, which is no class. The palette: 0, 1, 2"
     )
 
 

@@ -174,7 +174,7 @@ def test_a_transform_that_breaks_its_contract(parts, transform, message):
 
 def test_a_transform_that_returns_ragged_lists(parts):
     message = refused(TransformError, reader(parts, lambda s, rng: s | {"image": [[1], [1, 2]]}))
-    assert message.startswith(f"{where(parts, 1)}: the transform returned what is no array: ")
+    assert message.startswith(f"{where(parts, 1)}: the transform returned no array: ")
 
 
 def test_errors_name_the_row_and_its_paths(parts, tmp_path):

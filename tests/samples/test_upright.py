@@ -333,7 +333,7 @@ def test_an_image_that_would_fill_the_memory_is_refused_by_its_header(tmp_path, 
     nbytes = width * height * 3
     message = (
         f"the image is {width} x {height}, {nbytes:,} bytes decoded (width x height x channels x "
-        "depth), more than limits.decoded_bytes='512MiB': if it is to be trusted, give "
+        "depth), more than limits.decoded_bytes='512MiB': if you trust it, give "
         f"limits=dfgen.Limits(decoded_bytes={nbytes})"
     )
     for read in (lambda: decode(path.read_bytes()), lambda: read_header(str(path))):

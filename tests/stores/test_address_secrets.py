@@ -130,8 +130,8 @@ def test_a_manifest_and_a_pack_keep_no_signature(signed, tmp_path):
     first = signed["path"][0].partition("?")[0]
     message = (
         "6 of 6 paths are addresses with a signature or token in their query, the first in row 0 "
-        f'(id 0): "{first}?...". Whoever has the manifest would have what they open, until they '
-        "expire: write plain addresses and give what opens them as storage_options=, or give the "
+        f'(id 0): "{first}?...". Everybody who has the manifest could open them until they '
+        "expire: write plain addresses and give the credentials as storage_options=, or give the "
         "frame to dfgen.Sequence as it is"
     )
     signed.to_csv(tmp_path / "t.csv", index=False)

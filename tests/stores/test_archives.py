@@ -157,7 +157,7 @@ def test_a_changed_archive_is_verified_and_updated(pets):
             info = tarfile.TarInfo(name)
             info.size, info.mtime = len(data), 1_800_000_000
             archive.addfile(info, io.BytesIO(data))
-    with pytest.warns(UserWarning, match="repeated name in the archive, of which the last counts"):
+    with pytest.warns(UserWarning, match="repeated name in the archive; the last one counts"):
         found = dfgen.verify("m.parquet").set_index("id")["change"].astype(str).to_dict()
         assert found == {1: "changed", 99: "new"}
         after = dfgen.build_manifest(update="m.parquet", out="m.parquet")
@@ -300,9 +300,9 @@ def test_names_that_leave_an_archive_or_come_twice_are_left_out_by_name(tmp_path
         "Left out: 2 paths, hidden: .h, __MACOSX/._e.png",
         "Left out: 3 paths, name that leaves the archive, or cannot be one in it: /b.png, "
         "../a.png, c/../../d.png",
-        "Left out: 1 path, repeated name in the archive, of which the last counts: e.png",
+        "Left out: 1 path, repeated name in the archive; the last one counts: e.png",
         "Left out: 1 path, without extension: j",
-        "Move elsewhere what is not a sample.",
+        "Move files that are no samples elsewhere.",
     ]
 
 
@@ -338,7 +338,7 @@ def test_several_tars_in_one_file_are_refused(tmp_path):
     assert read(f"tar://0.png::{path}") == png(0)
     path.write_bytes(whole + whole)
     assert message_of(DecodeError, read, f"tar://0.png::{path}") == (
-        "the file holds several tar archives, of which one begins at byte 10,240: unpack it with "
+        "the file holds several tar archives, and one begins at byte 10,240: unpack it with "
         "tar --ignore-zeros -xf a.tar and make one of them"
     )
 

@@ -546,7 +546,9 @@ def test_a_disk_that_takes_no_more_warns_once_and_training_goes_on(frame, tmp_pa
         return [str(one.message) for one in told]
 
     plain, _ = made(frame)
-    told = ["the cache takes no more pixels: File too large. Training goes on with what is in it"]
+    told = [
+        "the cache takes no more pixels: File too large. Training goes on with the pixels in it"
+    ]
     assert ended(*forked(train)) == (str(told), 0)
 
 
@@ -564,7 +566,7 @@ def test_what_is_in_a_folder_to_read_alone_is_used(frame, tmp_path):
             _, metrics = made(frame, cache=cache)
         return [str(one.message) for one in told], metrics.cache_hits, metrics.cache_misses
 
-    told = f"cache={str(cache)!r} cannot be written to: what is in it is used, nothing is added"
+    told = f"cache={str(cache)!r} cannot be written: dfgen reads the pixels in it and adds none"
     assert ended(*forked(train)) == (str(([told], 20, 2 * (ROWS - 10))), 0)
 
 

@@ -193,8 +193,8 @@ def test_a_server_that_sends_files_otherwise_is_refused_at_once(http, form, mess
 
 
 ALONE = (
-    "its permission is missing, or the file itself, for which stores that may not be listed answer "
-    "the same"
+    "the permission or the file is missing, and stores that may not be listed answer the same to "
+    "both"
 )
 
 
@@ -205,7 +205,8 @@ def test_an_object_that_alone_is_refused_is_the_fault_of_its_row(s3):
     with pytest.raises(AccessError) as error:
         store.read("s3://bucket/taken/b.jpg")
     assert str(error.value).endswith(
-        f'. Where these are right, {ALONE}: if others can be read, on_error="skip" skips such a row'
+        f'. If these are right, {ALONE}. If other files can be read, on_error="skip" skips such a '
+        "row"
     )
     assert store.read("s3://bucket/taken/a.jpg") == b"0123456789"
     for ask in (store.read, store.head, store.look):
@@ -365,7 +366,7 @@ def test_options_of_other_stores_are_looked_up_on_their_own_page(address):
     ("options", "fault"),
     [
         ({"secret": SECRET}, "'secret' is none of its options. Given: secret. "),
-        ({"timeout": SECRET}, "a value is not what it takes. Given: timeout. "),
+        ({"timeout": SECRET}, "a value is invalid. Given: timeout. "),
     ],
 )
 def test_options_that_cannot_be_are_told_by_name(s3, options, fault):
@@ -552,9 +553,8 @@ def test_options_are_in_no_repr_and_no_pickle_but_that_for_workers(s3):
     kept = pickle.dumps(store)
     assert SECRET.encode() not in kept
     assert message_of(AccessError, pickle.loads(kept).read, "s3://bucket/taken/a.jpg") == (
-        "the file cannot be read: storage_options are in no pickle, so that no key comes to lie on "
-        "a disk: give them again, or let the store find them by itself, as in the environment of "
-        "the process"
+        "the file cannot be read: a pickle holds no storage_options, so no key is written to a "
+        "disk: give them again, or let the store find them, as in the environment of the process"
     )
     with travelling():
         sent = pickle.dumps(store)

@@ -249,8 +249,8 @@ def test_keras_fails_with_several_tensorflow_workers_and_dfgen_says_so_first(tog
         assert process["keras"] is not None
         assert process["fit"] == (
             f"ArgumentError: Keras {keras.__version__} cannot run fit or evaluate with "
-            "CollectiveAllReduceStrategy on several workers: its own code fails there, whatever "
-            "the data. Train with a loop of your own over "
+            "CollectiveAllReduceStrategy on several workers: its own code fails there, with any "
+            "data. Train with a loop of your own over "
             "strategy.distribute_datasets_from_function(lambda context: "
             "sequence.get_tf_dataset()), or with JAX or torch"
         )

@@ -180,13 +180,13 @@ WRONG = {
     "an output that is not there": (
         Y, {"sample_weight": {"kin": "w"}}, ArgumentError,
         "sample_weight has 'kin', but y has 2 targets, 'kind' (column 'kind'), 'age' (column "
-        "'age'): give each that is to be weighed its own, sample_weight={'kind': \"column\"}. Did "
+        "'age'): give each weighted target its own, sample_weight={'kind': \"column\"}. Did "
         'you mean "kind"?',
     ),
     "classes without an output": (
         Y, {"class_weight": {"x": 1, "y": 2}}, ArgumentError,
         "class_weight has 'x', 'y', but y has 2 targets, 'kind' (column 'kind'), 'age' (column "
-        "'age'): give each that is to be weighed its own, class_weight={'kind': \"balanced\"}.",
+        "'age'): give each weighted target its own, class_weight={'kind': \"balanced\"}.",
     ),
     "balanced without an output": (
         Y, {"class_weight": "balanced"}, ArgumentError,
@@ -195,7 +195,7 @@ WRONG = {
     "a dict for a list": (
         ["kind", "age"], {"sample_weight": {"kind": "w"}}, ArgumentError,
         "sample_weight is {'kind': 'w'}, but y has 2 targets, 'label' (column 'kind'), "
-        "'number_1' (column 'age'): give each that is to be weighed its own, "
+        "'number_1' (column 'age'): give each weighted target its own, "
         "sample_weight=[\"column\", None]",
     ),
     "a list that is too short": (

@@ -87,8 +87,8 @@ def test_validation_may_lack_the_last_classes(frame):
 
 
 SAME_ROWS = (
-    "validation_data has the 12 rows that the model is trained on, so that val_loss tells how well "
-    "it remembers them, not what it makes of others. Keep rows back: df = dfgen.split(df, "
+    "validation_data has the 12 rows that the model is trained on, so val_loss shows how well it "
+    "remembers them, not how it does on others. Keep rows back: df = dfgen.split(df, "
     '{"train": 0.8, "val": 0.2}), then dfgen.sequences(df, ...)'
 )
 

@@ -159,7 +159,7 @@ MANIFESTS = [
     WrongCall(
         "a CSV file that is not there", lambda pets: Sequence("label.csv"), MissingFileError,
         "label.csv", "there is no manifest",
-        'Did you mean "labels.csv"? Of such a file make a frame of it, df = pd.read_csv(',
+        'Did you mean "labels.csv"? For such a file make a frame of it, df = pd.read_csv(',
     ),
     WrongCall(
         "a manifest at home", lambda pets: Sequence("~/pets.parquet"), MissingFileError,

@@ -200,13 +200,13 @@ CALLS = [
     WrongCall(
         "validation on the Sequence that trains", lambda pets: fit(*[train(pets)] * 2), UserWarning,
         "validation_data has the 6 rows that the model is trained on",
-        "val_loss tells how well it remembers them", 'dfgen.split(df, {"train": 0.8, "val": 0.2})',
+        "val_loss shows how well it remembers them", 'dfgen.split(df, {"train": 0.8, "val": 0.2})',
     ),
     WrongCall(
         "validation on the frame that trains",
         lambda pets: fit(train(pets), train(pets, shuffle=False)), UserWarning,
         "validation_data has the 6 rows that the model is trained on",
-        "val_loss tells how well it remembers them", "dfgen.sequences(df, ...)",
+        "val_loss shows how well it remembers them", "dfgen.sequences(df, ...)",
     ),
     WrongCall(
         "a class that class_weight has no weight for",

@@ -144,11 +144,11 @@ CALLS = [
     ),
     WrongCall(
         "a softmax over one unit", fit("mean", 1, "softmax", BINARY), ArgumentError,
-        "a softmax over one is 1 whatever comes in", "has 1 unit", 'Dense(1, activation="sigmoid")',
+        "a softmax over one is always 1", "has 1 unit", 'Dense(1, activation="sigmoid")',
     ),
     WrongCall(
         "a softmax over one unit that shall tell a number", fit("age", 1, "softmax", "mse"),
-        ArgumentError, "a softmax over one is 1 whatever comes in", "nothing is learnt",
+        ArgumentError, "a softmax over one is always 1", "the model learns nothing",
         "leave out the activation, Dense(1)",
     ),
     WrongCall(

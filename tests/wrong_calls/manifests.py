@@ -78,7 +78,7 @@ CALLS = [
     ),
     WrongCall(
         "two corrections of one id", corrected(id=[100, 100], kind=["cat", "dog"]), ManifestError,
-        '"100" (rows 0, 1: kind "cat", "dog")', "One row tells of one id", "keep one of them",
+        '"100" (rows 0, 1: kind "cat", "dog")', "Each id has one row", "keep one of them",
     ),
     WrongCall(
         "a correction to nothing", corrected(id=[100], kind=[None]), ManifestError,

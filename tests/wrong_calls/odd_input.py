@@ -124,6 +124,6 @@ CALLS = [
         "weights that are all 0",
         lambda pets: dfgen.Sequence(pets.frame.assign(w=0.0), y="legs", sample_weight="w"),
         ManifestError, "all 12 rows weigh 0 by sample_weight='w'", "expected a weight above 0",
-        "nothing is learnt",
+        "the model learns nothing",
     ),
 ]  # fmt: skip

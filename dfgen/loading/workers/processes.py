@@ -261,7 +261,7 @@ def pickled(maker: ChunkMaker) -> SharedPickle:
         except Exception as error:
             raise ArgumentError(
                 f"{name}={function!r} cannot be sent to a worker process: "
-                f"{type(error).__name__}: {error}. Make what it holds inside of it, or use threads"
+                f"{type(error).__name__}: {error}. Create its content inside of it, or use threads"
             ) from error
     return SharedPickle(maker)
 

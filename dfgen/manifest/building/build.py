@@ -205,7 +205,10 @@ def build_manifest(
     if report.skipped:
         widen = build.recipe.pattern and NO_FIT in report.skipped
         advice = f"Widen the pattern {quote(build.recipe.pattern)}, or move" if widen else "Move"
-        lines = [*lines_of_skipped(report.skipped), f"{advice} elsewhere what is not a sample."]
+        lines = [
+            *lines_of_skipped(report.skipped),
+            f"{advice} files that are no samples elsewhere.",
+        ]
         warnings.warn(legible("\n".join(lines), 1_000), stacklevel=2)
     if problems := problem_lines(frame):
         problems.append('They keep their rows: df[df["problem"].notna()].')

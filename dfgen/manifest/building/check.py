@@ -38,7 +38,7 @@ from dfgen.table.file_columns import are_files
 _HUGE = 50_000_000  # pixels
 _SHOWN = 3
 _OF_DEPTH = (
-    'Say what becomes of them: dfgen.Image("path", dtype="uint8") divides 16 bits by 257, '
+    'Choose their conversion: dfgen.Image("path", dtype="uint8") divides 16 bits by 257, '
     'dtype="uint16" keeps them; without dtype= a Sequence refuses them'
 )
 _OF_FRAMES = "The first frame is read: save the one that you mean as a file of its own"

@@ -69,7 +69,7 @@ def rows_by_id(
         rows = from_cells(rows, name, values)
     whole = pa.types.is_integer(ids.type)
     known = key_text(ids, "id", "the manifest")
-    one_row = "One row tells of one id: keep one of them"
+    one_row = "Each id has one row: keep one of them"
     missing = 'Call the column of ids "id"'
     keys, faults = label_keys(rows, "id", name, whole, known, missing=missing, several=one_row)
     refuse(faults)
@@ -210,9 +210,9 @@ def _refuse_rounded(column: pa.ChunkedArray, name: str, table: str) -> None:
     if len(odd):
         raise ManifestError(
             f'column "{name}" of {table} has type {column.type} and holds '
-            f"{column[odd[0].as_py()].as_py():.0f} in row {odd[0]}: from 2**{digits} on, floats no "
-            "longer tell whole numbers apart, so that one key may stand for several. Read the "
-            f"column as text: {_READ}, dtype={{{quote(name)}: str}})"
+            f"{column[odd[0].as_py()].as_py():.0f} in row {odd[0]}: from 2**{digits} on, floats "
+            "do not hold every whole number, so one key may match several. Read the column as "
+            f"text: {_READ}, dtype={{{quote(name)}: str}})"
         )
 
 

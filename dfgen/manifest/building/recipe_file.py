@@ -65,8 +65,8 @@ def resolve(
         base = {}
     if known == {} and _kind(given) is None:
         raise ArgumentError(
-            "the manifest was made by hand: it has no recipe. Say what it grows from: a folder, "
-            "or another source"
+            "the manifest was made by hand: it has no recipe. Name its source: a folder, "
+            "or another one"
         )
     if base.get("labels") == A_FRAME and "labels" not in given:
         raise ArgumentError(

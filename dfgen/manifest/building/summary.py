@@ -158,9 +158,9 @@ def skipped_findings(skipped: Mapping[str, list[str]]) -> Iterator[Finding]:
             f"files left out as {reason}",
             len(paths),
             line,
-            "Widen the pattern, or move elsewhere what is not a sample"
+            "Widen the pattern, or move files that are no samples elsewhere"
             if reason == NO_FIT
-            else "Move elsewhere what is not a sample",
+            else "Move files that are no samples elsewhere",
             tuple(paths[:EXAMPLES]),
         )
 

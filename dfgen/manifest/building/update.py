@@ -102,7 +102,7 @@ def rebase(old: Old, paths: pa.ChunkedArray, root: str | None) -> tuple[Old, tup
     lost = not pc.any(pc.is_in(old.table["path"], value_set=paths)).as_py()
     if not (lost and pc.any(pc.is_in(moved, value_set=paths)).as_py()):
         return old, ()
-    note = f"{old.name} has its files in {before}; they are looked for in {root} from now on."
+    note = f"{old.name} has its files in {before}; dfgen looks for them in {root} from now on."
     return Old(old.name, with_column(old.table, "path", moved), old.metadata), (note,)
 
 
@@ -218,7 +218,7 @@ def _kept_notes(paths: pa.ChunkedArray, columns: list[str], where: str) -> tuple
     shown, names = (", ".join(map(quote, each)) for each in (first(paths), columns))
     of_rows = (
         f"Kept {count(len(paths), 'row')} of {where} that the source no longer gives: {shown}. "
-        "Where the file is gone, the column problem says so."
+        "If the file is gone, the column problem says so."
     )
     of_columns = f"Kept {names} of {where}: the recipe does not make it, so new rows have none."
     return tuple(note for note, kept in ((of_rows, shown), (of_columns, names)) if kept)

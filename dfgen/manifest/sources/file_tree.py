@@ -119,7 +119,7 @@ def _members(archive: Member) -> Iterator[Listed]:
     files, others = opened_files(pa.table({"path": paths}))
     leaves = "name that leaves the archive, or cannot be one in it"
     others[leaves] = [_printable(name) for name in names if _LEAVES.search(name)]
-    twice = "repeated name in the archive, of which the last counts"
+    twice = "repeated name in the archive; the last one counts"
     others[twice] = [_printable(name) for name in names if counts[name] > 1]
     skipped.update({reason: found for reason, found in others.items() if found})
     yield files, skipped
@@ -336,7 +336,7 @@ def _nothing_found(
     """Return what to say where no file is taken: examples of those there are, and why."""
     if pattern is not None and misfits:
         return (
-            f"no file in {quote(folder)} is of the pattern {quote(pattern.text)}, which stands for "
+            f"no file in {quote(folder)} is of the pattern {quote(pattern.text)}, which describes "
             f"the whole path below the folder. Files there: {', '.join(map(quote, misfits))}. "
             "Write a field in braces for each part that changes, and the rest as it is"
             + _why_no_fit(folder, pattern.text)

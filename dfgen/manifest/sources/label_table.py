@@ -128,7 +128,7 @@ def _check_utf8(path: str) -> None:
                     by = "labels=pandas.read_json(PATH, lines=True, encoding=...)"
                 raise ManifestError(
                     f"{path} is not UTF-8 text: line {number} has {part!r}. Save it as UTF-8, or "
-                    f"say what it is, as with {by}. In cp1252, as Excel saves in the west of "
+                    f"name its encoding, as with {by}. In cp1252, as Excel saves in the west of "
                     f"Europe, this is {quote(shown)}"
                 ) from None
 

@@ -14,7 +14,7 @@ FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A
 """Key made of a path below the folder -> what is cut off from it."""
 IGNORED = "_"
 _RESERVED = {"path", *FACTS}.difference(OF_WHOLE_FILES)
-_HELP = "Example: {kind}/{shard}/{id:int}.jpg. Doubled braces stand for braces in a name"
+_HELP = "Example: {kind}/{shard}/{id:int}.jpg. Write doubled braces for braces in a name"
 
 
 @dataclass(frozen=True)

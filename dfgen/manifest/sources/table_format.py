@@ -78,8 +78,8 @@ def text_format(path: str, given: TableFormat, usual: str) -> tuple[str, str, in
     encoding = given.encoding or _BYTE_ORDER_MARKS.get(start[:2])
     if encoding is None and b"\0" in start:
         raise ManifestError(
-            f"{path} holds zero bytes, as UTF-16 does. Save it as UTF-8, or say what it is, as in "
-            'encoding="utf-16-le" (--encoding utf-16-le)'
+            f"{path} holds zero bytes, as UTF-16 does. Save it as UTF-8, or name its encoding, "
+            'as in encoding="utf-16-le" (--encoding utf-16-le)'
         )
     encoding = encoding or "utf-8"
     with open(path, encoding=encoding, newline="") as text:

@@ -109,7 +109,7 @@ def _refuse_either(values: Any, mark: str, what: str, others: list[str] | None =
     beside = f", beside decimal commas in {quote(others[0])}" if others else ""
     raise ManifestError(
         f"{what} holds {quote(one)}{beside}, which is {one.replace(mark, '.')} or "
-        f"{one.replace(mark, '')}: say what the decimal mark is, decimal={quote(mark)} "
+        f"{one.replace(mark, '')}: name the decimal mark, decimal={quote(mark)} "
         f"(--decimal {quote(mark)}) or decimal={quote(_OTHER[mark])}"
     )
 

@@ -56,8 +56,8 @@ def shared_paths(paths: pa.Array, parts: npt.NDArray[np.int64]) -> str | None:
     shown = listed(known.dictionary.take(pa.array(shared[:_SHOWN])).to_pylist())
     lie = "lies" if len(shared) == 1 else "lie"
     return (
-        f"{count(len(shared), 'path')} {lie} in rows of several splits, as {shown}: what is "
-        'measured on them was trained on. Keep the rows of a file in one split: group="path" '
+        f"{count(len(shared), 'path')} {lie} in rows of several splits, as {shown}: they "
+        'are trained on and measured on. Keep the rows of a file in one split: group="path" '
         "(--group path)"
     )
 
@@ -91,8 +91,8 @@ def told(rows: int, row: object, part: object, other: object, place: object) -> 
     have = "row has a copy of its" if rows == 1 else "rows have a copy of their"
     return (
         f"{rows:,} {have} picture in an earlier split, as id {quote(row)} of "
-        f"{quote(part)} that of id {quote(other)} of {quote(place)}: what is measured on them was "
-        "trained on. Keep copies in one split, group_duplicates=True (--group-duplicates), or "
+        f"{quote(part)} that of id {quote(other)} of {quote(place)}: they are trained on and "
+        "measured on. Keep copies in one split, group_duplicates=True (--group-duplicates), or "
         "leave them out: df.drop(leaks(df).index), with dfgen.manifest.duplicates.leaks"
     )
 

@@ -114,5 +114,6 @@ def put_whole(path: str, data: bytes | IO[bytes], options: StorageOptions) -> No
     except DfgenError as error:
         why = str(error).removeprefix("the file cannot be read: ")
         raise WriteError(
-            f"{path} cannot be written: {why}. What is whole stays: the same command goes on there"
+            f"{path} cannot be written: {why}. Whole files stay: the same command "
+            "goes on after them"
         ) from None

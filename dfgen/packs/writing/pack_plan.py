@@ -194,8 +194,8 @@ def _stored(
     """Return the columns of a manifest as they are stored, relative to the folder of the pack."""
     if is_pack(manifest, options):
         raise ManifestError(
-            f"{os.fspath(manifest)} is a pack already: pack the manifest that it was made of, "
-            "whose files have all their pixels"
+            f"{os.fspath(manifest)} is a pack already: pack the manifest that it was made from, "
+            "because its files have all their pixels"
         )
     if isinstance(manifest, str | os.PathLike):
         table, known = read_table(os.fspath(manifest), root, limits=limits, options=options)
@@ -205,8 +205,8 @@ def _stored(
     if {"shard", "row"} <= {*table.column_names}:
         raise ManifestError(
             'the frame has the columns "shard" and "row", as one of a pack has: pack the manifest '
-            "that it was made of, whose files have all their pixels; if these are columns of your "
-            "own, rename one"
+            "that it was made from, because its files have all their pixels; if these are columns "
+            "of your own, rename one"
         )
     taken = [name for name in _OF_SHARDS if name in table.column_names]
     if taken:

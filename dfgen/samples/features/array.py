@@ -80,7 +80,7 @@ class Array(MayOwnLength):
                 "leave one of them out"
             )
         if self.decode is not None:
-            check_call("decode", self.decode, 1, "decode(data)", "it is told the bytes of a file")
+            check_call("decode", self.decode, 1, "decode(data)", "it gets the bytes of a file")
         object.__setattr__(self, "shape", own_shape(self.shape))
         object.__setattr__(self, "dtype", number_dtype(self.dtype))
         check_extra(self, "shape=(None, ...)")

@@ -64,7 +64,7 @@ class Column(MayOwnLength):
         if not callable(self.fn):
             raise ArgumentError(f"fn must be a function of a row's values, got {self.fn!r}")
         call = f"fn({', '.join(names)})"
-        advice = "it is told a row's values of these columns, one argument each"
+        advice = "it gets a row's values of these columns, one argument each"
         check_call("fn", self.fn, len(names), call, advice)
         object.__setattr__(self, "shape", own_shape(self.shape))
         object.__setattr__(self, "dtype", number_dtype(self.dtype))

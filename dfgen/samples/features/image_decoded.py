@@ -29,7 +29,7 @@ def check_decoding(image: Any) -> None:
         return
     if not callable(image.decode):
         raise ArgumentError(f"decode must be a function of a file's bytes, got {image.decode!r}")
-    check_call("decode", image.decode, 1, "decode(data)", "it is told the bytes of a file")
+    check_call("decode", image.decode, 1, "decode(data)", "it gets the bytes of a file")
     if image.index is not None or image.size is None:
         other = "size=None" if image.index is None else f"index={image.index!r}"
         raise ArgumentError(

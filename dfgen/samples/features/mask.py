@@ -221,7 +221,7 @@ def _unlabelled(pixels: Values, code: np.int32, palette: tuple[tuple[Any, int], 
     colour = int(code) - 1 if gray else tuple(np.array([code]).view(np.uint8)[:3].tolist())
     return (
         f"the mask has the {'value' if gray else 'colour'} {colour} at row {y}, column {x} of its "
-        f"pixels, which stands for no class. The palette: {listed(key for key, _ in palette)}"
+        f"pixels, which is no class. The palette: {listed(key for key, _ in palette)}"
     )
 
 

@@ -305,7 +305,7 @@ def _check_pieces(image: Header, tags: tiff.Directory, limits: Limits) -> None:
         check_decoded(largest, limits, what="a tile of the TIFF")
     pieces = max(tags.values(tiff.STRIPS), tags.values(tiff.TILES))
     if not limits.allows("header_bytes", pieces * _PIECE):
-        what = f"the TIFF is in {pieces:,} strips or tiles, of which each takes memory"
+        what = f"the TIFF is in {pieces:,} strips or tiles, and each takes memory"
         raise DecodeError(limits.refusal("header_bytes", pieces * _PIECE, what))
 
 

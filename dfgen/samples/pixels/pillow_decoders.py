@@ -151,8 +151,8 @@ def _check_turned(head: bytes, version: str) -> None:
     """Refuse a file that this version of libheif would turn, or mirror, in part."""
     if version in _CANNOT_TURN and (b"irot" in head or b"imir" in head):
         raise DecodeError(
-            f"a HEIC file that is turned or mirrored, of which libheif {version} leaves a part "
-            "undecoded: pip install -U pillow-heif"
+            f"a turned or mirrored HEIC file, which libheif {version} decodes only in "
+            "part: pip install -U pillow-heif"
         )
 
 

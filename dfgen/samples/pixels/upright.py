@@ -76,7 +76,7 @@ def decode_reduced(
             pixels = format.decode(data, color_mode)
         if bits > 8 and pixels.dtype == np.uint8 and dtype != "uint8":
             raise DecodeError(
-                f"the image has {bits} bits a channel, of which the decoder of {name} gives the "
+                f"the image has {bits} bits a channel, and the decoder of {name} gives the "
                 'first 8: dfgen.Image(dtype="uint8") takes these'
             )
         pixels = in_depth(pixels, dtype)

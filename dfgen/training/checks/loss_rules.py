@@ -186,7 +186,7 @@ def _constant(trained: Trained) -> str | None:
         return None
     reason = f"but the loss {trained.loss.name} needs one for each class"
     if softmax:
-        reason = "and a softmax over one is 1 whatever comes in, so that nothing is learnt"
+        reason = "and a softmax over one is always 1, so the model learns nothing"
     two = trained.ending(1, "sigmoid", "binary_crossentropy")
     remedy = f"for two classes {two}; for more, a unit for each"
     if trained.target.class_names is not None:

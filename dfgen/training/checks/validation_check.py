@@ -103,8 +103,8 @@ def warn_of_same_rows(train: SequenceView, validation: SequenceView) -> None:
         if not all(_alike(a.values, found, b.values, chosen) for a, b in bound):
             return
     warn(
-        f"validation_data has the {rows:,} rows that the model is trained on, so that val_loss "
-        "tells how well it remembers them, not what it makes of others. Keep rows back: "
+        f"validation_data has the {rows:,} rows that the model is trained on, so val_loss shows "
+        "how well it remembers them, not how it does on others. Keep rows back: "
         'df = dfgen.split(df, {"train": 0.8, "val": 0.2}), then dfgen.sequences(df, ...)'
     )
 

@@ -114,8 +114,8 @@ def _checked_views(view: SequenceView, views: int | None) -> int:
         drawn = [one.feature for one in reader.features if one.feature.is_random]
         if drawn:
             warn(
-                f"the Sequence draws {drawn[0]!r}, so that predictions are of what chance has made "
-                "of an image: give views=8 for the mean of eight draws, views=1 for one of them, "
+                f"the Sequence draws {drawn[0]!r}, so predictions depend on "
+                "chance: give views=8 for the mean of eight draws, views=1 for one of them, "
                 "or a Sequence without chance"
             )
         return 1
@@ -277,7 +277,7 @@ def evaluate_frame(
     prediction = _checked(model, sequence, views, from_logits, preprocessing, arrays, weighs=True)
     if makes_own_outputs(model):
         raise ArgumentError(
-            "evaluate_frame needs the outputs that the loss is told, but the model makes its own "
+            "evaluate_frame needs the outputs that the loss gets, but the model makes its own "
             "(predict_step): take predict_frame"
         )
     if prediction.view.layout.y is None:

@@ -271,7 +271,7 @@ def _refuse_another(file: ArchiveFile, end: int) -> None:
     except tarfile.HeaderError:  # its end, or what tar does not look at either
         return
     raise DecodeError(
-        f"the file holds several tar archives, of which one begins at byte {at:,}: unpack it with "
+        f"the file holds several tar archives, and one begins at byte {at:,}: unpack it with "
         f"tar --ignore-zeros -xf {os.path.basename(file.path)} and make one of them"
     )
 

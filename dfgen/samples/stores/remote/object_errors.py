@@ -43,11 +43,11 @@ _AZURE = (
     + _OPEN_TO_ALL
 )
 _ONE_ALONE = (
-    "its permission is missing, or the file itself, for which stores that may not be listed answer "
-    "the same"
+    "the permission or the file is missing, and stores that may not be listed answer the same "
+    "to both"
 )
 _ONE_REFUSED = (
-    f". Where these are right, {_ONE_ALONE}: if others can be read, "
+    f". If these are right, {_ONE_ALONE}. If other files can be read, "
     'on_error="skip" skips such a row'
 )
 _HTTP = 'storage_options= ({"client_options": {"default_headers": {"Authorization": ...}}})'
@@ -145,8 +145,7 @@ def _passing(text: str, shown: str, status: int) -> str:
         return f"the server answers {shown}{tried}"
     if "BadScheme" in text or "builder error" in text:
         return (
-            'http:// is not encrypted: where that is meant, give storage_options={"allow_http": '
-            "True}"
+            'http:// is not encrypted: if you want that, give storage_options={"allow_http": True}'
         )
     if "Timeout" in text or "TimedOut" in text:
         return f"the server stopped answering{tried}"
@@ -168,7 +167,7 @@ def error_of_options(error: Exception, scheme: str, names: list[str]) -> DfgenEr
         )
     key = re.search(r"Configuration key: '([A-Za-z0-9_]+)'", str(error))
     twice = re.search(r"Duplicate key ([A-Za-z0-9_]+) provided", str(error))
-    fault = f"{key[1]!r} is none of its options" if key else "a value is not what it takes"
+    fault = f"{key[1]!r} is none of its options" if key else "a value is invalid"
     fault = f"{twice[1]} is also in the address" if twice else fault
     page = {"g": "gcs", "a": "azure", "h": "http"}.get(scheme[0], "aws")
     return ArgumentError(

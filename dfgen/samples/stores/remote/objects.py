@@ -51,8 +51,8 @@ _NO_HEAD = re.compile("status code: (403|405|501)")  # 403: an address that is s
 _BASE = re.compile("endpoint|base_url")  # in the names of options that tell where a store is
 _USERS = set[int]()  # the process that has used obstore, or a parent that had when it forked
 _FORKED = (
-    "the file cannot be read: this process was forked from one that had read files far away, whose "
-    "threads it lacks. Start it anew: multiprocessing.get_context('spawn'), or fork before"
+    "the file cannot be read: this process was forked from one that had read remote files, and "
+    "lacks its threads. Start it anew: multiprocessing.get_context('spawn'), or fork before"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

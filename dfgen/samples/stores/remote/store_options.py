@@ -35,9 +35,9 @@ class StorageOptions:
         """Return what was given; AccessError if a pickle left it behind."""
         if self._lost:
             raise AccessError(
-                "the file cannot be read: storage_options are in no pickle, so that no key comes "
-                "to lie on a disk: give them again, or let the store find them by itself, as in "
-                "the environment of the process"
+                "the file cannot be read: a pickle holds no storage_options, so no key is "
+                "written to a disk: give them again, or let the store find them, as in the "
+                "environment of the process"
             )
         return dict(self._values)
 
