@@ -21,17 +21,23 @@ def photographs(tmp_path_factory):
 def typed(photographs, tmp_path, monkeypatch):
     """Return a function that types a page in an empty folder and returns the names it leaves.
 
-    `dfgen demo --keep` in it copies the photographs, which are made once a session.
+    `dfgen demo --keep` in it copies the photographs, which are made once a session. A second
+    argument chooses sections by their text.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "write_photographs", lambda into: shutil.copytree(photographs, into))
 
-    def type_page(name):
-        page = TUTORIALS / f"{name}.md"
-        [picture] = re.findall(r"^!\[.+\]\(\.\./pictures/(.+)\)$", page.read_text("utf-8"), re.M)
+    def type_page(name, choose=lambda section: True):
+        text = (TUTORIALS / f"{name}.md").read_text("utf-8")
+        title, *sections = re.split("^(?=## )", text, flags=re.M)
+        page = tmp_path / "page.md"
+        page.write_text("".join([title, *filter(choose, sections)]), "utf-8")
         names = run(page)
-        for made in (tmp_path / picture, TUTORIALS.parent / "pictures" / picture):
-            assert made.read_bytes()[1:4] == b"PNG" and made.stat().st_size < 150_000
+        for picture in re.findall(
+            r"^!\[.+\]\(\.\./pictures/(.+)\)$", page.read_text("utf-8"), re.M
+        ):
+            for made in (tmp_path / picture, TUTORIALS.parent / "pictures" / picture):
+                assert made.read_bytes()[1:4] == b"PNG" and made.stat().st_size < 150_000
         return names
 
     return type_page

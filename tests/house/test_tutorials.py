@@ -3,6 +3,7 @@
 import warnings
 
 import own_table
+import pandas as pd
 import pytest
 from test_readme import TUTORIALS, run
 
@@ -53,3 +54,28 @@ def test_rare_classes_are_found_once_they_are_balanced_or_weighted(typed):
     plain, balance, weighted = names["recalls"].loc[names["rare"]].mean()
     assert balance > plain + 0.25 and weighted > plain + 0.1
     assert balance > 0.5  # a guess has 0.17
+
+
+@pytest.mark.slow
+@pytest.mark.backend
+def test_folds_predict_every_row_once_and_find_labels_that_are_wrong(typed, photographs):
+    with pytest.warns(UserWarning, match="Left out 2 files"):
+        names = typed("cross-validation")
+    assert len(names["rows"]) == 592 and names["rows"]["y_pred"].notna().all()
+    assert names["df"].groupby("part", observed=True)["fold"].nunique().eq(1).all()
+    assert names["by_fold"].mean() > 0.7  # a guess has 0.17
+    true = pd.read_csv(photographs / "labels.csv", index_col="photo")["thing"]
+    given = names["df"].set_index("id")["thing"].astype(str)
+    wrong = {*given.index[given != true[given.index]]}
+    assert len(wrong) == 6 and len(wrong & {*names["suspects"]["id"]}) >= 3
+    assert len(names["suspects"]) < 592 / 6
+
+
+@pytest.mark.slow
+@pytest.mark.backend
+def test_callbacks_keep_the_best_epoch_and_a_second_run_has_equal_weights(typed):
+    names = typed("callbacks")  # which compares the weights
+    log = names["log"]
+    assert names["measured"]["loss"] == pytest.approx(log["val_loss"].min(), rel=1e-3)
+    assert names["measured"]["accuracy"] > 0.7  # a guess has 0.17
+    assert 4 < len(log) <= 20 and log["epoch"].tolist() == [*range(len(log))]
