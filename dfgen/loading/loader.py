@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.errors import ArgumentError, DfgenError, ReadTimeoutError
+from dfgen.errors import (
+    ArgumentError,
+    DecodeError,
+    DfgenError,
+    MissingFileError,
+    ReadTimeoutError,
+)
 from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker
 from dfgen.loading.batch_transforms import BatchTransform, tried
@@ -41,6 +47,10 @@ _QUEUE = "write max_queue_size=1 for the fewest"
 _FORKED = (
     "this batch was begun before the process was forked, by workers that only its parent has: "
     "begin a new pass in the forked process, iter(seq), or have it make a Sequence of its own"
+)
+_BAD_ROW = (
+    'Replace the file, leave the row out, or go on without it: on_error="skip". '
+    "dfgen.verify(manifest, decode=True) lists all such files"
 )
 
 
@@ -384,6 +394,8 @@ class Loader:
                 from dfgen.explain.missing_paths import with_near
 
                 with_near(error)
+            if isinstance(error, DecodeError | MissingFileError):
+                error.add_note(_BAD_ROW)
             raise
         if self.reader.cached:
             self._tell_of_cache()

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pandas as pd
 import PIL.Image
 import pyarrow as pa
 import pytest
 from odd_images import damaged_files, files
 
-from dfgen.errors import DecodeError, DfgenError
+import dfgen
+from dfgen.errors import DecodeError, DfgenError, MissingFileError
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
@@ -204,3 +206,21 @@ def test_pixels_are_never_what_the_memory_held_before():
         runs.append(pickle.loads(run.stdout))
     assert len(runs[0]) == len(corpus) > 400
     assert {name for name in corpus if runs[0][name] != runs[1][name]} == set()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_damaged_or_missing_file_in_training_says_what_to_do(tmp_path, workers):
+    paths = [str(tmp_path / f"{row}.jpg") for row in range(8)]
+    for path in paths:
+        cv2.imwrite(path, np.zeros((9, 9, 3), np.uint8))
+    os.truncate(paths[3], 60)
+    os.remove(paths[6])
+    df = pd.DataFrame({"id": range(8), "path": paths, "label": 1.0})
+    with dfgen.Sequence(
+        df, y="label", image_size=(8, 8), batch_size=4, shuffle=False, workers=workers
+    ) as seq:
+        for batch, kind, row in ((0, DecodeError, 3), (1, MissingFileError, 6)):
+            with pytest.raises(kind, match=f"row id={row}") as caught:
+                seq[batch]
+            (note,) = [note for note in caught.value.__notes__ if "on_error" in note]
+            assert "dfgen.verify(manifest, decode=True) lists all such files" in note
