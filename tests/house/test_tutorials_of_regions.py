@@ -3,6 +3,8 @@
 import cv2
 import numpy as np
 import pytest
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 
 import dfgen
 
@@ -38,3 +40,18 @@ def test_sounds_keep_their_lengths_and_are_told_apart(typed):
     assert names["history"]["val_accuracy"][-1] > 0.9
     rows = names["rows"]
     assert len(rows) == 45 and (rows["y_true"] == rows["y_pred"]).mean() > 0.9
+
+
+@pytest.mark.backend
+@pytest.mark.slow
+def test_a_detector_finds_coins_with_the_average_precision_of_pycocotools(typed):
+    names = typed("detection")
+    own = names["average_precision"](names["found"], names["rows"]["boxes"])
+    assert own > 0.8
+    truth = COCO("demo/photographs/coins.json")
+    judge = COCOeval(truth, truth.loadRes("found.json"), "bbox")
+    judge.params.imgIds = names["rows"]["id"].tolist()
+    judge.evaluate()
+    judge.accumulate()
+    judge.summarize()
+    assert abs(judge.stats[1] - own) < 0.02  # at an IoU of 0.5
