@@ -1,11 +1,19 @@
 """Each tutorial runs as written, on the files that it tells of, and what it trains has learnt."""
 
+import re
 import warnings
+from ast import literal_eval
+from fnmatch import fnmatch
+from importlib import import_module
 
+import keras
+import numpy as np
 import own_table
 import pandas as pd
 import pytest
 from test_readme import TUTORIALS, run
+
+import dfgen
 
 
 @pytest.mark.backend
@@ -79,3 +87,86 @@ def test_callbacks_keep_the_best_epoch_and_a_second_run_has_equal_weights(typed)
     assert names["measured"]["loss"] == pytest.approx(log["val_loss"].min(), rel=1e-3)
     assert names["measured"]["accuracy"] > 0.7  # a guess has 0.17
     assert 4 < len(log) <= 20 and log["epoch"].tolist() == [*range(len(log))]
+
+
+FAMILIES = [name for name in dir(keras.applications) if name[0].isupper()]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_scale_that_fine_tuning_names_is_that_of_the_family(name):
+    table = (TUTORIALS / "fine-tuning.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(None|\".+\")` \|.*\| (.+) \|$", table, re.M)
+    families = [(scale, re.findall("`(.+?)`", listed)) for scale, listed in rows]
+    [scale] = [scale for scale, listed in families if any(fnmatch(name, one) for one in listed)]
+    module = import_module(getattr(keras.applications, name).__module__)
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 4, 3), np.uint8)
+    wanted = module.preprocess_input(pixels.astype("float32"), data_format="channels_last")
+    made = np.empty(pixels.shape, np.float32)
+    dfgen.Image(size=(4, 4), scale=literal_eval(scale)).finish(pixels, made)
+    assert np.abs(made - np.asarray(wanted)).max() < 1e-4
+
+
+def trained_briefly(build, photographs):
+    """Return a function that builds a network, and trains it on the page's own training rows."""
+
+    def substitute(*, weights, **options):
+        assert weights == "imagenet"
+        df = dfgen.build_manifest(
+            photographs / "photos",
+            labels=photographs / "labels.csv",
+            on="stem=photo",
+            id="photo",
+            split={"train": 0.67, "val": 0.33},
+            stratify="thing",
+            group="part",
+        )
+        image = dfgen.Image(size=options["input_shape"][:2], scale="tf", flip="horizontal")
+        train = dfgen.sequences(df, x=image, y="thing", batch_size=16)["train"]
+        base = build(weights=None, **options)
+        for layer in base.layers:
+            if isinstance(layer, keras.layers.BatchNormalization):
+                layer.momentum = 0.8
+        model = keras.Sequential([base, keras.layers.Dense(6, activation="softmax")])
+        model.compile(keras.optimizers.Adam(1e-3), "sparse_categorical_crossentropy")
+        model.fit(train, epochs=6, verbose=0)
+        return base
+
+    return substitute
+
+
+@pytest.mark.slow
+@pytest.mark.backend
+@pytest.mark.timeout(600)
+def test_a_head_and_then_the_top_layers_learn_on_weights_trained_briefly_instead_of_imagenets(
+    typed, photographs, monkeypatch
+):
+    build = keras.applications.MobileNetV2
+    substitute = trained_briefly(build, photographs)
+    monkeypatch.setattr(keras.applications, "MobileNetV2", substitute)
+    names = typed("fine-tuning", lambda section: "keras_hub" not in section)
+    assert names["head"].epoch == [0, 1, 2, 3, 4] and names["top"].epoch == [5, 6, 7]
+    assert names["train"].epoch == 8
+    free = [layer.trainable for layer in names["base"].layers]
+    assert sum(free) == 30 and all(free[-30:])
+    assert names["accuracy"] > 0.5  # a guess has 0.17
+
+
+@pytest.mark.slow
+def test_a_frozen_kerashub_backbone_of_random_weights_trains_a_head(typed, monkeypatch):
+    hub = pytest.importorskip("keras_hub")
+    small = hub.models.ResNetBackbone(
+        input_conv_filters=[64],
+        input_conv_kernel_sizes=[3],
+        stackwise_num_filters=[64],
+        stackwise_num_blocks=[1],
+        stackwise_num_strides=[1],
+        block_type="basic_block",
+        image_shape=(96, 96, 3),
+    )
+    scaled = hub.layers.ImageConverter(scale=[1 / 255] * 3, offset=[-0.5] * 3)
+    monkeypatch.setattr(hub.models.Backbone, "from_preset", lambda name: small)
+    monkeypatch.setattr(hub.layers.ImageConverter, "from_preset", lambda name: scaled)
+    names = typed("fine-tuning", lambda section: "keras_hub" in section)
+    measured = names["classifier"].evaluate(names["val"], verbose=0, return_dict=True)
+    assert measured["accuracy"] > 0.3  # a guess has 0.17
+    assert not small.trainable_weights
