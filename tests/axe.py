@@ -1,4 +1,4 @@
-"""What axe-core finds of a page that a person cannot read or reach."""
+"""Checks by axe-core: parts of a page that a person cannot read or reach."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What types a tutorial, for those who test one."""
+"""Fixtures for tests that type a tutorial."""
 
 import re
 import shutil

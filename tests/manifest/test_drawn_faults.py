@@ -57,8 +57,13 @@ BAD_SHAPES = {
         "image, which is 40 x 30",
     ),
     "empty mask": (
-        drawn("cat", "mask", (1, 2), (3, 4), mask=png_text(0 * BLOB)),
+        drawn("cat", "mask", (1, 2), (9, 7), mask=png_text(0 * BLOB)),
         'pets/a.json: a mask "cat" has no pixel: remove it',
+    ),
+    "mask of another size": (
+        drawn("cat", "mask", (20, 5), (27, 10), mask=png_text(BLOB)),
+        "pets/a.json, shapes[1] (cat) has a mask of 9 x 6 pixels (width x height), and its two "
+        "corners are those of 8 x 6: draw it anew",
     ),
 }
 
@@ -87,8 +92,10 @@ def test_a_bad_shape_of_labelme_is_the_problem_of_its_row(name):
         (b'{"shapes": [{"label": "cat", "points": [[1, 2, 3]]}]}',
          "pets/a.json is JSON, but not as LabelMe has it, "),
         (b'{"shapes": [], "imagePath": "x/b.png"}',
-         'pets/a.json is of the image "b.png" by its imagePath, and lies beside "a.png". Rename '
+         'pets/a.json is of the image "x/b.png" by its imagePath, and lies beside "a.png". Rename '
          "the file as its image, or correct imagePath"),
+        (b'{"shapes": [{"label": "", "points": [[1, 2]], "shape_type": "point"}]}',
+         "pets/a.json is JSON, but not as LabelMe has it, "),
         (b'{"shapes": [], "imageHeight": 99999, "imageWidth": 99999}',
          "pets/a.json has 99,999 x 99,999 pixels, more than limits.decoded_bytes='512MiB'"),
         (b'{"shapes": [{"label": "cat", "points": [[1, 2], [3, 2], [3, 4]]}], "imageHeight": 60, '
@@ -106,6 +113,32 @@ def test_a_bad_file_of_labelme_is_the_problem_of_its_row(content, message):
     assert frame["problem"].isna().tolist() == [False, True]
 
 
+@pytest.mark.filterwarnings("ignore:[12] problem")
+@pytest.mark.parametrize("images", ["p", "other"])
+def test_a_file_of_labelme_whose_image_path_leads_to_another_image_is_a_problem(images):
+    names = {"x": "y", "y": "x", "z": "z"}
+    for one, other in names.items():
+        annotated.image(f"{images}/{one}/a.png")
+        path = f"../../{images}/{other}/a.png".replace("/", "\\" if one == "y" else "/")
+        annotated.labelme(f"p/{one}/a.json", GOOD, name=path)
+    frame = dfgen.build_manifest(labelme="p", images=images)
+    assert frame["problem"].fillna("").tolist() == [
+        f'p/x/a.json is of the image "../../{images}/y/a.png" by its imagePath, and lies beside '
+        '"x/a.png". Rename the file as its image, or correct imagePath',
+        f'p/y/a.json is of the image "../../{images}/x/a.png" by its imagePath, and lies beside '
+        '"y/a.png". Rename the file as its image, or correct imagePath',
+        "",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:Left out. 1 path, .png")
+def test_files_of_labelme_may_lie_beside_the_images_of_which_others_are_copies():
+    for folder in ("pets", "copies"):
+        annotated.image(f"{folder}/a.png")
+    annotated.labelme("pets/a.json", GOOD)
+    assert dfgen.build_manifest(labelme="pets", images="copies")["problem"].isna().all()
+
+
 @pytest.mark.filterwarnings("ignore:1 problem")
 def test_a_mask_of_a_file_without_the_size_of_its_image_is_a_problem():
     annotated.image("pets/b.png")
@@ -120,7 +153,7 @@ def test_a_mask_of_a_file_without_the_size_of_its_image_is_a_problem():
 
 
 def test_files_of_labelme_that_are_all_bad_are_refused():
-    with pytest.raises(ManifestError, match=r"None of the 2 annotations can be used$"):
+    with pytest.raises(ManifestError, match=r"^None of the 2 annotations can be used. The first"):
         for name in "ab":
             annotated.image(f"pets/{name}.png")
             Path(f"pets/{name}.json").write_text("{")
@@ -216,6 +249,16 @@ BAD_ELEMENTS = {
         f'{HERE}, mask "cat" has run lengths (rle) of 140 pixels, expected those of its width and '
         "height, 4 x 35, in an image of 40 x 30. Export it again",
     ),
+    "negative mask": (
+        in_cvat("mask", rle="2, 4", left=1, top=2, width=-3, height=-2),
+        f'{HERE}, mask "cat" has run lengths (rle) of 6 pixels, expected those of its width and '
+        "height, -3 x -2, in an image of 40 x 30. Export it again",
+    ),
+    "tag without label": ("    <tag/>\n", f"{HERE} has a tag without a label: export it again"),
+    "box without label": (
+        '    <box xtl="1" ytl="2" xbr="9" ybr="8"/>\n',
+        f"{HERE} has a box without a label: export it again",
+    ),
     "mask before": (
         in_cvat("mask", rle="0, 16", left=-1, top=2, width=4, height=4),
         f'{HERE}: a mask "cat" of 4 x 4 pixels (width x height) at -1, 2 stands out of the image, '
@@ -242,6 +285,28 @@ def test_a_bad_shape_of_cvat_is_the_problem_of_its_row(name):
     assert frame["labels"][1].tolist() == ["cat"]
     if name != "outside":
         assert frame.loc[0, ["boxes", "labels", "segmentation"]].isna().all()
+
+
+@pytest.mark.filterwarnings("ignore:1 problem")
+@pytest.mark.parametrize(
+    "labels", [{}, {"cat": "skeleton", "l": ("points", "cat"), "r": ("points", "cat")}]
+)
+@pytest.mark.parametrize("points", ["lx", "l", "lrr"])
+def test_points_of_a_skeleton_that_are_none_of_its_points_or_repeated_are_a_problem(labels, points):
+    images = {}
+    for name, found in (("a", "lr"), ("b", points)):
+        annotated.image(f"images/{name}.png")
+        inside = "".join(cvat_shape("points", one, points=[(1, 2)]) for one in found)
+        images[f"{name}.png"] = [in_cvat("skeleton", inside=inside)]
+    annotated.cvat("annotations.xml", images, labels)
+    problem = dfgen.build_manifest(cvat="annotations.xml")["problem"].fillna("").tolist()[1]
+    if points == "l":
+        assert not problem  # the other is not there
+        return
+    assert problem == (
+        f'annotations.xml, image "b.png", skeleton "cat" has the point "{points[-1]}", expected '
+        "each of l, r at most once"
+    )
 
 
 BOMB = """<?xml version="1.0"?>

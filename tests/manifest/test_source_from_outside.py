@@ -160,8 +160,8 @@ def test_the_command_has_its_options(data):
          "yolo= and imglab= both say where the rows come from: give one of them. Build the others "
          "on their own, and pandas.concat the frames"),
         (["--imglab", "x.xml", "--pattern", "{id}.png"],
-         "pattern= (--pattern) goes with source= or voc= or labelme= or listing=: give that, or "
-         "leave pattern= out"),
+         "pattern= (--pattern) goes with source=, voc=, labelme= or listing=: give that, or leave "
+         "pattern= out"),
         (["imgs", "--tags", "cat"],
          "tags= (--tags) goes with imglab=: give that, or leave tags= out"),
         (["--imglab", "x.xml", "--subset", "test", "--tags", "cat"],

@@ -2,6 +2,8 @@
 
 import json
 import os
+import zipfile
+from pathlib import Path
 
 import annotated
 import cv2
@@ -174,6 +176,16 @@ def test_shapes_of_one_label_and_group_are_parts_of_one_object(tool):
     np.testing.assert_array_equal(masks_of(frame), [*expected, by_pycocotools(small)])
 
 
+def test_shapes_that_nobody_grouped_are_objects_of_their_own():
+    frame = labelme(*[drawn("cat", "polygon", *SQUARE, group_id="")] * 2)
+    assert frame["labels"][0].tolist() == ["cat"] * 2
+    for group in ("0", ""):
+        frame = cvat(*[cvat_shape("polygon", "cat", points=SQUARE, z_order=0, group_id=group)] * 2)
+        assert frame["labels"][0].tolist() == ["cat"] * 2
+    frame = labelme(*[drawn("cat", "polygon", *SQUARE, group_id=0)] * 2)
+    assert frame["labels"][0].tolist() == ["cat"]  # of LabelMe, 0 is a group
+
+
 def test_circles_and_ellipses_cover_what_opencv_draws():
     frame = labelme(drawn("cat", "circle", (20, 15), (20, 5)))
     assert frame["boxes"][0][0].tolist() == pytest.approx([10, 5, 30, 25])
@@ -254,6 +266,16 @@ def test_the_points_of_a_skeleton_are_in_the_order_of_the_project():
     assert names == ["cat"]
 
 
+def test_without_labels_of_the_project_points_are_in_the_order_of_the_first_skeleton():
+    places = {"left": [(1, 2)], "right": [(3, 4)]}
+    skeletons = []
+    for names in (("left", "right"), ("right", "left")):
+        inside = "".join(cvat_shape("points", name, points=places[name]) for name in names)
+        skeletons.append(cvat_shape("skeleton", "cat", inside=inside, z_order=0))
+    frame = cvat(*skeletons)
+    assert [list(points) for points in frame["keypoints"][0]] == [[1, 2, 2, 3, 4, 2]] * 2
+
+
 def test_tags_and_flags_of_the_image_are_a_column_that_multi_label_reads():
     frame = labelme(drawn("cat", "polygon", *SQUARE), flags={"indoors": True, "night": False})
     assert frame["flags"][0].tolist() == ["indoors"]
@@ -277,6 +299,15 @@ def test_attributes_are_the_json_of_each_object():
     assert (json.loads(told), none) == ({"tabby": True, "description": "asleep"}, None)
     frame = cvat(cvat_shape("polygon", "cat", {"fur": "gr\u00fcn"}, points=SQUARE, z_order=0))
     assert json.loads(frame["attributes"][0][0]) == {"fur": "gr\u00fcn"}
+
+
+def test_attributes_in_which_parts_of_an_object_differ_are_lists():
+    told = [{"fur": "grey", "age": "3"}, {"fur": "red", "age": "3"}, {"age": "3", "fur": "grey"}]
+    shapes = [
+        cvat_shape("polygon", "cat", each, points=SQUARE, z_order=0, group_id=1) for each in told
+    ]
+    frame = cvat(*shapes)
+    assert json.loads(frame["attributes"][0][0]) == {"fur": ["grey", "red"], "age": "3"}
 
 
 def test_what_has_no_column_is_told():
@@ -312,8 +343,16 @@ def test_the_subsets_of_a_project_are_the_column_split():
         "to? Give the folder above those of the subsets as images= (--images), or rename one of "
         "the images in CVAT"
     )
-    again = dfgen.build_manifest(cvat="annotations.xml", images="elsewhere")
-    assert again["split"].tolist() == ["Train", "Validation"]
+    with zipfile.ZipFile("images.zip", "w") as archive:
+        for split in ("Train", "Validation"):
+            archive.write(f"elsewhere/{split}/a.png")
+    Path("damaged.zip").write_bytes(b"PK\3\4")
+    with pytest.raises(ManifestError, match=r"damaged.zip cannot be read: the archive is damaged"):
+        dfgen.build_manifest(cvat="annotations.xml", images="damaged.zip")
+    for place in ("elsewhere", "zip://elsewhere::images.zip"):
+        again = dfgen.build_manifest(cvat="annotations.xml", images=place)
+        assert again["split"].tolist() == ["Train", "Validation"]
+        assert again["problem"].isna().all()
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

@@ -225,8 +225,8 @@ def test_annotations_that_are_all_broken_are_refused(data):
     for name in "abcd":
         (data / f"xml/s/{name}.xml").write_text("<svg/>")
     assert refused(ManifestError) == (
-        "xml/s/a.xml is not a Pascal VOC annotation: its root is <svg>, expected <annotation>. "
-        "None of the 4 annotations can be used"
+        "None of the 4 annotations can be used. The first: xml/s/a.xml is not a Pascal VOC "
+        "annotation: its root is <svg>, expected <annotation>"
     )
 
 

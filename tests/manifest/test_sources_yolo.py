@@ -218,8 +218,8 @@ def test_labels_that_are_all_broken_are_refused(data):
     for path in ("train/a", "train/b", "val/c"):
         write(f"labels/{path}.txt", "7 0.5 0.5 0.5 0.5\n")
     assert refused(ManifestError) == (
-        f"{data}/labels/train/a.txt, line 1: class 7 is out of range. data.yaml has 2 names: 0 to "
-        "1. None of the 3 annotations can be used"
+        f"None of the 3 annotations can be used. The first: {data}/labels/train/a.txt, line 1: "
+        "class 7 is out of range. data.yaml has 2 names: 0 to 1"
     )
 
 

@@ -123,6 +123,19 @@ def test_lines_may_hold_more_than_the_name_of_an_image():
     assert frame["split"].tolist() == ["train", "train", "val"]
 
 
+def test_a_line_of_a_missing_image_is_not_that_of_another_whose_name_it_begins_with():
+    for name in ("photo", "photo 1"):
+        annotated.image(YEAR / f"JPEGImages/{name}.jpg")
+        annotated.xml(YEAR / f"Annotations/{name}.xml", ("dog", 1, 2, 10, 12))
+    lists = write_lists(train=[*NAMES, "photo\t-1"], val=["photo 1", "photo 1 0"])
+    frame = dfgen.build_manifest(voc=YEAR, image_sets=lists)
+    found = dict(zip(frame["id"], frame["split"], strict=True))
+    assert (found["photo.jpg"], found["photo 1.jpg"]) == ("train", "val")
+    write_lists(val=["photo 3"])
+    with pytest.raises(DfgenError, match=r'val.txt, line 1: there is no image "photo 3"'):
+        dfgen.build_manifest(voc=YEAR, image_sets=lists)
+
+
 @pytest.mark.parametrize(
     ("splits", "message"),
     [
@@ -205,6 +218,19 @@ def test_folders_of_splits_become_a_column_by_a_pattern(source):
         dfgen.build_manifest(**options | {"pattern": "{split}.png"})
     with pytest.raises(DfgenError, match=r"2 of 3 \.\w+ files have no image"):
         dfgen.build_manifest(**options | {"pattern": "val/{name}.png"})
+
+
+@pytest.mark.filterwarnings("ignore:1 problem")
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_masks_of_a_photograph_that_exif_turns_are_a_problem(orientation):
+    for row in (1, 2):  # of which the latter has no masks
+        annotated.image(YEAR / f"JPEGImages/{NAMES[row]}.jpg", orientation=orientation)
+    problem = (
+        f"EXIF turns the image (orientation {orientation}), and its boxes with it, but not its "
+        "masks (class_mask, object_mask): save image and masks upright"
+    )
+    found = dfgen.build_manifest(voc=YEAR)["problem"].fillna("").tolist()
+    assert found == ["", problem * (orientation > 1), ""]
 
 
 def test_each_box_has_the_masks_and_the_split_of_its_image():

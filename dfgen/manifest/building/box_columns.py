@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from dfgen.manifest.building.turned_regions import turned
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.sources.source import ANNOTATED, nest
+from dfgen.manifest.sources.voc_folder import MASKS
 
 SHAPES = {"boxes": 2, "polygons": 2, "polylines": 2, "keypoints": 3}
 """Column of shapes -> numbers a point: x, y, and of a key point whether it is seen."""
@@ -47,6 +48,13 @@ def place_boxes(
     """
     relative = box_format == "rel_xyxy"
     images, problems = _images(table, facts, box_format)
+    masks = [name for name in MASKS if name in table.column_names]
+    masked = np.any([table[name].is_valid().to_numpy() for name in masks], axis=0)
+    for row in np.flatnonzero((images.orientation > 1) & masked):
+        problems[row] = (
+            f"EXIF turns the image (orientation {images.orientation[row]}), and its boxes with it, "
+            f"but not its masks ({', '.join(masks)}): save image and masks upright"
+        )
     for name, stride in SHAPES.items():
         if name not in table.column_names:
             continue

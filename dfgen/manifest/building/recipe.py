@@ -292,8 +292,8 @@ def unit_of(recipe: Mapping[str, Any]) -> str | None:
 
 def _stray(name: str) -> str:
     """Return what to say of an argument that is not of the source."""
-    takers = [key for key, item in SOURCES.items() if name in (*item.arguments, *item.shared)]
-    sources = " or ".join(f"{source}=" for source in takers)
+    takers = [f"{key}=" for key, item in SOURCES.items() if name in (*item.arguments, *item.shared)]
+    sources = " or ".join(filter(None, (", ".join(takers[:-1]), takers[-1])))
     option = name.replace("_", "-")
     return f"{name}= (--{option}) goes with {sources}: give that, or leave {name}= out"
 

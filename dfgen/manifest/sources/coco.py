@@ -33,11 +33,13 @@ from dfgen.manifest.schema import Label, repeated, with_column
 from dfgen.manifest.sources.source import (
     ANNOTATED,
     IMAGES,
+    MOST_PIXELS,
     OF_SPLITS,
     Argument,
     ListLengths,
     Paths,
     RowGroup,
+    Side,
     Source,
     nest,
     nest_boxes,
@@ -47,10 +49,9 @@ from dfgen.samples.stores.archives.archive_paths import member_of
 _WholeFloat = Annotated[float, msgspec.Meta(multiple_of=1, gt=-(2.0**53), lt=2.0**53)]
 """A whole number as pandas exports it, 5.0."""
 Id = int | str | _WholeFloat
-_Size = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-_FloatSize = Annotated[float, msgspec.Meta(multiple_of=1, ge=0.0, lt=2.0**31)]
+_FloatSize = Annotated[float, msgspec.Meta(multiple_of=1, ge=0.0, lt=MOST_PIXELS)]
 _FORMAT = 'COCO has it, {"images": [...], "annotations": [...], "categories": [...]}'
-_Number = Annotated[float, msgspec.Meta(gt=-(2.0**31), lt=2.0**31)]
+_Number = Annotated[float, msgspec.Meta(gt=-MOST_PIXELS, lt=MOST_PIXELS)]
 
 
 class CocoImage(msgspec.Struct, gc=False):
@@ -58,8 +59,8 @@ class CocoImage(msgspec.Struct, gc=False):
 
     id: Id
     file_name: str
-    width: _Size | _FloatSize | None = None
-    height: _Size | _FloatSize | None = None
+    width: Side | _FloatSize | None = None
+    height: Side | _FloatSize | None = None
 
 
 class CocoCategory(msgspec.Struct, gc=False):

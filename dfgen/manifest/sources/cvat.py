@@ -43,11 +43,23 @@ from dfgen.manifest.sources.drawn_shapes import (
     ellipse,
     rectangle,
     schema_of,
+    seen,
     shape_columns,
     without_empty,
 )
-from dfgen.manifest.sources.source import ANNOTATED, IMAGES, TEXT, Argument, RowGroup, Source
+from dfgen.manifest.sources.image_pairs import refuse_all_broken
+from dfgen.manifest.sources.source import (
+    ANNOTATED,
+    IMAGES,
+    MOST_PIXELS,
+    TEXT,
+    Argument,
+    RowGroup,
+    Source,
+)
 from dfgen.samples.pixels.geometry import Size
+from dfgen.samples.stores.archives.archive_paths import member_of
+from dfgen.samples.stores.archives.members import Archives
 from dfgen.spec import Values
 
 _ENDS = ("tl", "br")
@@ -62,7 +74,7 @@ _TYPES = {
 
 @dataclass
 class _Document:
-    """What a file says: its labels, in their order, with types; its images; what is left out."""
+    """The content of a file: labels in their order, with types; images; elements left out."""
 
     file: str
     limits: Limits
@@ -85,9 +97,8 @@ def read_cvat(file: str, images: str | None = None, limits: Limits = DEFAULT) ->
         images = f"{folder}/images" if os.path.isdir(f"{folder}/images") else folder
     root = absolute_place(images)
     splits = {row["split"] for row in document.rows}
-    for row in document.rows:  # CVAT writes the images of a project into a folder each subset
-        if row["split"] and os.path.isfile(f"{root}/{row['split']}/{row['path']}"):
-            row["path"] = f"{row['split']}/{row['path']}"
+    if any(splits):
+        _place_subsets(document.rows, root)
     table = pa.Table.from_pylist(
         document.rows, schema_of("tags", id=pa.string(), split=pa.string())
     )
@@ -109,6 +120,20 @@ def read_cvat(file: str, images: str | None = None, limits: Limits = DEFAULT) ->
     warning = f"Left out of {file}: {shown}. Only shapes with an area have attributes"
     warnings = (warning,) if left_out else ()
     yield RowGroup(table, labels=labels, folder=root, total=len(table), warnings=warnings)
+
+
+def _place_subsets(rows: list[dict[str, Any]], root: str) -> None:
+    """Put the folder of its subset before a path: CVAT exports the images of a project so."""
+    member, packed, below = member_of(root), frozenset[str](), ""
+    if member is not None:
+        with reading(member.archive):
+            packed = frozenset(Archives().contents(member).names)
+        below = f"{member.name}/" if member.name else ""
+    for row in rows:
+        path = f"{row['split']}/{row['path']}"
+        is_there = below + path in packed if member else os.path.isfile(f"{root}/{path}")
+        if row["split"] and is_there:
+            row["path"] = path
 
 
 def _class_names(document: _Document, column: str, values: pa.ChunkedArray) -> list[str]:
@@ -148,10 +173,7 @@ def _read(file: str, limits: Limits) -> _Document:
             elif element.tag == "image":
                 document.rows.append(_row(document, element))
                 root.clear()
-    broken = len(document.problems)
-    if broken and broken == len(document.rows):
-        many = f". None of the {broken} images can be used" * (broken > 1)
-        raise ManifestError(document.problems[0] + many)
+    refuse_all_broken(document.problems, len(document.rows), "images")
     return document
 
 
@@ -188,14 +210,18 @@ def _row(document: _Document, image: Element) -> dict[str, Any]:
 
 def _shapes(document: _Document, image: Element, size: Size, where: str) -> Iterator[Shape]:
     """Yield the shapes of an image, those on top last."""
+    for element in image:
+        if not element.get("label"):
+            raise ManifestError(f"{where} has a {element.tag} without a label: export it again")
     drawn = [element for element in image if element.tag != "tag"]
     for element in sorted(drawn, key=lambda one: int(_number(one, "z_order", where, "0"))):
-        label = element.get("label") or ""
+        label, group = element.get("label", ""), element.get("group_id")
         told = f"{where}, {element.tag} {quote(label)}"
         attributes = {
             item.get("name", ""): (item.text or "").strip() for item in element.iter("attribute")
         }
-        more: dict[str, Any] = {"group": element.get("group_id"), "attributes": attributes}
+        more: dict[str, Any] = {"group": None if group in ("", "0") else group}
+        more["attributes"] = attributes
         turn = _number(element, "rotation", told, "0")
         if element.tag == "box":
             xs, ys = ([_number(element, axis + end, told) for end in _ENDS] for axis in "xy")
@@ -211,26 +237,31 @@ def _shapes(document: _Document, image: Element, size: Size, where: str) -> Iter
         elif element.tag == "polyline":
             yield Shape(label, _points(element, told, 2), LINE)
         elif element.tag == "points":
-            yield Shape(label, _seen(_points(element, told, 1), 2.0), POINTS)
+            yield Shape(label, seen(_points(element, told, 1)), POINTS)
         elif element.tag == "skeleton":
-            yield Shape(label, _joints(element, document.points.get(label, []), told), POINTS)
+            yield Shape(label, _joints(element, document.points, told), POINTS)
         else:
             document.left_out[element.tag] += 1
 
 
-def _seen(points: list[float], visibility: float) -> list[float]:
-    pairs = zip(points[::2], points[1::2], strict=True)
-    return [number for x, y in pairs for number in (x, y, visibility)]
+def _joints(skeleton: Element, points: dict[str, list[str]], where: str) -> list[float]:
+    """Return the points of a skeleton in the order of the project; 0, 0, 0 for one not there.
 
-
-def _joints(skeleton: Element, names: list[str], where: str) -> list[float]:
-    """Return the points of a skeleton in the order of the project; 0, 0, 0 for one not there."""
+    Without the labels of the project they are in the order of the first such skeleton.
+    """
+    labels = [point.get("label") or "" for point in skeleton.iter("points")]
+    names = points.setdefault(skeleton.get("label", ""), labels)
+    for strange in Counter(labels) - Counter({*names}):
+        raise ManifestError(
+            f"{where} has the point {quote(strange)}, expected each of {', '.join(names)} at most "
+            "once"
+        )
     found: dict[str, list[float]] = {}
     for point in skeleton.iter("points"):
         is_hidden = point.get("occluded") == "1"
-        place = _seen(_points(point, where, 1), 1.0 if is_hidden else 2.0)
+        place = seen(_points(point, where, 1), 1.0 if is_hidden else 2.0)
         found[point.get("label") or ""] = [0.0] * 3 if point.get("outside") == "1" else place
-    return [number for name in names or found for number in found.get(name, [0.0] * 3)]
+    return [number for name in names for number in found.get(name, [0.0] * 3)]
 
 
 def _points(element: Element, where: str, least: int) -> list[float]:
@@ -261,7 +292,7 @@ def _mask(element: Element, size: Size, where: str) -> Values:
             f"{where} has run lengths (rle) that are no counts of pixels. Export it again"
         )
     total = sum(counts)
-    if width > size[1] or height > size[0] or total != width * height:
+    if min(width, height) < 1 or width > size[1] or height > size[0] or total != width * height:
         raise ManifestError(
             f"{where} has run lengths (rle) of {total:,} pixels, expected those of its width and "
             f"height, {width} x {height}, in an image of {size[1]} x {size[0]}. Export it again"
@@ -275,7 +306,7 @@ def _number(element: Element, name: str, where: str, default: str | None = None)
         number = float(text or "")
     except ValueError:
         number = np.nan
-    if not abs(number) < 2**31:
+    if not abs(number) < MOST_PIXELS:
         raise ManifestError(f"{where} has {name}={quote(text or '')}, expected a number of pixels")
     return number
 

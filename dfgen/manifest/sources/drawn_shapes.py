@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, quote
 from dfgen.limits import Limits
-from dfgen.manifest.sources.source import ANNOTATED, BOXES, LABELS
+from dfgen.manifest.sources.source import ANNOTATED, BOXES, LABELS, MOST_PIXELS
 from dfgen.samples.pixels import drawing
 from dfgen.samples.pixels.geometry import Size
 from dfgen.spec import Values
 
 AREA, LINE, POINTS = "area", "line", "points"
 Bounds = tuple[float, float, float, float]
-_MOST = 2.0**31
 _FINE = 0.1  # pixels that a polygon may lie beside the circle that it stands for
 _OPTIONAL = {
     "segmentation": LABELS,
@@ -88,7 +87,7 @@ def _columns(shapes: Sequence[Shape], size: Size | None) -> dict[str, list[Any]]
     objects: dict[object, list[Shape]] = {}
     found: dict[str, list[Any]] = {name: [] for name in ("boxes", "labels", *_OPTIONAL)}
     for number, shape in enumerate(shapes):
-        if not np.abs(shape.points).max(initial=0) < _MOST:  # NaN is not
+        if not np.abs(shape.points).max(initial=0) < MOST_PIXELS:  # NaN is not
             raise ManifestError(f"a shape {quote(shape.label)} has a corner that is no pixel")
         if shape.kind == AREA:
             part = number if shape.group is None else (shape.label, shape.group)
@@ -98,11 +97,14 @@ def _columns(shapes: Sequence[Shape], size: Size | None) -> dict[str, list[Any]]
             found[name].append(value)
     for parts in objects.values():
         boxes = np.array([_box(part) for part in parts])
-        known = {name: value for part in parts for name, value in part.attributes.items()}
+        known: dict[str, dict[Any, None]] = {}  # a value of which parts differ is a list
+        for name, value in (item for part in parts for item in part.attributes.items()):
+            known.setdefault(name, {})[value] = None
+        told = {n: [*held] if len(held) > 1 else next(iter(held)) for n, held in known.items()}
         found["boxes"].append([*boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)])
         found["labels"].append(parts[0].label)
         found["segmentation"].append(_region(parts, size))
-        found["attributes"].append(_json(known) if known else None)
+        found["attributes"].append(_json(told) if told else None)
     return found
 
 
@@ -121,6 +123,12 @@ def rotated(points: Values, degrees: float) -> list[float]:
     return flat
 
 
+def seen(points: Sequence[float], visibility: float = 2.0) -> list[float]:
+    """Return x, y of points with the visibility of COCO's key points; 2: seen."""
+    pairs = zip(points[::2], points[1::2], strict=True)
+    return [number for x, y in pairs for number in (x, y, visibility)]
+
+
 def rectangle(box: Bounds, degrees: float = 0.0) -> list[float]:
     """Return the x, y of the corners of a rectangle."""
     left, top, right, bottom = box
@@ -137,7 +145,7 @@ def ellipse(
     People draw it over the edge of the image to cover what the edge cuts off: its box ends there.
     """
     widest = max(*radii, 1.0)
-    if not widest < _MOST:
+    if not widest < MOST_PIXELS:
         raise ManifestError(f"a shape {quote(label)} has a radius of {widest:g} pixels")
     corners = 4 * math.ceil(max(3, math.pi / math.acos(1 - _FINE / widest) / 4))
     angles = np.arange(corners) * (2 * math.pi / corners)

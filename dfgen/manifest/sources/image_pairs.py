@@ -84,8 +84,8 @@ def pair(
     folders: tuple[str, str],
     unmatched: str,
     bare: bool = False,
-) -> tuple[list[Pair], tuple[str, ...]]:
-    """Pair `a/b.jpg` with `a/b.xml`; say in notes what was kept or dropped.
+) -> tuple[list[Pair], tuple[str, ...], tuple[str, ...]]:
+    """Pair `a/b.jpg` with `a/b.xml`; return notes on what was kept or dropped, and dropped images.
 
     The pairs are in the order of the images, then come the kept annotations without an image.
     `folders` are those where the relative paths start, for messages; `bare` images are those
@@ -102,13 +102,15 @@ def pair(
     suffix = os.path.splitext(annotations[0])[1] if annotations else "annotation"
     if unmatched == "error" and (without_image or without_annotation):
         raise ManifestError(_no_partner(keys, list(by_key), folders, suffix, bare))
+    dropped: tuple[str, ...] = ()
     if unmatched == "drop":
+        dropped = tuple(image for image, text in pairs if image and not (bare or text))
         pairs = [both for both in pairs if bare or both[1] is not None]
     else:
         pairs += [(None, path) for path in without_image]
     lonely = Lonely(without_annotation, len(keys), "image", f"without {suffix} file")
     lost = Lonely(len(without_image), len(by_key), f"{suffix} file", "without image")
-    return pairs, what_became(unmatched, lonely, lost)
+    return pairs, what_became(unmatched, lonely, lost), dropped
 
 
 def in_groups(
@@ -127,9 +129,14 @@ def in_groups(
         part = pairs[start : start + IMAGES_A_GROUP]
         rows = [row for both in part for row in rows_of(both, problems)]
         yield pa.Table.from_pylist(rows, schema)
-    if problems and len(problems) == annotations:
-        many = f". None of the {annotations} annotations can be used" * (annotations > 1)
-        raise ManifestError(problems[0] + many)
+    refuse_all_broken(problems, annotations, "annotations")
+
+
+def refuse_all_broken(problems: Sequence[str], total: int, noun: str) -> None:
+    """Raise if each of so many annotations has a problem."""
+    if problems and len(problems) == total:
+        many = f"None of the {total} {noun} can be used. The first: " * (total > 1)
+        raise ManifestError(many + problems[0])
 
 
 def without_suffix(path: str) -> str:

@@ -28,7 +28,7 @@ import pyarrow as pa
 from dfgen.errors import DecodeError, ManifestError, MissingFileError, quote
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import read_json
-from dfgen.manifest.path_roots import absolute_place
+from dfgen.manifest.path_roots import absolute_place, posix
 from dfgen.manifest.schema import Label
 from dfgen.manifest.sources.drawn_shapes import (
     LINE,
@@ -39,6 +39,7 @@ from dfgen.manifest.sources.drawn_shapes import (
     ellipse,
     rectangle,
     schema_of,
+    seen,
     shape_columns,
     without_empty,
 )
@@ -52,14 +53,13 @@ from dfgen.manifest.sources.image_pairs import (
     without_suffix,
 )
 from dfgen.manifest.sources.path_pattern import Pattern
-from dfgen.manifest.sources.source import ANNOTATED, IMAGES, TEXT, Argument, RowGroup, Source
+from dfgen.manifest.sources.source import ANNOTATED, IMAGES, TEXT, Argument, RowGroup, Side, Source
 from dfgen.manifest.sources.voc import CLASS_NAMES, check_class_names, refuse_other_class
 from dfgen.samples.pixels.geometry import Size
 from dfgen.samples.pixels.upright import decode_values
 from dfgen.samples.stores.archives.archive_paths import archive_at
 
 _FORMAT = 'LabelMe has it, {"imagePath": ..., "shapes": [{"label": ..., "points": ...}, ...]}'
-_Size = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _SCHEMA = schema_of("flags")
 _WANTED = {
     "polygon": (3, None, "three points or more"),
@@ -78,7 +78,7 @@ _WANTED = {
 class LabelmeShape(msgspec.Struct, gc=False):
     """A shape as the JSON has it."""
 
-    label: str
+    label: Annotated[str, msgspec.Meta(min_length=1)]
     points: list[tuple[float, float]]
     shape_type: str | None = None
     group_id: int | str | None = None
@@ -92,8 +92,8 @@ class LabelmeFile(msgspec.Struct, rename="camel", gc=False):
 
     shapes: list[LabelmeShape]
     image_path: str | None = None
-    image_height: _Size | None = None
-    image_width: _Size | None = None
+    image_height: Side | None = None
+    image_width: Side | None = None
     flags: dict[str, bool] | None = None
 
 
@@ -116,12 +116,10 @@ def read_labelme(
     folder = os.path.normpath(folder)
     schema = schema_with(_SCHEMA, pattern, "labelme")
     paths, found, skipped, fields = list_pairs(images, folder, ".json", pattern)
-    pairs, notes = pair(paths, found, (images, folder), unmatched)
-    dropped: tuple[str, ...] = ()
-    if unmatched == "drop":
-        dropped = tuple({*paths} - {image for image, _ in pairs if image is not None})
+    pairs, notes, dropped = pair(paths, found, (images, folder), unmatched)
     flags = dict[str, None]()
-    rows_of = partial(_rows, folder, class_names, limits, flags, fields)
+    root = absolute_place(images)
+    rows_of = partial(_rows, folder, (root, frozenset(paths)), class_names, limits, flags, fields)
     table = pa.concat_tables([schema.empty_table(), *in_groups(pairs, rows_of, schema, len(found))])
     names = {
         name: list(class_names) or sorted(set(table[name].combine_chunks().flatten().to_pylist()))
@@ -129,13 +127,13 @@ def read_labelme(
     }
     labels: dict[str, Label] = {name: {"class_names": [*known]} for name, known in names.items()}
     labels |= {"boxes": {"box_format": "upright_xyxy"}, "flags": {"class_names": [*flags]}}
-    root = absolute_place(images)
     table = without_empty(table, "flags")
     yield RowGroup(table, skipped, notes, labels, root, len(table), dropped=dropped)
 
 
 def _rows(
     folder: str,
+    known: tuple[str, frozenset[str]],
     class_names: Sequence[str],
     limits: Limits,
     flags: dict[str, None],
@@ -153,7 +151,7 @@ def _rows(
     row |= fields.get(without_suffix(path), {})
     try:
         document = read_json(place, LabelmeFile, _FORMAT, limits, "file_bytes")
-        _refuse_other_image(document, image, place)
+        _refuse_other_image(document.image_path, image, place, known)
         height, width = document.image_height, document.image_width
         size = (height, width) if height and width else None
         check_size(width or 0, height or 0, limits, place)
@@ -172,12 +170,21 @@ def _rows(
     return [row | dict(zip(ANNOTATED, (width, height), strict=True))]
 
 
-def _refuse_other_image(document: LabelmeFile, image: str | None, place: str) -> None:
-    """Raise if a file is of another image than of the one beside it, as after a copy."""
-    named = os.path.basename((document.image_path or "").replace("\\", "/"))
-    stems = [without_suffix(os.path.basename(name)) for name in (named, image or "")]
+def _refuse_other_image(
+    named: str | None, image: str | None, place: str, known: tuple[str, frozenset[str]]
+) -> None:
+    """Raise if a file is of another image than of the one beside it, as after a copy.
+
+    `known` are the folder of the images, and their paths below it.
+    """
+    if not named or not image:
+        return
+    named, (root, images) = named.replace("\\", "/"), known
+    stems = [without_suffix(os.path.basename(name)) for name in (named, image)]
     one, other = (unicodedata.normalize("NFC", stem) for stem in stems)
-    if one and other and one != other:
+    whole = posix(os.path.abspath(os.path.join(os.path.dirname(place), named)))
+    below = whole.removeprefix(posix(root).rstrip("/") + "/")
+    if (one and one != other) or (below in images and below != image):
         raise ManifestError(
             f"{place} is of the image {quote(named)} by its imagePath, and lies beside "
             f"{quote(image)}. Rename the file as its image, or correct imagePath"
@@ -200,19 +207,27 @@ def _shape(item: LabelmeShape, where: str, size: Size | None, limits: Limits) ->
         )
     flat = [number for point in points for number in point]
     told_of = {"description": item.description} if item.description else {}
-    more: dict[str, Any] = {"group": item.group_id, "attributes": {**(item.flags or {}), **told_of}}
+    group = None if item.group_id == "" else item.group_id
+    more: dict[str, Any] = {"group": group, "attributes": {**(item.flags or {}), **told_of}}
     if kind in ("line", "linestrip"):
         return Shape(item.label, flat, LINE)
     if kind in ("point", "points"):
-        return Shape(item.label, [n for x, y in points for n in (x, y, 2.0)], POINTS)
+        return Shape(item.label, seen(flat), POINTS)
     if kind == "circle":
         (x, y), edge = points
         radius = float(np.hypot(edge[0] - x, edge[1] - y))
         return ellipse(item.label, (x, y), (radius, radius), size, **more)
     xs, ys = zip(*points, strict=True)
     if kind == "mask":
-        corner = [float(np.rint(min(xs))), float(np.rint(min(ys)))]
-        return Shape(item.label, corner, mask=_mask(item.mask, where, limits), **more)
+        (left, right), (top, bottom) = (np.rint([min(axis), max(axis)]) for axis in (xs, ys))
+        mask = _mask(item.mask, where, limits)
+        wanted = (bottom - top + 1, right - left + 1)
+        if mask.shape != wanted:
+            raise ManifestError(
+                f"{where} has a mask of {mask.shape[1]} x {mask.shape[0]} pixels (width x height), "
+                f"and its two corners are those of {wanted[1]:.0f} x {wanted[0]:.0f}: draw it anew"
+            )
+        return Shape(item.label, [float(left), float(top)], mask=mask, **more)
     if kind == "rectangle":
         flat = rectangle((min(xs), min(ys), max(xs), max(ys)))
     return Shape(item.label, flat, **more)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -20,6 +21,10 @@ LABELS = pa.list_(pa.string())
 
 ANNOTATED = ("annotated_width", "annotated_height")
 """Columns that a source may give: the size of the image that was annotated; null: not known."""
+
+MOST_PIXELS = 2**31
+Side = Annotated[int, msgspec.Meta(ge=0, lt=MOST_PIXELS)]
+"""The width or height of an image in a JSON file; 0: not known."""
 
 
 def nest(

@@ -48,6 +48,7 @@ from dfgen.manifest.sources.source import (
     BOXES,
     IMAGES,
     LABELS,
+    MOST_PIXELS,
     NAMES,
     TEXT,
     Argument,
@@ -58,7 +59,6 @@ from dfgen.manifest.sources.voc_folder import beside_images, voc_folder
 from dfgen.samples.stores.archives.archive_paths import archive_at
 
 BACKGROUND = "background"
-MOST_PIXELS = 2**31
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -85,15 +85,12 @@ def read_voc(
     annotations = os.path.normpath(annotations)
     schema = schema_with(_schema(box_label, masks, image_sets), pattern, "voc")
     paths, found, skipped, fields = list_pairs(images, annotations, ".xml", pattern)
-    pairs, notes = pair(paths, found, (images, annotations), unmatched)
+    pairs, notes, dropped = pair(paths, found, (images, annotations), unmatched)
     root, names, background = absolute_place(images), set[str](), False
     beside, warnings, labels = beside_images(masks, image_sets, (paths, found), unmatched, limits)
     for image, values in beside.items():
         fields.setdefault(image, {}).update(values)
     rows_of = partial(_rows, annotations, box_label, class_names, limits, fields)
-    dropped: tuple[str, ...] = ()
-    if unmatched == "drop":
-        dropped = tuple({*paths} - {image for image, _ in pairs if image is not None})
     start = schema.empty_table()
     yield RowGroup(
         start, skipped, notes, labels, root, len(pairs), dropped=dropped, warnings=warnings

@@ -1,4 +1,4 @@
-"""What lies beside the annotations of Pascal VOC: images, masks, and lists of train and val.
+"""Finds images, masks and lists of splits beside the annotations of Pascal VOC.
 
     VOC2012/Annotations/a.xml
     VOC2012/JPEGImages/a.jpg
@@ -10,6 +10,7 @@ Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf, sections 
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,11 +22,12 @@ from dfgen.manifest.sources.file_tree import check_folder, list_files
 from dfgen.manifest.sources.image_pairs import without_suffix
 from dfgen.manifest.sources.yolo import SPLITS
 
-_MASKS = {"class_mask": "SegmentationClass", "object_mask": "SegmentationObject"}
+MASKS = {"class_mask": "SegmentationClass", "object_mask": "SegmentationObject"}
+_PRESENCE = re.compile(r"\s+(?:-1|0|1)\Z")
 
 
 class VocFolder(NamedTuple):
-    """Where annotations and images lie, and column -> image without extension -> its mask."""
+    """The folders of annotations and images; column -> image without extension -> its mask."""
 
     annotations: str
     images: str
@@ -37,7 +39,7 @@ def voc_folder(place: str, images: str | None) -> VocFolder:
     if not os.path.isdir(f"{place}/Annotations"):
         return VocFolder(place, images or place, {})
     masks = {}
-    for column, name in _MASKS.items():
+    for column, name in MASKS.items():
         folder = os.path.abspath(os.path.join(place, name))
         if os.path.isdir(folder):
             found, _ = list_files(folder, ".png")
@@ -94,7 +96,8 @@ def _read_image_sets(
 ) -> tuple[dict[str, str], list[str]]:
     """Return path without extension -> split, of train.txt, val.txt and test.txt, and bad lines.
 
-    A line is an image without extension, or with it; after a blank may stand what else a list says.
+    A line is an image without extension, or with it. After a blank may stand whether it shows a
+    class: -1, 0 or 1.
     """
     check_folder(folder, "Give the folder of train.txt and val.txt.")
     known = {name: without_suffix(path) for path in paths for name in (path, without_suffix(path))}
@@ -113,7 +116,7 @@ def _read_image_sets(
         for number, line in enumerate(lines, 1):
             if not line:
                 continue
-            image = known.get(line) or known.get(line.split()[0])
+            image = known.get(line) or known.get(_PRESENCE.sub("", line))
             if image is None:
                 strangers.append(f"{file}, line {number}: there is no image {quote(line)}")
                 continue

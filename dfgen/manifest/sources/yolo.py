@@ -272,7 +272,7 @@ def _found(
     if os.path.isdir(texts):
         paths, found, others, _ = list_pairs(images, texts, ".txt")
         found = [text for text in found if text != "classes.txt"]
-        pairs, notes = pair(paths, found, (images, texts), unmatched, bare=True)
+        pairs, notes, _ = pair(paths, found, (images, texts), unmatched, bare=True)
     elif labelled:
         raise MissingFileError(
             f"there is no folder {quote(texts)} of labels for the images in {quote(images)}. "
