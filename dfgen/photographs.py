@@ -29,9 +29,7 @@ CUTS = 11  # cuts of a part
 SHEETS = 240
 WINDOWS = 12  # windows around each coin
 COIN_SIZE = 128  # pixels of each side of a window
-TRAIN_ENDS = (
-    258.0  # the column of the photograph that parts the coins of "train" from those of "val"
-)
+TRAIN_ENDS = 258.0  # column of the photograph between coins of "train" and of "val"
 MM_PER_PIXEL = 0.4  # of the photograph of coins, by a coin of 18 mm
 RATE = 8000  # samples a second
 SOUNDS = 60  # of each kind
