@@ -292,9 +292,10 @@ def demo_command(
     with silence():
         from dfgen.demo import keep_photographs, run
 
+    learnt = not train or run(partial(app, standalone_mode=False), keep)
     if keep:
         keep_photographs(keep)
-    if train and not run(partial(app, standalone_mode=False), keep):
+    if not learnt:
         raise typer.Exit(1)
 
 

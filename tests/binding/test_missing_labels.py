@@ -232,8 +232,8 @@ def refused(use):
     [
         (Y["age"], None, ArgumentError,
          "Number(column='age', missing='ignore') is in x: a weight of 0 leaves a target out of the "
-         'loss, but no input out of the model. Leave out missing="ignore", and drop or fill what '
-         "is missing"),
+         'loss, but no input out of the model. Leave out missing="ignore", and drop or fill '
+         "missing values"),
         ("path", dfgen.Number("none", **IGNORE), ManifestError,
          "column 'none' is missing in all 12 rows, and so is of no type: leave Number out of y, or "
          "give the column a type"),

@@ -118,7 +118,7 @@ FAULTS = [
     (saved("cat/0.png", "L", (8_000, 7_000)), "huge images", 1, "imgs/cat/0.png", "pack"),
     (saved("cat/0.png", "L", format="GIF", save_all=True, append_images=[
         Image.new("L", (40, 30), 255)]), "images of several frames", 1, "imgs/cat/0.png", "first"),
-    (written("notes.txt", b"x"), "files left out as .txt", 1, "notes.txt", "Move elsewhere"),
+    (written("notes.txt", b"x"), "files left out as .txt", 1, "notes.txt", "Move files"),
 ]  # fmt: skip
 
 
