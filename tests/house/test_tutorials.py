@@ -89,6 +89,27 @@ def test_callbacks_keep_the_best_epoch_and_a_second_run_has_equal_weights(typed)
     assert 4 < len(log) <= 20 and log["epoch"].tolist() == [*range(len(log))]
 
 
+def test_a_sum_on_small_photographs_agrees_with_their_pack_and_gives_the_table_of_3_tb(typed):
+    names = typed("three-terabytes")
+    rows = len(names["df"])
+    assert names["small"]["rows"] == pytest.approx(rows)
+    assert names["small"]["pixels"] == rows * 64 * 64 * 3
+    assert 1 <= names["on_disk"] / names["small"]["pixels"] < 1.1
+    assert names["way"](names["small"], 2 * names["small"]["epochs"]) == 'cache="memory"'
+    page = (TUTORIALS / "three-terabytes.md").read_text("utf-8")
+    for text, size in (("150 kB", 150e3), ("500 kB", 500e3), ("2 MB", 2e6)):
+        large = names["plan"](3e12, size, rate=500)
+        sizes = [f"{large[name] / 1e9:,.0f} GB" for name in ("pixels", "jpegs")]
+        epochs = [f"{large[name]:.2f}" for name in ("epochs", "packed_epochs")]
+        cells = [text, f"{large['rows']:,.0f}", *sizes, *epochs, names["way"](large, wanted=1)]
+        assert f"| {' | '.join(cells)} |" in page
+        share = f"{64e9 / large['pixels']:.0%}".replace("%", " %")
+        assert size == 500e3 or f" {share} " in page
+    assert (
+        names["way"](names["plan"](3e12, 100e3, rate=500) | {"jpegs": 3e12}, 1)[-8:] == "machines"
+    )
+
+
 FAMILIES = [name for name in dir(keras.applications) if name[0].isupper()]
 
 

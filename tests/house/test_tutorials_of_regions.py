@@ -55,3 +55,15 @@ def test_a_detector_finds_coins_with_the_average_precision_of_pycocotools(typed)
     judge.accumulate()
     judge.summarize()
     assert abs(judge.stats[1] - own) < 0.02  # at an IoU of 0.5
+
+
+@pytest.mark.backend
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # of MixUp on JAX
+def test_photographs_are_told_apart_after_augmentation_in_three_places(typed):
+    names = typed("augmentation-on-the-device")
+    assert {*names["accuracy"]} == {"transform", "batch_transform", "layers"}
+    assert min(names["accuracy"].values()) > 0.5  # a guess has 0.17
+    images, labels = names["cut"][0]
+    assert images.dtype == "uint8" and labels.sum(axis=1) == pytest.approx(1)
+    assert ((labels > 0).sum(axis=1) == 2).any()
