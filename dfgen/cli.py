@@ -292,11 +292,10 @@ def demo_command(
     with silence():
         from dfgen.demo import keep_photographs, run
 
-    learnt = not train or run(partial(app, standalone_mode=False), keep)
+    if train and not run(partial(app, standalone_mode=False), keep):
+        raise typer.Exit(1)
     if keep:
         keep_photographs(keep)
-    if not learnt:
-        raise typer.Exit(1)
 
 
 @_command("bench", _TRAINING)
