@@ -129,6 +129,8 @@ def keep_photographs(keep: str) -> None:
     folder = Path(keep) / "photographs"
     try:
         write_photographs(folder)
+    except WriteError:
+        raise
     except OSError as error:
         raise _unwritten("photographs", folder, error) from error
     print(f"Photographs, sounds and their tables to begin with: {folder} (see README.md there)")

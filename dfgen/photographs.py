@@ -194,15 +194,8 @@ def _write_coins(folder: Path, chance: np.random.Generator) -> None:
         images.append(
             {"id": number, "file_name": f"{name}.jpg", "width": COIN_SIZE, "height": COIN_SIZE}
         )
-        rows.append(
-            (
-                name,
-                "train" if train else "val",
-                len(seen),
-                round(MM_PER_PIXEL / scale, 4),
-                round(size * MM_PER_PIXEL, 1),
-            )
-        )
+        split, mm = "train" if train else "val", round(MM_PER_PIXEL / scale, 4)
+        rows.append((name, split, len(seen), mm, round(size * MM_PER_PIXEL, 1)))
     columns = ["coin", "split", "coins", "mm_per_pixel", "diameter_mm"]
     pd.DataFrame(rows, columns=columns).to_csv(folder / "coins.csv", index=False)
     coco = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "coin"}]}
@@ -242,11 +235,7 @@ def _flute(time: Wave, pitch: float, chance: np.random.Generator) -> Wave:
     return tone * np.minimum(time * 10, 1)
 
 
-VOICES = {
-    "bell": _bell,
-    "drum": _drum,
-    "flute": _flute,
-}
+VOICES = {"bell": _bell, "drum": _drum, "flute": _flute}
 
 
 def _write_sounds(folder: Path, chance: np.random.Generator) -> None:
