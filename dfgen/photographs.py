@@ -6,6 +6,7 @@ Each run writes equal files.
 """
 
 import json
+import shutil
 import wave
 from pathlib import Path
 
@@ -39,6 +40,7 @@ ABOUT = """\
 | files | labels | made of |
 |---|---|---|
 | photos/ | labels.csv; messy.csv holds faults on purpose | cuts of six photographs |
+| folders/train/, folders/val/ | the folders cat/ to temple/ | 120 of the photos |
 | sheets/ | sheets.csv | four cuts each; their things are tags |
 | coins/, masks/ | coins.csv, coins.json (COCO) | windows of one photograph of 24 coins |
 | sounds/ | sounds.csv | computed: bells, drums and flutes |
@@ -67,6 +69,7 @@ def write_photographs(folder: Path) -> None:
         )
     chance, photographs = np.random.default_rng(0), _photographs()
     cuts = _write_cuts(folder, photographs, chance)
+    _copy_to_folders(folder, cuts[:120])
     _write_messy_table(folder, cuts, chance)
     _write_sheets(folder, photographs, chance)
     _write_coins(folder, chance)
@@ -105,6 +108,14 @@ def _write_cuts(
     table = pd.DataFrame(rows, columns=["photo", "thing", "part"]).sort_values("photo")
     table.to_csv(folder / "labels.csv", index=False)
     return table.reset_index(drop=True)
+
+
+def _copy_to_folders(folder: Path, cuts: pd.DataFrame) -> None:
+    for photo, thing, part in cuts.itertuples(index=False):
+        split = "val" if part.endswith(("0", "4", "8")) else "train"
+        copy = folder / f"folders/{split}/{thing}/{photo}.jpg"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / f"photos/{int(photo[1:]) % 10}/{photo}.jpg", copy)
 
 
 def _write_messy_table(folder: Path, cuts: pd.DataFrame, chance: np.random.Generator) -> None:

@@ -12,6 +12,8 @@ import cv2
 import numpy as np
 import pytest
 
+from dfgen.photographs import THINGS, write_photographs
+
 REPOSITORY = Path(__file__).parents[2]
 FRAMEWORKS = {"keras", "tensorflow", "jax", "torch"}
 INSTALL = (
@@ -204,33 +206,34 @@ import numpy as np
 layers = keras.layers
 image = keras.Input((None, None, 3))
 pooled = layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(image))
-model = keras.Model(image, layers.Dense(2)(pooled))
+model = keras.Model(image, layers.Dense({len(THINGS)})(pooled))
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile("sgd", loss)
 before = model.get_weights()
 {FIVE_LINES}
 assert keras.backend.backend() == BACKEND
-assert (train.epoch, train.receipt.rows, train.receipt.missing) == (2, 32, 0)
+rows = (df.split == "train").sum()
+assert (train.epoch, train.receipt.rows, train.receipt.missing) == (8, rows, 0)
 assert not np.allclose(before[0], model.get_weights()[0])
 {RESUME}
-assert (train.epoch, train.receipt.rows, train.receipt.missing) == (2, 32, 0)
-model.fit(train, callbacks=[dfgen.SavePreprocessing("pets.keras.json", train)], verbose=0)
-model.save("pets.keras")
-dfgen.write_manifest(df, "pets.parquet")
+assert (train.epoch, train.receipt.rows, train.receipt.missing) == (16, rows, 0)
+model.fit(train, callbacks=[dfgen.SavePreprocessing("things.keras.json", train)], verbose=0)
+model.save("things.keras")
+dfgen.write_manifest(df, "things.parquet")
 """
 
-PREDICT = """
+PREDICT = f"""
 import keras
 import pandas as pd
 import dfgen
 from dfgen.cli import app
 
-df = dfgen.read_manifest("pets.parquet")
-val = dfgen.Sequence(df[df.split == "val"], y="kind", image_size=(64, 64), shuffle=False)
-rows = dfgen.predict_frame(keras.saving.load_model("pets.keras"), val)
+df = dfgen.read_manifest("things.parquet")
+val = dfgen.Sequence(df[df.split == "val"], y="thing", image_size=(64, 64), shuffle=False)
+rows = dfgen.predict_frame(keras.saving.load_model("things.keras"), val)
 assert rows["id"].tolist() == df["id"][df.split == "val"].tolist()
-assert rows["y_pred"].isin(["cat", "dog"]).all() and rows["loss"].notna().all()
-command = "predict pets.keras pets.parquet --split val --out predicted.parquet"
+assert rows["y_pred"].isin({THINGS}).all() and rows["loss"].notna().all()
+command = "predict things.keras things.parquet --split val --out predicted.parquet"
 assert app(command.split(), standalone_mode=False) in (None, 0)
 assert pd.read_parquet("predicted.parquet")["y_pred"].tolist() == rows["y_pred"].tolist()
 """
@@ -238,8 +241,9 @@ assert pd.read_parquet("predicted.parquet")["y_pred"].tolist() == rows["y_pred"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_training_and_predicting_with_one_backend_alone(run, backend, pets):
+def test_training_and_predicting_with_one_backend_alone(run, backend, tmp_path):
     """The README's lines; then another process predicts with the model that was saved."""
+    write_photographs(tmp_path)
     train = TRAIN.replace("BACKEND", repr(backend))
     assert run(backend, loaded(train), backend) == sorted({"keras", backend})
     assert run(backend, loaded(PREDICT), backend) == sorted({"keras", backend})
