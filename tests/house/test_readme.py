@@ -36,12 +36,23 @@ NEEDED = {
 IN_PHOTOGRAPHS = "`demo/photographs`, which `dfgen demo --keep demo --no-train` writes"
 """A page that says so runs in that folder."""
 
+OWN_ANNOTATIONS = "annotations of your own"
+"""A page that says so finds small files of VOC, LabelMe, CVAT and COCO there."""
+
 
 @pytest.fixture(scope="session")
 def photographs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photographs")
     write_photographs(folder)
     return folder
+
+
+def copy_named(photographs, text, folder):
+    """Copy the folders and tables that a page names: all would take a second."""
+    for entry in photographs.iterdir():
+        if entry.name in text:
+            copy = shutil.copytree if entry.is_dir() else shutil.copyfile
+            copy(entry, folder / entry.name)
 
 
 def blocks_of(page):
@@ -176,9 +187,14 @@ def test_page_runs_as_written(page, photographs, tmp_path, monkeypatch):
     for package in NEEDED.get(page.name, ()):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    if IN_PHOTOGRAPHS in page.read_text("utf-8").replace("\n", " "):
-        shutil.copytree(photographs, tmp_path, dirs_exist_ok=True)
+    text = page.read_text("utf-8").replace("\n", " ")
+    if OWN_ANNOTATIONS in text:
+        write_annotations(tmp_path)
+    if IN_PHOTOGRAPHS in text:
+        copy_named(photographs, text, tmp_path)
         run(page, len(THINGS))
+    elif OWN_ANNOTATIONS in text:
+        run(page)
     else:
         write_pets(tmp_path)
         run(page)
