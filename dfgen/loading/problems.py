@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from numbers import Integral
 from typing import NamedTuple
 
-from dfgen.errors import ProblemsError, without_secrets
+from dfgen.errors import ProblemsError, warn, without_secrets
 from dfgen.samples.reader import SampleReader
 
 KNOWN, TIMEOUT, WORKER = "known", "timeout", "worker"
@@ -44,7 +44,7 @@ class Problems(Mapping[int, Problem]):
     ) -> None:
         self._reader = reader
         self._found = {row: Problem(KNOWN, why, None) for row, why in known.items()}
-        self._before = len(self._found)
+        self._before = self._told = len(self._found)
         self._limit, self._most = limit, most_problems(limit, len(reader))
 
     def __getitem__(self, row: int) -> Problem:
@@ -72,6 +72,15 @@ class Problems(Mapping[int, Problem]):
                 f"{len(found):,} of {len(self._reader):,} rows turned out bad, more than "
                 f"limits.problems{limit} allows ({self._most:,}):{self._lines(found)}\nMend or "
                 f"leave out these rows, or allow more: limits=dfgen.Limits(problems={more})"
+            )
+
+    def tell(self, epoch: int) -> None:
+        """Warn, as an epoch ends, of rows that turned out bad since the last one."""
+        found, self._told = [*self._found][self._told :], len(self._found)
+        if found:
+            warn(
+                f"{len(found):,} of {len(self._reader):,} rows turned out bad in epoch {epoch}, "
+                f"and weigh 0; `problems` lists them:{self._lines(found)}"
             )
 
     def check_batch(self, rows: Collection[int], blank: int) -> None:

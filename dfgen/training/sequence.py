@@ -101,10 +101,11 @@ class Sequence(Passes):
             learned by one trial, before training, on blank images. `rng` depends on the seed, the
             epoch, the step and the process of `shard`.
         on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
-            listed in `problems`, and the real rows of its batch (with `shard`, of this process's
-            part of it) weigh batch / real. Keras's `metrics=` ignore weights: use
-            `weighted_metrics=`. More bad rows than `limits.problems`, or a batch of them alone,
-            stop training; so does a read that fails for no fault of the file, such as of a disk.
+            listed in `problems` and named by a warning as the epoch ends, and the real rows of its
+            batch (with `shard`, of this process's part of it) weigh batch / real. Keras's
+            `metrics=` ignore weights: use `weighted_metrics=`. More bad rows than
+            `limits.problems`, or a batch of them alone, stop training; so does a read that fails
+            for no fault of the file, such as of a disk.
         workers: threads; None = the CPUs this process may use, or fewer, or processes, where rows
             are small and that turns out to be faster (`metrics`); 0 = the calling thread.
         use_multiprocessing: a process for each worker, for transforms that hold the GIL, and for

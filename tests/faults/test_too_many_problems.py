@@ -1,6 +1,7 @@
 """Training stops where too many rows are bad, with a list of them, and where a batch has no row."""
 
 import contextlib
+import warnings
 
 import cv2
 import numpy as np
@@ -140,3 +141,14 @@ def test_a_batch_of_one_row_may_be_bad(paths):
     with loader_of(paths[:9], [8]) as loader:
         assert passed(loader) == [*range(9)]
         assert [*loader.problems] == [8]
+
+
+def test_the_end_of_an_epoch_names_rows_that_turned_out_bad_in_it_once(paths):
+    with loader_of(paths, bad=(7, 90), known=(4,)) as loader:
+        with pytest.warns(UserWarning, match="2 of 200 rows turned out bad in epoch 0") as caught:
+            passed(loader)
+        [warning] = caught
+        assert warning.filename == __file__ and "row id=7, path=" in str(warning.message)
+        assert "id=4" not in str(warning.message)  # the manifest says so
+        with warnings.catch_warnings(action="error"):
+            passed(loader, 2)

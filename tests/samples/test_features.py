@@ -137,6 +137,15 @@ def test_errors_name_the_path(row):
     )
 
 
+@pytest.mark.parametrize("made_as", [dict, pd.Series])
+def test_a_row_without_the_column_or_with_pixels_in_it_is_told(made_as):
+    lacking, pixels = made_as({"image": "a.png"}), made_as({"path": PIXELS})
+    told = "Image() needs ['path'], which the row lacks. It has ['image']"
+    assert message_of(ArgumentError, Image(), lacking) == told
+    told = "'path' of the row is ndarray: expected the path of a file, or its bytes"
+    assert message_of(ArgumentError, Image(), pixels) == told
+
+
 def test_specs_are_values():
     image = Image(size=[np.int64(4), 5])
     assert image == Image(size=(4, 5)) and hash(image) == hash(Image(size=(4, 5)))

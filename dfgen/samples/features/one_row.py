@@ -82,7 +82,14 @@ def _item_rows(
 def content_of(row: Mapping[str, Any], column: str) -> Any:
     """Return what a row holds for a file: a path as text, else the bytes, or a mapping of both."""
     content = row[column]
-    return content if isinstance(content, bytes | dict) else os.fspath(content)
+    if isinstance(content, bytes | dict):
+        return content
+    if not isinstance(content, str | os.PathLike):
+        raise ArgumentError(
+            f"{column!r} of the row is {type(content).__name__}: expected the path of a file, or "
+            "its bytes"
+        )
+    return os.fspath(content)
 
 
 @contextmanager
@@ -100,6 +107,9 @@ def store_of_row(row: Mapping[str, Any], column: str, of_files: bool = True) -> 
 
 def array_of_row(feature: Any, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:
     """Return what a feature makes of one row: its array, or several by their keys."""
+    if absent := [name for name in feature.columns if name not in row]:
+        held = [*row.keys()]
+        raise ArgumentError(f"{feature!r} needs {absent}, which the row lacks. It has {held}")
     if feature.of_files and feature.pixel_kind and is_several(row[feature.column]):
         return _array_of_items(feature, row, rng)
     check_present(feature, row)
