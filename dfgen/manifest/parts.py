@@ -248,7 +248,7 @@ def _parts_asked(index: PartsIndex, chosen: Selection) -> list[Part]:
     for part in index.parts:
         known = pc.field("id") >= pc.scalar(part.least)
         known &= pc.field("id") <= pc.scalar(part.greatest)
-        if split == "split" and sum(part.splits.values()) == part.rows and len(part.splits) == 1:
+        if split == "split" and len(part.splits) == 1 and "None" not in part.splits:  # missing ones
             known &= pc.field("split") == next(iter(part.splits))
         fragments.append(files.make_fragment(part.file, _ROOTLESS, known))
     asked = ds.FileSystemDataset(fragments, index.file_schema, files)

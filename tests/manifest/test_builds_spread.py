@@ -19,7 +19,7 @@ from spread_builds import FILES, SPLIT, build, write_images
 import dfgen
 from dfgen.errors import ArgumentError, WorkerError, WriteError
 from dfgen.executors import Work, spread
-from dfgen.limits import DEFAULT
+from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building import file_facts, kept_facts, spread_facts
 from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.fingerprint import fingerprint
@@ -145,6 +145,11 @@ def test_a_build_that_is_killed_anywhere_goes_on(data, opened, facts, kills):
         assert build(data, **how).equals(serial)
         assert not {*opened} & {*map(os.path.basename, known)}
         os.unlink(data / "m.parquet")
+
+
+def test_facts_that_a_build_of_other_limits_has_kept_are_not_taken():
+    ways = [(full, limits) for full in (True, False) for limits in (DEFAULT, Limits(file_bytes=9))]
+    assert len({KeptFacts.beside("m.parquet", *way).kind for way in ways}) == len(ways)
 
 
 @contextmanager

@@ -152,6 +152,8 @@ def test_rows_of_one_file_are_no_copies_of_each_other():
     assert duplicates(frame)["id"].tolist() == [0, 1, 2]
     assert duplicates(frame.assign(index=range(3))).empty  # rows of arrays
     assert duplicates(frame.drop(columns="path"))["group"].tolist() == [0, 0, 0]
+    alike = frame.assign(digest=None, phash=pd.array([1] * 3, "UInt64"))  # of unknown bytes
+    assert duplicates(alike)["kind"].tolist() == ["near"] * 3
 
 
 @pytest.mark.parametrize(

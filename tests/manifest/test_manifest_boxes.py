@@ -138,6 +138,8 @@ def test_a_box_that_stands_out_by_rounding_is_cut_off():
         ([5, 5, 5, 9], "a box is empty: cat (5, 5, 5, 9)"),
         ([-2, 5, 8, 9], "a box is outside the image: cat (-2, 5, 8, 9)"),
         ([50, 5, 60, 9], "a box is outside the image: cat (50, 5, 60, 9)"),
+        ([-1, 5, 0, 9], "a box is outside the image: cat (-1, 5, 0, 9)"),
+        ([5, 30, 8, 31], "a box is outside the image: cat (5, 30, 8, 31)"),
         ([float("nan"), 5, 60, 9], "a box is inverted: cat (nan, 5, 60, 9)"),
     ],
 )

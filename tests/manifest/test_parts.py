@@ -334,6 +334,14 @@ def test_a_reader_of_parts_that_were_replaced_is_told_to_open_them_again():
         read_part(index, index.parts[0])
 
 
+def test_the_number_of_a_part_that_was_removed_is_not_given_again():
+    written(30)
+    dfgen.write_manifest(dfgen.read_manifest("pets.manifest").head(20), "pets.manifest")
+    assert parts_of() == ["part-00000.parquet", "part-00001.parquet"]
+    written(30)
+    assert parts_of() == ["part-00000.parquet", "part-00001.parquet", "part-00003.parquet"]
+
+
 def test_a_folder_of_something_else_is_not_written_into():
     Path("pets.manifest").mkdir()
     Path("pets.manifest/notes.txt").write_text("mine")

@@ -66,6 +66,7 @@ CONDITIONS = {
     "`my note` is not None": lambda r: r["my note"] is not None,
     "score == None": lambda r: r["score"] is None,
     "not score < 4": lambda r: r["score"] is None or r["score"] >= 4,
+    "id == 7 or id == 8": lambda r: r["id"] in (7, 8),  # the last of a part, the first of another
     "2 < id <= 9": lambda r: 2 < r["id"] <= 9,
     "not 2 < id <= 9": lambda r: not 2 < r["id"] <= 9,
     "score > low": lambda r: gt(r["score"], r["low"]),
@@ -115,6 +116,15 @@ def test_parts_without_a_chosen_row_are_not_opened(tmp_path, monkeypatch):
             found, whole.query("id < 8").merge(found[["id"]]), check_dtype=False
         )
     assert not len(dfgen.read_manifest(tmp_path / "pets.manifest", where="id > 99"))
+
+
+def test_a_part_whose_rows_all_lack_their_split_has_those_without_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts_writer, "PART_ROWS", 8)
+    df = frame(tmp_path)
+    df.loc[df["id"] < 8, "split"] = None
+    dfgen.write_manifest(df, tmp_path / "pets.manifest")
+    found = dfgen.read_manifest(tmp_path / "pets.manifest", where="split is None")
+    assert [*found["id"]] == [*range(8)]
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,8 @@ CATS = {18: "cat"}
          "absolute"),
         ({1: "a.png"}, [{"image_id": 1, "category_id": 18}], CATS,
          "c.json: annotations[0] has neither a bbox nor a caption"),
-        ({1: "a.png"}, [box(1, 18, 1, 1, 2, 2, keypoints=[1, 2])], CATS,
+        ({1: "a.png", 2: "b.png"},
+         [box(n, 18, 1, 1, 2, 2, keypoints=[1] * n) for n in (1, 2)], CATS,
          "c.json: an annotation of image_id 1 has key points that are not x, y, visibility of "
          "each"),
     ],

@@ -138,6 +138,8 @@ def test_the_same_drawing_of_three_tools_is_one_manifest():
 def test_masks_are_placed_where_they_were_drawn():
     mask = drawn("cat", "mask", (20, 5), (28, 10), mask=png_text(BLOB))
     np.testing.assert_array_equal(masks_of(labelme(mask)), [IN_PLACE])
+    corner = drawn("cat", "mask", (31, 24), (39, 29), mask=png_text(BLOB))
+    np.testing.assert_array_equal(masks_of(labelme(corner)), [np.roll(IN_PLACE, (19, 11), (0, 1))])
     shape = cvat_shape(
         "mask", "cat", rle=rle_of(BLOB), left=20, top=5, width=9, height=6, z_order=0
     )
@@ -220,9 +222,9 @@ def test_a_rotated_box_is_turned_clockwise_around_its_middle():
 
 def test_shapes_on_top_come_last():
     frame = cvat(
-        cvat_shape("polygon", "top", points=SQUARE, z_order=3),
+        cvat_shape("polygon", "top", points=SQUARE, z_order=10),
         cvat_shape("polygon", "below", points=SQUARE, z_order=-1),
-        cvat_shape("polygon", "between", points=SQUARE, z_order=0),
+        cvat_shape("polygon", "between", points=SQUARE, z_order=9),
     )
     assert frame["labels"][0].tolist() == ["below", "between", "top"]
 

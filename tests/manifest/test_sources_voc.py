@@ -115,10 +115,11 @@ def test_other_rules_for_the_label(data):
 
 
 @pytest.mark.filterwarnings("ignore:Split")
-def test_the_boxes_of_an_image_stay_in_one_split(data):
+def test_the_boxes_of_an_image_stay_in_one_split_and_so_does_a_group(data):
     for seed in range(5):
-        each = build(box_label="each", split={"a": 0.5, "b": 0.5}, seed=seed)
-        assert each.groupby("path")["split"].nunique().max() == 1
+        how = {"box_label": "each", "split": {"a": 0.5, "b": 0.5}, "seed": seed}
+        assert build(**how).groupby("path")["split"].nunique().max() == 1
+        assert build(**how, pattern="{by}/{name}.png", group="by")["split"].nunique() == 1
 
 
 def test_class_names_fix_the_numbers(data):

@@ -99,7 +99,7 @@ def test_boxes_become_pixels(data):
 @pytest.mark.parametrize("numbers", [2, 3])
 def test_key_points_of_poses_become_pixels_with_a_visibility_each(data, numbers):
     seen = (" 1", " 0") if numbers == 3 else ("", "")
-    write("labels/train/a.txt", f"1 0.5 0.5 0.5 0.5 0.25 0.5{seen[0]} 0 0{seen[1]}\n")
+    write("labels/train/a.txt", f"1 0.5 0.5 0.5 0.5 0 0.5{seen[0]} 0 0{seen[1]}\n")
     write("labels/val/c.txt", "")
     write(
         "data.yaml",
@@ -107,14 +107,14 @@ def test_key_points_of_poses_become_pixels_with_a_visibility_each(data, numbers)
     )
     frame = dfgen.build_manifest(yolo="data.yaml", out="m.parquet")
     first = 1 if numbers == 3 else 2
-    assert [each.tolist() for each in frame["keypoints"][0]] == [[10, 15, first, 0, 0, 0]]
+    assert [each.tolist() for each in frame["keypoints"][0]] == [[0, 15, first, 0, 0, 0]]
     assert [len(each) for each in frame["keypoints"]] == [1, 0, 0]
     target = dfgen.Keypoints(count=2, max_items=1)
     points = dfgen.Sequence(
         "m.parquet", dfgen.Image(size=(30, 40)), target, shuffle=False, root=data
     )[0][1]
     assert np.asarray(points)[:, 0].tolist() == [
-        [[10, 15, first], [0, 0, 0]],
+        [[0, 15, first], [0, 0, 0]],
         *[[[-1] * 3] * 2] * 2,
     ]
 
