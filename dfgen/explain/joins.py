@@ -73,7 +73,7 @@ def join_fault(
         )
     advice += more
     advice.append(
-        'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
+        'To go on anyway: unmatched="keep" (missing labels, rows with a problem) or "drop" '
         "(--unmatched keep|drop)"
     )
     return Finding(

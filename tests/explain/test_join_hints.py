@@ -55,7 +55,7 @@ def test_near_misses_of_the_pattern_are_told_with_what_to_write(write):
             f'a file; pattern="{{_}}/{{kind}}/{{id}}.jpg" is for these: {own}',
             '  1 one folder above: "14.jpg", of which 1 are those of rows without a file; '
             f'pattern="{{id}}.jpg" is for these: {own}',
-            'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
+            'To go on anyway: unmatched="keep" (missing labels, rows with a problem) or "drop" '
             "(--unmatched keep|drop)",
             'To list all faults of the table and the files: dfgen.check(labels, "imgs", '
             'pattern="{kind}/{id}.jpg", on="id=key")',

@@ -8,7 +8,7 @@ from dfgen.manifest.building.join import join, split_on
 from dfgen.manifest.sources.path_pattern import parse_pattern
 
 GO_ON = (
-    'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
+    'To go on anyway: unmatched="keep" (missing labels, rows with a problem) or "drop" '
     "(--unmatched keep|drop)"
 )
 

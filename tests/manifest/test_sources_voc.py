@@ -146,7 +146,7 @@ def test_missing_partners_are_errors_that_name_them(data):
             '  "s/C", nearest: "s/c"',
             "Likely cause: case; 1 of these images and 1 of these .xml files would match: "
             "write both in the same case.",
-            'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
+            'To go on anyway: unmatched="keep" (missing labels, rows with a problem) or "drop" '
             "(--unmatched keep|drop)",
         ]
     )

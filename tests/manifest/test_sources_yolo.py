@@ -232,7 +232,7 @@ def test_labels_without_an_image_are_refused_kept_or_dropped(data):
             "by their relative paths.",
             "1 of 2 .txt files have no image, 1 have one:",
             '  "x"',
-            'Or go on with unmatched="keep" (missing labels, rows with a problem) or "drop" '
+            'To go on anyway: unmatched="keep" (missing labels, rows with a problem) or "drop" '
             "(--unmatched keep|drop)",
         ]
     )
