@@ -67,10 +67,10 @@ def show_batch(
     """Show a batch as the model gets it: after decoding, resizing, transforms and scaling.
 
     Images are shown, sounds as waveform and spectrogram, arrays as images or curves, and texts.
-    Pictures carry their ids, labels, weights, boxes and masks. Above them stand dtype, shape, range
-    and mean of the numbers, and what looks wrong about them. Where chance has a part in it, the
-    first row follows in several draws: as it comes in this epoch and the next ones, without
-    `batch_transform`.
+    Pictures carry their ids, labels, weights, boxes, masks and key points. Above them stand dtype,
+    shape, range and mean of the numbers, and what looks wrong about them. Where chance has a part
+    in it, the first row follows in several draws: as it comes in this epoch and the next ones,
+    without `batch_transform`.
 
     Args:
         sequence: a `dfgen.Sequence`.
@@ -253,6 +253,12 @@ def _overlay(
     names = list(one.arrays.values())
     if one.feature.kind == "mask":
         return {"mask": _first_item(arrays[names[0]][place])[..., 0]}
+    if one.feature.kind == "masks":  # of objects: each its number
+        masks = arrays[names[0]][place][..., 0] > 0
+        return {"mask": (masks * np.arange(1, len(masks) + 1)[:, None, None]).max(axis=0)}
+    if one.feature.kind == "keypoints":
+        points = arrays[names[0]][place].reshape(-1, 3)
+        return {"points": points[points[:, 2] > 0, :2]}
     if one.feature.kind != "boxes":
         return {}
     labels = arrays[names[1]][place]

@@ -166,7 +166,7 @@ def _draw_row(figure: Any, row: PictureRow, top: float, size: tuple[float, float
 
 
 def draw_picture(axes: Any, thumbnail: Thumbnail) -> None:
-    """Draw a thumbnail with its mask, its boxes and their labels; or text, or why it lacks one."""
+    """Draw a thumbnail with mask, points and labelled boxes; or text, or why it lacks one."""
     from matplotlib.patches import Rectangle
 
     axes.imshow(thumbnail.pixels, interpolation="nearest")
@@ -182,9 +182,12 @@ def draw_picture(axes: Any, thumbnail: Thumbnail) -> None:
         )  # fmt: skip
     if thumbnail.mask is not None:
         axes.imshow(mask_layer(thumbnail.mask), interpolation="nearest")
+    if len(thumbnail.points):
+        x, y = thumbnail.points.T - 0.5  # of pixels, whose centres matplotlib counts by
+        axes.plot(x, y, "o", markersize=2.5, color="lime", markeredgecolor="black", mew=0.4)
     for (left, top, right, bottom), label in zip(thumbnail.boxes, thumbnail.labels, strict=True):
         colour = f"C{crc32(label.encode()) % 10}"  # one label, one colour in all pictures
-        corner = (left - 0.5, top - 0.5)  # of pixels, whose centres matplotlib counts by
+        corner = (left - 0.5, top - 0.5)
         axes.add_patch(
             Rectangle(corner, right - left, bottom - top, fill=False, edgecolor=colour, linewidth=1)
         )

@@ -91,6 +91,7 @@ class Thumbnail:
         boxes: of `pixels`, left, top, right, bottom, shape (boxes, 4).
         labels: of the boxes, in words.
         mask: the class of each pixel, (height, width), or None.
+        points: of `pixels`, x and y, shape (points, 2).
         text: what the row holds, if that is text; else None.
     """
 
@@ -101,6 +102,7 @@ class Thumbnail:
     boxes: npt.NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 4), np.float32))
     labels: tuple[str, ...] = ()
     mask: npt.NDArray[Any] | None = None
+    points: npt.NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 2), np.float32))
     text: str | None = None
 
 

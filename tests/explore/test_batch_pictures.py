@@ -1,5 +1,7 @@
 """What the model sees: batches, draws and pixel ranges, in figures and in notebooks."""
 
+import json
+
 import cv2
 import keras
 import numpy as np
@@ -85,6 +87,30 @@ def test_boxes_and_masks_move_with_the_crops_that_are_shown(tmp_path):
             assert (np.argwhere(is_white).max(0) == (bottom - 1, right - 1)).all()
             assert (marked == is_white).all()
             assert axes.texts[0].get_text() == "cat"
+
+
+def test_key_points_and_masks_of_objects_lie_on_what_is_shown(tmp_path):
+    pixels = np.zeros((40, 60, 3), np.uint8)
+    pixels[10, 30] = pixels[20, 50] = 255
+    cv2.imwrite(f"{tmp_path}/a.png", pixels)
+    squares = [[[x, 5, x + 4, 5, x + 4, 9, x, 9]] for x in (10, 20)]
+    rows = pd.DataFrame(
+        {"id": [0], "path": f"{tmp_path}/a.png", "segmentation": [list(map(json.dumps, squares))],
+         "labels": [["cat", "cat"]], "width": 60, "height": 40,
+         "keypoints": [[[30.5, 10.5, 2, 50.5, 20.5, 1, 7, 7, 0]]]}
+    )  # fmt: skip
+    image = dfgen.Image("path", size=(40, 60), flip="horizontal")
+    objects = dfgen.Segmentation(max_items=3, class_names=["cat"])
+    points = dfgen.Keypoints(count=3, max_items=2)
+    figure = dfgen.Sequence(rows, x=image, y={"m": objects, "p": points}).show(draws=4)
+    for axes in figure.axes:
+        marked = {(round(float(x)), round(float(y))) for x, y in axes.lines[0].get_xydata()}
+        assert marked == {(x, y) for y, x in np.argwhere(shown(axes)[..., 0] > 128).tolist()}
+        tints = axes.images[1].get_array()
+        held = np.unique(tints[tints[..., 3] > 0][:, :3], axis=0)
+        assert len(held) == 2  # a colour an object
+        assert np.count_nonzero(tints[..., 3]) == 32
+    assert len({tuple(axes.lines[0].get_xdata()) for axes in figure.axes}) == 2  # flipped or not
 
 
 def test_one_row_is_shown_as_each_epoch_draws_it(frame):
