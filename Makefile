@@ -43,7 +43,7 @@ test-backends: .venv/with-test .venv/with-jax .venv/with-torch
 test-nightly: .venv/with-test .venv/with-jax .venv/with-torch  ## on the newest keras-nightly
 	.ci/nightly $(NIGHTLY)
 
-test-alone: .venv/with-test .venv-none/with-dfgen .venv-jax/with-dfgen .venv-torch/with-dfgen
+test-alone: .venv/with-test .venv/with-jax .venv-none/with-dfgen .venv-jax/with-dfgen .venv-torch/with-dfgen
 	.ci/alone
 
 test-clients: .venv/with-test .venv/with-clients .venv/with-jax .venv/with-torch
