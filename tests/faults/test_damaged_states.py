@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from messages import message_of
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.state import Identity, Place, ids_digest
@@ -46,16 +47,14 @@ def test_fault_46_the_state_of_another_version_is_refused(version):
 
 
 @pytest.mark.parametrize("entry", STATE)
-@pytest.mark.parametrize("value", [None, "x", -1, 1.5, [], {}, "-2a", "f" * 33], ids=repr)
-def test_fault_46_an_entry_of_a_state_that_it_cannot_have_is_refused(entry, value):
-    if STATE[entry] is None or entry == "checksum":  # None says that there is nothing
-        value = value or "other"
-    with pytest.raises(ArgumentError, match=r"edited or damaged|this dfgen reads"):
-        NOW.place({**STATE, entry: value})
-    if entry not in ("labels", "checksum"):  # labels may change
-        with pytest.raises(ArgumentError) as caught:
-            NOW.place({**OLDER, entry: value})
-        assert entry in str(caught.value)
+def test_fault_46_an_entry_of_a_state_that_it_cannot_have_is_refused(entry):
+    for value in (None, "x", -1, 1.5, [], {}, "-2a", "f" * 33):
+        if STATE[entry] is None or entry == "checksum":  # None says that there is nothing
+            value = value or "other"
+        with pytest.raises(ArgumentError, match=r"edited or damaged|this dfgen reads"):
+            NOW.place({**STATE, entry: value})
+        if entry not in ("labels", "checksum"):  # labels may change
+            assert entry in message_of(ArgumentError, NOW.place, {**OLDER, entry: value})
 
 
 def test_fault_46_a_state_without_an_entry_is_refused():

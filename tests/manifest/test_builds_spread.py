@@ -3,7 +3,7 @@ import random
 import resource
 import signal
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,6 +13,7 @@ import psutil
 import pyarrow.compute as pc
 import pytest
 from flaky_executor import FlakyExecutor
+from full_disk import files_of_at_most
 from PIL import Image
 from spread_builds import FILES, SPLIT, build, write_images
 
@@ -150,19 +151,6 @@ def test_a_build_that_is_killed_anywhere_goes_on(data, opened, facts, kills):
 def test_facts_that_a_build_of_other_limits_has_kept_are_not_taken():
     ways = [(full, limits) for full in (True, False) for limits in (DEFAULT, Limits(file_bytes=9))]
     assert len({KeptFacts.beside("m.parquet", *way).kind for way in ways}) == len(ways)
-
-
-@contextmanager
-def files_of_at_most(size):
-    """Let no file of this process grow beyond so many bytes, as on a disk that is full."""
-    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def test_a_disk_that_is_full_is_said_and_what_was_kept_stays(data, monkeypatch, opened):

@@ -1,7 +1,6 @@
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from full_disk import files_of_at_most
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError
@@ -308,15 +308,9 @@ def test_a_second_writer_of_a_folder_is_refused():
 def test_a_full_disk_leaves_the_manifest_that_was_there():
     folder = written()
     before = (folder / "_manifest.json").read_bytes()
-    old, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, old[1]))
-    try:
-        with pytest.raises(WriteError, match=r"part-00002.parquet cannot be written: .*too large"):
-            dfgen.write_manifest(frame().assign(note="other"), "pets.manifest")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-        signal.signal(signal.SIGXFSZ, handler)
+    said = r"part-00002.parquet cannot be written: .*too large"
+    with files_of_at_most(2000), pytest.raises(WriteError, match=said):
+        dfgen.write_manifest(frame().assign(note="other"), "pets.manifest")
     assert (folder / "_manifest.json").read_bytes() == before and len(parts_of()) == 2
 
 

@@ -24,14 +24,7 @@ from dfgen.samples.transforms import Sample
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux alone")
 ROWS, BATCH = 120, 12
-PROCESSES = {"workers": 3, "use_multiprocessing": True}
-
-
-@pytest.fixture(params=["pixels", "original"])
-def web(request, tmp_path):
-    """A pack behind HTTP, 2 MB in 6 shards; `near` is its folder, `whole` the bytes of these."""
-    with served(tmp_path, format=request.param) as server:
-        yield server
+PROCESSES = {"workers": 2, "use_multiprocessing": True}
 
 
 @pytest.fixture
@@ -41,6 +34,7 @@ def pixels(tmp_path):
 
 
 def served(top, **arguments):
+    """A pack behind HTTP, 2 MB in 6 shards."""
     frame = write_images(top / "imgs", ROWS, (72, 80), suffix=".bmp")
     packed(frame, top / "pack", shard_size="400KB", **arguments)
     held = {f"pack/{path.name}": path.read_bytes() for path in top.glob("pack/[a-z_]*")}
@@ -82,20 +76,20 @@ def turned(sample: Sample, rng) -> Sample:
     return {**sample, "image": sample["image"][::-1] + rng.integers(9, dtype=np.uint8)}
 
 
-@pytest.mark.parametrize("window", ["1KB", "800KB", "1GB"])
-def test_processes_fetch_a_pack_once_an_epoch_as_threads_do(web, tmp_path, window):
-    near = made(tmp_path / "pack", window=window)
-    assert_same(made(f"{web.url}/pack", window=window, **PROCESSES), near)
-    whole = sum(path.stat().st_size for path in tmp_path.glob("pack/shard-*"))
-    assert fetched(web) <= 2 * 1.1 * whole
-
-
-def test_rows_in_no_window_and_transforms_come_from_the_parent_too(web, tmp_path):
-    near = made(tmp_path / "pack", shuffle=False, transform=turned)
-    far = made(f"{web.url}/pack", shuffle=False, transform=turned, **PROCESSES)
-    assert_same(far, near)
-    whole = sum(path.stat().st_size for path in tmp_path.glob("pack/shard-*"))
-    assert fetched(web) <= 2 * 1.1 * whole
+@pytest.mark.parametrize(
+    ("format", "how"),
+    [
+        ("original", {"window": "1KB"}),
+        ("pixels", {"window": "800KB"}),
+        ("original", {"window": "1GB"}),
+        ("pixels", {"shuffle": False, "transform": turned}),
+    ],
+)
+def test_processes_fetch_a_pack_once_an_epoch_as_threads_do(tmp_path, format, how):
+    with served(tmp_path, format=format) as web:
+        assert_same(made(f"{web.url}/pack", **how, **PROCESSES), made(tmp_path / "pack", **how))
+        whole = sum(path.stat().st_size for path in tmp_path.glob("pack/shard-*"))
+        assert fetched(web) <= 2 * 1.1 * whole
 
 
 def test_a_process_that_is_killed_is_replaced_by_one_that_borrows_anew(pixels, tmp_path):

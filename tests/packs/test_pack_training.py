@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from packed import packed, write_images
+from watching import EAGER
 
 import dfgen
 
@@ -21,7 +22,8 @@ def pack(tmp_path):
 def model():
     made = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(),
                              keras.layers.Dense(4)])  # fmt: skip
-    made.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    made.compile(loss=loss, run_eagerly=EAGER)
     return made
 
 

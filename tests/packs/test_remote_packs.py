@@ -110,7 +110,7 @@ def test_hosts_fetch_a_pack_about_once_together(server, tmp_path, window):
         assert sum(fetched) <= 2 * 1.1 * whole
 
 
-@pytest.mark.parametrize("format", ["original", "jpeg", "pixels"])
+@pytest.mark.parametrize("format", ["original", "pixels"])
 def test_files_of_own_sizes_are_read_too(folder, server, tmp_path, format):
     more = {"image_size": "own"} if format == "pixels" else {}
     packed(write_images(tmp_path / "imgs", ROWS, SIZE), tmp_path / "p", format=format,

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import run
+from full_disk import files_of_at_most
 from packed import packed, write_images
 from servers import http_server
 
@@ -126,8 +127,7 @@ def test_what_memory_does_not_hold_any_more_comes_from_the_disk(pack, web, tmp_p
         assert np.array_equal(arrays["image"], others["image"])
 
 
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("window", ["1KB", "1GB"])
+@pytest.mark.parametrize(("window", "own"), [("1KB", False), ("1GB", True)])
 def test_hosts_fetch_a_pack_about_once_and_in_later_runs_hardly_anything(tmp_path, window, own):
     """Four of them, on one node or each on its own; 5 MB."""
     rows, hosts = 2_400, 4
@@ -147,46 +147,41 @@ def test_hosts_fetch_a_pack_about_once_and_in_later_runs_hardly_anything(tmp_pat
             assert fetched(server) <= most * whole
 
 
-RANK = """
-import json, resource, signal, sys, warnings
-import numpy as np
+@pytest.fixture
+def trained(pack, web, tmp_path):
+    """Return a function that trains on the pack in a store; it returns what is told, and misses."""
+
+    def train(**more):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            made, metrics = batches(f"{web.url}/pack", tmp_path / "cache", **more)
+        assert_same(made, batches(pack)[0])
+        return [str(one.message) for one in told], metrics.cache_misses
+
+    return train
+
+
+OTHER = """
+import sys
 import test_shard_blocks as tests
-given = json.loads(sys.argv[1])
-if "file" in given:
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (given["file"], resource.RLIM_INFINITY))
-with warnings.catch_warnings(record=True) as told:
-    warnings.simplefilter("always")
-    made, metrics = tests.batches(given["url"], given["cache"], **given["more"])
-near, _ = tests.batches(given["near"], **given["more"])
-tests.assert_same(made, near)
-print(json.dumps([[str(one.message) for one in told], metrics.cache_misses]))
+print("ready", flush=True)
+made, _ = tests.batches(sys.argv[1], sys.argv[2])
+tests.assert_same(made, tests.batches(sys.argv[3])[0])
 """
 
 
-def rank(more=None, **given):
-    """Start a process that trains on a pack in a store, and compares that with the folder."""
+def test_processes_share_a_folder_at_the_same_time(pack, web, tmp_path, trained):
     here = Path(__file__).parent
-    given = json.dumps({"more": more or {}, **given}, default=str)
     path = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(
-        [sys.executable, "-c", RANK, given], env={**os.environ, "PYTHONPATH": path}, **pipes
-    )
-
-
-def result(process):
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    return json.loads(out.splitlines()[-1])
-
-
-def test_processes_share_a_folder_at_the_same_time(pack, web, tmp_path):
-    given = {"url": f"{web.url}/pack", "near": pack, "cache": tmp_path / "cache"}
-    both = [rank(**given) for _ in range(2)]
-    assert [told for told, _ in map(result, both)] == [[], []]
+    given = [f"{web.url}/pack", str(tmp_path / "cache"), str(pack)]
+    command = [sys.executable, "-W", "error::UserWarning", "-c", OTHER, *given]
+    env = {**os.environ, "PYTHONPATH": path}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline()
+        assert trained()[0] == []
+    assert other.returncode == 0
     fetched(web)
-    assert result(rank(**given)) == [[], 0]
+    assert trained() == ([], 0)
     assert fetched(web) <= LOOKED_INTO
 
 
@@ -222,10 +217,9 @@ def test_a_limit_holds_and_what_does_not_fit_is_fetched_row_by_row(pack, web, tm
 
 
 @pytest.mark.parametrize("processes", [False, True])
-def test_a_full_disk_is_told_once_and_training_goes_on(pack, web, tmp_path, processes):
-    more = {"workers": 2, "use_multiprocessing": processes}
-    given = {"url": f"{web.url}/pack", "near": pack, "cache": tmp_path / "cache"}
-    told, _ = result(rank(**given, file=100 * BLOCK, more=more))
+def test_a_full_disk_is_told_once_and_training_goes_on(trained, processes):
+    with files_of_at_most(100 * BLOCK):
+        told, _ = trained(workers=2, use_multiprocessing=processes)
     assert told == [
         "the cache takes no more pixels: File too large. Training goes on with the pixels in it"
     ]

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import keras
@@ -27,6 +28,7 @@ ROWS, BATCH = 90, 3
 OTHERWISE = dfgen.Category("kind", class_names=["c", "a", "b"])
 
 
+@cache
 def model(shift=0.0, activation=None):
     made = keras.Sequential([keras.Input((1,)), keras.layers.Dense(3, activation)])
     made.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -477,7 +479,7 @@ def run(rows=12, made=None, **options):
 
 
 def compiled(loss):
-    made = model()
+    made = model.__wrapped__()
     made.compile(loss=loss)
     return made
 
