@@ -23,6 +23,8 @@ from dfgen.table.any_table import Table, data_frame
 
 _MOST = 30  # classes that are drawn
 _WRITTEN = 15  # whose counts are written too
+_DOUBTED = 1 / 3  # of the labels: a model that doubts more is wrong itself
+_FEW = 20  # rows, of which that says nothing
 
 
 def confusion_of(
@@ -296,11 +298,13 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
         told = told.assign(**{f"loss{end}": -np.log(np.maximum(own, 1e-7))})
     confusion = confusion_of(true, said, names)
     mislabels, how = _mislabels(told, end, true, prob, names)
-    missing = len(frame) - len(told)
+    missing, weak = len(frame) - len(told), ""
+    if len(mislabels) > _DOUBTED * len(told) and len(told) > _FEW:
+        weak = ". These are too many to be wrong: the model is too weak to judge labels"
     parts = [
         f"{len(told):,} rows, {np.mean(true == said):.1%} right, {(true != said).sum():,} wrong",
         f"{missing:,} without a label or a prediction" if missing else "",
-        f"{len(mislabels):,} labels likely wrong, by {how}",
+        f"{len(mislabels):,} labels likely wrong, by {how}{weak}",
     ]
     classes = class_table(confusion, told[f"loss{end}"].to_numpy(np.float64), true)
     label = _label_column(frame, end) if label is None else label

@@ -69,6 +69,13 @@ def test_labels_that_are_likely_wrong_are_found_and_update_labels_takes_them(pre
     assert mended["kind"].tolist()[6:10] == ["cat", "dog", "emu", "cat"]
 
 
+def test_a_model_that_doubts_a_third_of_all_labels_is_called_weak(predicted):
+    weak = ". These are too many to be wrong: the model is too weak to judge labels"
+    guesses = predicted.assign(prob=[*np.random.default_rng(0).dirichlet(np.ones(3), 60)])
+    assert mistakes(guesses).said.endswith(weak)
+    assert not mistakes(predicted).said.endswith(weak)
+
+
 def test_the_thresholds_are_those_of_confident_learning():
     # the example of Figure 1 of the paper in small: each class has a threshold of its own
     prob = np.array([[0.7, 0.3]] * 4 + [[0.45, 0.55]] + [[0.4, 0.6]] * 4 + [[0.68, 0.32]])
