@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 
 import dfgen
 from dfgen.binding.bind import bind
@@ -61,7 +62,7 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(found[name], expected[name])
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"size": (HEIGHT, WIDTH)},
@@ -75,9 +76,7 @@ def assert_same(found, expected):
         {"size": (HEIGHT, WIDTH), "interpolation": "nearest", "flip": "vertical"},
     ],
 )
-@pytest.mark.parametrize(
-    ("rows", "files"), [("rgb.npy", "png"), ("all.h5", "png"), ("gray.npy", "graypng")]
-)
+@each(("rows", "files"), [("rgb.npy", "png"), ("all.h5", "png"), ("gray.npy", "graypng")])
 def test_every_option_makes_the_same_of_rows_as_of_files(frame, rows, files, options):
     dataset = "x" if rows.endswith(".h5") else None
     found = batches(frame, Image(rows, index="index", dataset=dataset, **options))

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
@@ -83,7 +84,7 @@ SILENT = {
 }
 
 
-@pytest.mark.parametrize(("df", "options"), SILENT.values(), ids=SILENT)
+@each(("df", "options"), SILENT.values())
 def test_labels_that_only_look_odd_are_left_alone(df, options):
     assert told(df, **options) == ""
 

@@ -4,6 +4,7 @@ import os
 import pickle
 
 import pytest
+from cases import each
 
 from dfgen.errors import MissingFileError
 from dfgen.explain.missing_paths import Begin, advice, near, with_near
@@ -59,7 +60,7 @@ TABLE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "root", "what", "steps"), TABLE, ids=[row[0] for row in TABLE])
+@each(("path", "root", "what", "steps"), TABLE)
 def test_what_is_near_a_path_is_told_with_what_to_write(path, root, what, steps, cwd):
     found = near(path, Begin("path", root))
     assert found.advice == f"{what}: {steps}".replace("{}", cwd)

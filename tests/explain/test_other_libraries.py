@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 
 import dfgen
 from dfgen.errors import UnknownArgumentError
@@ -50,7 +51,7 @@ def test_no_attribute_of_a_sequence_is_told_to_be_another():
     assert not [name for name in HERE if hasattr(dfgen.Sequence, name)]
 
 
-@pytest.mark.parametrize("argument", VALUES)
+@each("argument", VALUES)
 def test_every_value_leads_to_one_that_is_taken(argument):
     homes = {"dtype of a mask": dfgen.Mask, "format of boxes": dfgen.Boxes}
     name = argument.partition(" ")[0]

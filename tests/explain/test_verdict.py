@@ -1,6 +1,6 @@
 """What the verdict on a training says: what was measured, what would gain how much, or nothing."""
 
-import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,7 +105,7 @@ SITUATIONS = {
 NO_STEPS = Waiting(0, 0, dict.fromkeys((*STAGES, "cpu", "consumer_wait"), 0.0))
 
 
-@pytest.mark.parametrize("what", SITUATIONS)
+@each("what", SITUATIONS)
 def test_advice_is_what_would_gain_a_clear_amount_and_no_more(what):
     measured, remedies, advice = SITUATIONS[what]
     found = [f"{gain.what} (up to {gain.seconds:.1f} s)" for gain in gains(measured, remedies)]
@@ -146,7 +146,7 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("what", WORDS)
+@each("what", WORDS)
 def test_the_verdict_in_words(what):
     measured, remedies, _ = SITUATIONS.get(what, (NO_STEPS, [], []))
     assert verdict(measured, remedies) == f"training waited for its input {WORDS[what]}"

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from cases import each
 
 import dfgen
 import dfgen.explore
@@ -202,7 +203,7 @@ def test_what_a_model_says_stands_below_in_red_where_it_is_wrong(rows):
 ODD = {"lists": [[[1]]] * 10, "nothing": None, "mixed": [1, "a"] * 5}
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "message"),
     [
         ({"by": "lable"}, 'by="lable" is not a column of the manifest. Columns: id, path, label, '

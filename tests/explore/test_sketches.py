@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import soundfile
+from cases import each
 
 import dfgen
 import dfgen.explore
@@ -85,7 +86,7 @@ def test_a_curve_holds_every_number_and_rises_as_they_do():
         assert curve(values, 4, 8).shape == (4, 8, 3) if len(values) else True
 
 
-@pytest.mark.parametrize(
+@each(
     ("array", "shape", "note"),
     [
         (np.ones((4, 6), np.uint8), (4, 6), "uint8, 4 x 6"),
@@ -100,7 +101,6 @@ def test_a_curve_holds_every_number_and_rises_as_they_do():
         (np.zeros((0, 3)), (2, 2), "float64, 0 x 3: no numbers to draw"),
         (np.array(["a"]), (2, 2), "<U1, 1: no numbers to draw"),
     ],
-    ids=str,
 )
 def test_an_array_is_an_image_or_a_curve(array, shape, note):
     found = array_sketch(np.asarray(array), 32)
@@ -114,7 +114,7 @@ def test_the_tile_of_a_text_grows_with_it():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "kind"),
     [
         (["a.png", None, "b.JPG"], "image"), (["a.wav"], "sound"), (["a.npy"], "array"),
@@ -126,7 +126,6 @@ def test_the_tile_of_a_text_grows_with_it():
         ([np.zeros((2, 2))], "numbers"), ([["cat"]], None), ([[True]], None), ([1, 2], None),
         ([None], None), ([], None), (pd.Categorical(["a.png"]), "image"),
     ],
-    ids=str,
 )  # fmt: skip
 def test_what_a_column_holds_is_known_by_its_first_values(values, kind):
     assert kind_of(pd.Series(values)) == kind

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from cases import each
 
 import dfgen
 from dfgen.binding.bind import bind
@@ -163,7 +164,7 @@ def test_an_array_file_that_was_replaced_is_the_problem_of_its_rows(tmp_path):
         loader.batch(0, 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("now", "same"),
     [
         (TIME, True), (TIME // SECOND * SECOND, True), (TIME // SECOND * SECOND + SECOND, True),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import each
 from messages import message_of
 
 from dfgen.errors import ArgumentError
@@ -46,7 +47,7 @@ def test_fault_46_the_state_of_another_version_is_refused(version):
     assert str(caught.value).startswith(f"the state has {name}={value!r}; this dfgen reads {name}=")
 
 
-@pytest.mark.parametrize("entry", STATE)
+@each("entry", STATE)
 def test_fault_46_an_entry_of_a_state_that_it_cannot_have_is_refused(entry):
     for value in (None, "x", -1, 1.5, [], {}, "-2a", "f" * 33):
         if STATE[entry] is None or entry == "checksum":  # None says that there is nothing

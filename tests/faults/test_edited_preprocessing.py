@@ -4,6 +4,7 @@ import copy
 import json
 
 import pytest
+from cases import each
 
 import dfgen
 from dfgen.binding.preprocessing import Preprocessing
@@ -37,7 +38,7 @@ def edited(entry, change):
     return json.dumps(data)
 
 
-@pytest.mark.parametrize("entry", [*entries(SAVED)], ids="-".join)
+@each("entry", [*entries(SAVED)])
 def test_fault_63_an_entry_that_was_edited_is_refused(entry):
     """One that could be meant is told by the digest, others by their names."""
     *_, key = entry

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from cases import each
 
 import dfgen
 from dfgen.binding.bind import bind
@@ -378,7 +379,7 @@ def test_a_read_of_the_system_that_fails_names_its_errno():
     assert isinstance(caught.value, OSError)
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "outside"),
     [
         (ValueError("Insufficient memory (case 4)"), True),  # of libjpeg

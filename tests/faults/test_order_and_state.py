@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from cases import each
 from watching import order, orders, trained_watcher, watcher
 
 import dfgen
@@ -84,8 +85,8 @@ def test_fault_47_the_order_of_a_seed_is_written_down():
     assert permutation(np.arange(3), 10**18, seed=7, epoch=3).tolist() == FAR
 
 
-@pytest.mark.parametrize("rows", [1, 7, 8, 45, 120])
-@pytest.mark.parametrize("count", [1, 2, 4])
+@each("rows", [1, 7, 8, 45, 120])
+@each("count", [1, 2, 4])
 def test_fault_48_hosts_take_as_many_steps_each_and_together_all_rows(rows, count):
     plans = [Plan(rows, 8, (index, count), "pad") for index in range(count)]
     assert len({len(plan) for plan in plans}) == 1

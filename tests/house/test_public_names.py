@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cases import each
 
 import dfgen
 
@@ -28,7 +29,7 @@ def test_public_names_are_those_that_type_checkers_and_editors_see():
     assert dir(dfgen) == sorted([*typed, "__version__"])
 
 
-@pytest.mark.parametrize("name", dfgen.__all__)
+@each("name", dfgen.__all__)
 def test_public_name_resolves_and_is_documented(name):
     documentation = getattr(dfgen, name).__doc__ or ""
     assert documentation

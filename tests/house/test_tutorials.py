@@ -11,6 +11,7 @@ import numpy as np
 import own_table
 import pandas as pd
 import pytest
+from cases import each
 from test_readme import TUTORIALS, run
 
 import dfgen
@@ -113,7 +114,7 @@ def test_a_sum_on_small_photographs_agrees_with_their_pack_and_gives_the_table_o
 FAMILIES = [name for name in dir(keras.applications) if name[0].isupper()]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@each("name", FAMILIES)
 def test_the_scale_that_fine_tuning_names_is_that_of_the_family(name):
     table = (TUTORIALS / "fine-tuning.md").read_text("utf-8")
     rows = re.findall(r"^\| `(None|\".+\")` \|.*\| (.+) \|$", table, re.M)

@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases import each
 
 from dfgen.errors import ArgumentError, DfgenError, MissingFileError
 from dfgen.loading.buffers import Buffers
@@ -263,8 +264,8 @@ def test_usable_cpus_are_those_of_the_affinity_mask():
     assert usable_cpus() >= 1
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (7, 5, 3)])
-@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "int64"])
+@each("shape", [(), (3,), (7, 5, 3)])
+@each("dtype", ["uint8", "float16", "float32", "int64"])
 def test_buffers_are_aligned_and_of_one_piece(shape, dtype):
     for size in (1, 3, 64):
         array = Buffers({"a": Spec(shape, np.dtype(dtype))}).batch(size)["a"]

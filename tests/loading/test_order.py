@@ -8,6 +8,7 @@ from math import comb, factorial, isqrt
 
 import numpy as np
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,7 +95,7 @@ class TestPermutation:
         found = permutation([0, 1], 1000, seed=2**70, epoch=0, tag="window/5")
         assert found.tolist() == GOLDEN_WINDOW
 
-    @pytest.mark.parametrize("n", [2, 3, 50, 1000, 46_205, 10**9, 2**40 + 1, 2**61, 2**62 - 1])
+    @each("n", [2, 3, 50, 1000, 46_205, 10**9, 2**40 + 1, 2**61, 2**62 - 1])
     def test_is_the_algorithm_as_written_down(self, n):
         positions = sorted({0, 1, n // 3, n // 2, n - 2, n - 1})
         found = permutation(positions, n, seed=11, epoch=2, tag="pack")
@@ -133,7 +134,7 @@ class TestPermutation:
         ]
         assert len(set(orders)) == 18  # among them seed 0, epoch 1 and seed 1, epoch 0
 
-    @pytest.mark.parametrize(
+    @each(
         ("arguments", "text"),
         [
             ({"positions": [0, 10]},
@@ -357,7 +358,7 @@ class TestBatches:
         assert plan.positions(1).tolist() == [1, 2]
         assert batch_weights(plan, 1, lost=[0]).tolist() == [0, 0]
 
-    @pytest.mark.parametrize(
+    @each(
         ("step", "arguments", "text"),
         [
             (0, (10, 4, (0, 3)),

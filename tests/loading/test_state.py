@@ -7,6 +7,7 @@ from hashlib import blake2b
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,8 +153,8 @@ class TestState:
                 ):
                     NOW.place(older | change)
 
-    @pytest.mark.parametrize("size", [1, 5, 12, 60])
-    @pytest.mark.parametrize("taken", [(0, 0), (1, 3), (4, 1), (4, 2)])
+    @each("size", [1, 5, 12, 60])
+    @each("taken", [(0, 0), (1, 3), (4, 1), (4, 2)])
     def test_another_batch_size_and_number_of_processes_warn_and_count_the_same(self, size, taken):
         step, first = taken
         state = replace(NOW, processes=2).state(Place(1, step, 42, 0, first))
@@ -218,7 +219,7 @@ class TestState:
             "without the state"
         )
 
-    @pytest.mark.parametrize(
+    @each(
         ("change", "text"),
         [
             ({"version": 3},
@@ -273,7 +274,7 @@ class TestState:
         except ArgumentError:
             assert edited != state or name == "labels"
 
-    @pytest.mark.parametrize("key", [key for key in NOW.state(Place(0, 1)) if key != "checksum"])
+    @each("key", [key for key in NOW.state(Place(0, 1)) if key != "checksum"])
     def test_refuses_a_missing_key(self, key):
         state = NOW.state(Place(0, 1))
         del state[key]

@@ -7,6 +7,7 @@ from pathlib import Path
 import annotated
 import pytest
 from annotated import cvat_shape, drawn
+from cases import each
 from drawings import BLOB, SQUARE, labelme, png_text
 
 import dfgen
@@ -69,7 +70,7 @@ BAD_SHAPES = {
 
 
 @pytest.mark.filterwarnings("ignore:1 problem")
-@pytest.mark.parametrize("name", BAD_SHAPES)
+@each("name", BAD_SHAPES)
 def test_a_bad_shape_of_labelme_is_the_problem_of_its_row(name):
     shape, message = BAD_SHAPES[name]
     annotated.image("pets/b.png")
@@ -273,7 +274,7 @@ BAD_ELEMENTS = {
 
 
 @pytest.mark.filterwarnings("ignore:1 problem")
-@pytest.mark.parametrize("name", BAD_ELEMENTS)
+@each("name", BAD_ELEMENTS)
 def test_a_bad_shape_of_cvat_is_the_problem_of_its_row(name):
     shape, message = BAD_ELEMENTS[name]
     for image in "ab":
@@ -317,7 +318,7 @@ OUTSIDE = """<!DOCTYPE annotations [<!ENTITY a SYSTEM "file:///etc/passwd">]>
 WHOLE = '<annotations><image id="0" name="{}" width="{}" height="30"/>{}</annotations>'
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         ("<annotations>\n<image>\n", "x.xml, line 3, column 1: broken XML, no element found. Mend "

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 from command import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -142,7 +143,7 @@ HOW = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({}, 'say how to split: shares, as in {"train": 0.8, "val": 0.2} (--split train=0.8 '

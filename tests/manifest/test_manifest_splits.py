@@ -3,6 +3,7 @@ import hashlib
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -324,7 +325,7 @@ def test_groups_of_several_classes_are_dealt_so_that_each_class_has_its_shares()
         assert shares.to_dict() == pytest.approx(SHARES, abs=0.005)
 
 
-@pytest.mark.parametrize(
+@each(
     ("shares", "message"),
     [
         ({"train": 0.8, "val": 0.1},

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 import pytest
+from cases import each
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
@@ -83,7 +84,7 @@ def gt(value, other):
     return value is not None and value > other
 
 
-@pytest.mark.parametrize(("where", "keeps"), CONDITIONS.items(), ids=CONDITIONS)
+@each(("where", "keeps"), CONDITIONS.items())
 def test_a_condition_keeps_the_rows_for_which_python_says_yes(manifest, where, keeps):
     whole = dfgen.read_manifest(manifest)
     rows = {name: without_nulls(column) for name, column in whole.items()}
@@ -127,7 +128,7 @@ def test_a_part_whose_rows_all_lack_their_split_has_those_without_one(tmp_path, 
     assert [*found["id"]] == [*range(8)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("where", "expected"),
     [
         (
@@ -153,7 +154,6 @@ def test_a_part_whose_rows_all_lack_their_split_has_those_without_one(tmp_path, 
         (pc.field("widht") > 3, "there is no column 'widht'. Did you mean \"width\"?"),
         (3, "where=3 is no condition, expected a text such as"),
     ],
-    ids=str,
 )
 def test_what_is_no_condition_is_refused(manifest, where, expected):
     with pytest.raises(ArgumentError, match=re.escape(expected)):

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from annotated import cvat_shape, drawn
+from cases import each
 from contracts import SourceContract
 from drawings import (
     BLOB,
@@ -357,8 +358,8 @@ def test_the_subsets_of_a_project_are_the_column_split():
         assert again["problem"].isna().all()
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("tool", ["labelme", "cvat"])
+@each("orientation", range(1, 9))
+@each("tool", ["labelme", "cvat"])
 def test_shapes_are_of_the_upright_image_that_both_tools_show(tool, orientation):
     size = (48, 32) if orientation < 5 else (32, 48)
     corners = [(1, 2), (9, 2), (9, 8)]

@@ -9,6 +9,7 @@ import command
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingPackageError
@@ -34,7 +35,7 @@ GERMAN = "path;größe;am\na.png;0,5;31.12.2024\nb.png;1.234,25;01.02.2024\n"
 MEANT = {"größe": [0.5, 1234.25], "am": [date(2024, 12, 31), date(2024, 2, 1)]}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "saved", "written", "text"),
     [
         ("t.csv", "utf-8", {}, GERMAN),
@@ -54,7 +55,7 @@ def test_a_german_table_is_read_as_it_is_meant(name, saved, written, text):
     assert columns(name, text, saved, **written) == MEANT
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "meant"),
     [
         (["1,5", "-2"], [1.5, -2.0]),
@@ -77,7 +78,7 @@ def test_numbers_and_dates_are_recognised_where_all_are_some(values, meant):
     assert columns("t.csv", f"path;v\n{text}") == {"v": meant}
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "message"),
     [
         (["007", "8"], '"007" has a leading zero: it is taken for a code'),

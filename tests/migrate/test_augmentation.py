@@ -8,6 +8,7 @@ import cv2
 import keras
 import numpy as np
 import pytest
+from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras.src.legacy.preprocessing.image import ImageDataGenerator as Reference
@@ -61,8 +62,8 @@ def difference(image, parameters, **arguments):
     return float(np.abs(made - expected).mean())
 
 
-@pytest.mark.parametrize("image", IMAGES)
-@pytest.mark.parametrize("fill_mode", FILL_MODES)
+@each("image", IMAGES)
+@each("fill_mode", FILL_MODES)
 def test_geometry_and_filling_are_those_of_keras(image, fill_mode):
     for parameters, order in product(AFFINE, (0, 1)):
         arguments = {"fill_mode": fill_mode, "cval": 77.0, "interpolation_order": order}
@@ -143,7 +144,7 @@ DRAWN = {
 }
 
 
-@pytest.mark.parametrize("case", DRAWN)
+@each("case", DRAWN)
 def test_draws_are_distributed_as_those_of_keras(case):
     """Two samples of one distribution differ as much with a probability of one in 10^5."""
     count, shape = 2000, (120, 80, 3)
@@ -203,7 +204,7 @@ def test_equal_arguments_make_equal_augmentations():
     assert hash(one) == hash(two)
 
 
-@pytest.mark.parametrize(
+@each(
     "arguments, message",
     [
         ({"zoom_range": (1, 2, 3)},

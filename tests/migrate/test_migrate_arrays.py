@@ -1,8 +1,8 @@
 """`flow` of `dfgen.migrate` beside Keras's own: images that lie in memory."""
 
 import numpy as np
-import pytest
 from beside_keras import assert_same, both, made
+from cases import each
 
 from dfgen.migrate import ImageDataGenerator
 
@@ -10,7 +10,7 @@ X = np.random.default_rng(0).integers(0, 256, (14, 9, 12, 3), dtype=np.uint8)
 Y = np.arange(14) % 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "options", "of"),
     [
         ((X,), {}, {}),
@@ -27,7 +27,6 @@ Y = np.arange(14) % 2
          {"validation_split": 0.5}),
         ((X, Y), {}, {"samplewise_center": True, "preprocessing_function": np.sqrt}),
     ],
-    ids=[*"abcdefghijkl"],
 )  # fmt: skip
 def test_arrays_are_fed_and_refused_as_by_keras(arguments, options, of):
     options = {"batch_size": 4, "shuffle": False, **options}

@@ -5,6 +5,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
+from cases import each
 from keras.src.legacy.preprocessing.image import ImageDataGenerator as Reference
 
 from dfgen.errors import ArgumentError
@@ -29,8 +30,8 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("channels_first", (False, True))
-@pytest.mark.parametrize("case", CASES)
+@each("channels_first", (False, True))
+@each("case", CASES)
 def test_images_become_what_keras_makes_of_them(case, channels_first):
     images = IMAGES.transpose(0, 3, 1, 2) if channels_first else IMAGES
     layout = "channels_first" if channels_first else "channels_last"

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+from cases import each
 
 import dfgen
 from dfgen.errors import ArgumentError
@@ -31,7 +32,7 @@ def head(feature=None, loss=None, activation=None, dtype=None, logits=None, chan
     return ModelHead("", "y", feature, made, loss, known, activation, logits)
 
 
-@pytest.mark.parametrize(("one", "shape", "kind"), [
+@each(("one", "shape", "kind"), [
     (head(NAMED), (3, 2), "classes"),
     (head(NAMED), (3, 4, 2), "array"),
     (head(TAGS), (3, 2), "labels"),
@@ -233,7 +234,7 @@ def test_a_loss_of_its_own_is_asked_of_no_row():
 BYTES, FLOATS = np.uint8, np.float32
 
 
-@pytest.mark.parametrize(("one", "shape", "expected"), [
+@each(("one", "shape", "expected"), [
     (head(None, BINARY), (2, 3, 3, 1), BYTES),
     (head(None, None, "sigmoid"), (2, 3, 1), BYTES),
     (head(None, SPARSE), (2, 3, 3, 4), BYTES),

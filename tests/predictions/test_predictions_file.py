@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cases import each
 
 import dfgen
 from dfgen.errors import ArgumentError, WriteError
@@ -487,7 +488,7 @@ def compiled(loss):
 FACTS = table(12).assign(index=range(12), digest="a", split="val", width=3, problem=None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other", "told"),
     [
         ({}, {}, ""),

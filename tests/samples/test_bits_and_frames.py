@@ -11,6 +11,7 @@ import pandas as pd
 import PIL.features
 import pytest
 import tifffile
+from cases import each
 from messages import message_of
 from PIL import Image
 
@@ -71,7 +72,7 @@ FILES = [  # name, writer, bits, frames
 ]
 
 
-@pytest.mark.parametrize(("name", "write", "bits", "frames"), FILES, ids=[f[0] for f in FILES])
+@each(("name", "write", "bits", "frames"), FILES)
 def test_bits_and_frames_of_each_format(tmp_path, name, write, bits, frames):
     path = tmp_path / name
     write(path)

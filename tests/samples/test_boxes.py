@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from cases import each
 from messages import message_of
 from PIL import Image as Pillow
 
@@ -41,7 +42,7 @@ def test_boxes_of_one_row(path, make):
     assert found["labels"].tolist() == [0, 1, -1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("format", "stored"),
     [
         ("xyxy", XYXY),
@@ -49,7 +50,7 @@ def test_boxes_of_one_row(path, make):
         ("rel_xyxy", [[0.1, 0.2, 0.3, 0.6], [0, 0, 1, 1]]),
     ],
 )
-@pytest.mark.parametrize(
+@each(
     ("wanted", "expected"),
     [
         ("xyxy", [[20, 10, 60, 30], [0, 0, 200, 50]]),
@@ -119,7 +120,7 @@ def refused(column, labels, **options):
     return str(error.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("column", "labels", "options", "message"),
     [
         ([XYXY, XYXY], [LABELS, ["cat"]], {},

@@ -4,6 +4,7 @@ import cv2
 import numpy as np
 import pytest
 import tifffile
+from cases import each
 from messages import message_of
 from odd_images import exif
 from PIL import Image as Pillow
@@ -35,8 +36,8 @@ def read(row, **options):
     return Image(**{"size": SHAPE, **options})(row)
 
 
-@pytest.mark.parametrize("name", ["a.png", "a.tiff"])
-@pytest.mark.parametrize(
+@each("name", ["a.png", "a.tiff"])
+@each(
     ("options", "expected"),
     [
         ({"dtype": "uint8"}, np.rint(DEEP / 257)),
@@ -114,9 +115,9 @@ ALPHA = np.dstack([DEEP, RNG.integers(0, 65536, SHAPE, dtype=np.uint16)])
 GRAY_OF_RGB = DEEP @ [0.299, 0.587, 0.114]
 
 
-@pytest.mark.parametrize("dtype", ["uint16", "float32"])
-@pytest.mark.parametrize("name", ["a.png", "a.tiff"])
-@pytest.mark.parametrize(
+@each("dtype", ["uint16", "float32"])
+@each("name", ["a.png", "a.tiff"])
+@each(
     ("pixels", "color_mode", "expected"),
     [
         (DEEP, "rgb", DEEP),
@@ -129,7 +130,6 @@ GRAY_OF_RGB = DEEP @ [0.299, 0.587, 0.114]
         (ALPHA, "rgba", ALPHA),
         (ALPHA, "grayscale", GRAY_OF_RGB[..., None]),
     ],
-    ids=lambda value: value if isinstance(value, str) else f"{np.shape(value)[2:]}",
 )
 def test_color_modes_of_16_bits(tmp_path, name, pixels, color_mode, expected, dtype):
     if pixels.ndim == 3 and pixels.shape[2] == 4:
@@ -196,9 +196,9 @@ def test_what_is_no_number_stays_so(tmp_path):
 # -- geometry ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("interpolation", ["bilinear", "nearest", "area"])
-@pytest.mark.parametrize("resize", ["stretch", "crop", "pad", "crop_or_pad"])
-@pytest.mark.parametrize("size", [(3, 4), (11, 17), (6, 9)])
+@each("interpolation", ["bilinear", "nearest", "area"])
+@each("resize", ["stretch", "crop", "pad", "crop_or_pad"])
+@each("size", [(3, 4), (11, 17), (6, 9)])
 def test_geometry_does_to_deep_pixels_what_it_does_to_others(tmp_path, interpolation, resize, size):
     """The same pixels times 257, or as floats, land at the same places."""
     shallow = written(tmp_path, SHALLOW, "a.png")

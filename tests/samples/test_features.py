@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 from messages import message_of
 from PIL import Image as Pillow
 
@@ -53,7 +54,7 @@ def test_standardize_makes_a_constant_image_zero(level):
     assert (out == 0).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         ({"resize": "strech"},

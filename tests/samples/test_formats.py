@@ -4,6 +4,7 @@ import struct
 
 import numpy as np
 import pytest
+from cases import each
 from messages import message_of
 from PIL import ImageFile
 
@@ -83,7 +84,7 @@ def test_a_broken_file_of_it_is_told_by_its_name(folder, plain):
     assert message_of(DecodeError, decode, data[:100]).startswith("broken plain")
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@each("name", FORMATS)
 def test_first_bytes_are_those_of_one_format_alone(name):
     begins = {"tiff": b"MM\0*", "gif": b"GIF89a", "pnm": b"P6\n", "webp": b"RIFF\n\n\n\nWEBP"}
     heads = {

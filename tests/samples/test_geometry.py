@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pyarrow as pa
 import pytest
+from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from odd_images import exif
@@ -94,15 +95,15 @@ IMAGES = {
 }
 
 
-@pytest.mark.parametrize("draw", DRAWS)
-@pytest.mark.parametrize("how", RESIZE)
-@pytest.mark.parametrize("sizes", IMAGES.values(), ids=IMAGES.keys())
+@each("draw", DRAWS)
+@each("how", RESIZE)
+@each("sizes", IMAGES.values())
 def test_the_rectangle_is_found_again(tmp_path, sizes, how, draw):
     check(made(tmp_path, Image(resize=how, **sizes), draw))
 
 
-@pytest.mark.parametrize("how", RESIZE)
-@pytest.mark.parametrize("orientation", range(1, 9))
+@each("how", RESIZE)
+@each("orientation", range(1, 9))
 def test_boxes_and_masks_refer_to_the_upright_image(tmp_path, orientation, how):
     image = Image(size=(90, 100), resize=how, load_size=(110, 120))
     draw = Draw(0.6, 0.2, flip=True)
@@ -113,17 +114,17 @@ def test_boxes_and_masks_refer_to_the_upright_image(tmp_path, orientation, how):
     np.testing.assert_array_equal(out["boxes"], upright["boxes"])
 
 
-@pytest.mark.parametrize("draw", DRAWS)
-@pytest.mark.parametrize("how", ["stretch", "crop", "pad"])
-@pytest.mark.parametrize("load_size", [None, (64, 90)])
+@each("draw", DRAWS)
+@each("how", ["stretch", "crop", "pad"])
+@each("load_size", [None, (64, 90)])
 def test_a_jpeg_decoded_smaller_lies_where_its_boxes_do(tmp_path, load_size, how, draw):
     image = Image(size=(48, 70), resize=how, load_size=load_size)
     out = made(tmp_path, image, draw, suffix="jpg", shape=(613, 1001), box=(300, 200, 650, 420))
     check(out)
 
 
-@pytest.mark.parametrize("interpolation", ["nearest", "area"])
-@pytest.mark.parametrize("sizes", IMAGES.values(), ids=IMAGES.keys())
+@each("interpolation", ["nearest", "area"])
+@each("sizes", IMAGES.values())
 def test_every_interpolation(tmp_path, sizes, interpolation):
     check(made(tmp_path, Image(interpolation=interpolation, **sizes)))
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Pillow
@@ -180,7 +181,7 @@ def test_crops_are_the_same_for_any_workers_and_after_resume(scenes):
         np.testing.assert_array_equal([images for images, _ in seq], second)
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         ({"area": (0.08, 1.2)},

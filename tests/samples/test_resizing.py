@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 import pytest
+from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from odd_images import exif
@@ -104,8 +105,8 @@ def distance(one, other):
     return np.abs(one.astype(int) - other).mean()
 
 
-@pytest.mark.parametrize("format", ["JPEG", "PNG"])
-@pytest.mark.parametrize(("shape", "size"), PHOTOGRAPHS)
+@each("format", ["JPEG", "PNG"])
+@each(("shape", "size"), PHOTOGRAPHS)
 def test_antialias_is_near_to_pillows(shape, size, format):
     """For comparison: four neighbours alone are 1 to 10 away."""
     out, whole = loaded(photograph(*shape), format, size)
@@ -114,7 +115,7 @@ def test_antialias_is_near_to_pillows(shape, size, format):
     assert np.abs(out.astype(int) - expected).max() <= 20
 
 
-@pytest.mark.parametrize(("shape", "size"), PHOTOGRAPHS)
+@each(("shape", "size"), PHOTOGRAPHS)
 def test_without_antialias_a_jpeg_is_no_farther_from_pillow_than_four_neighbours(shape, size):
     out, whole = loaded(photograph(*shape), "JPEG", size, antialias=False)
     expected = pillow(whole, size)
@@ -132,7 +133,7 @@ def test_crop_and_pad_of_a_jpeg_decoded_smaller(how, antialias):
     assert distance(out, expected) < distance(out, np.roll(expected, 1, axis=0)) / 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("size", "wanted", "how", "antialias", "expected"),
     [
         ((375, 500), (224, 224), "stretch", True, 1),
@@ -156,8 +157,8 @@ def test_nearest_is_never_decoded_smaller(antialias):
     assert reduction(place((800, 800), (50, 50), (50, 50), "stretch"), "nearest", antialias) == 1
 
 
-@pytest.mark.parametrize("how", ["stretch", "crop", "pad"])
-@pytest.mark.parametrize("orientation", range(1, 9))
+@each("how", ["stretch", "crop", "pad"])
+@each("orientation", range(1, 9))
 def test_a_turned_jpeg_is_decoded_smaller_too(orientation, how):
     file = io.BytesIO()
     Image.fromarray(photograph(403, 611)).save(file, "JPEG", quality=92, exif=exif(orientation))
@@ -167,18 +168,18 @@ def test_a_turned_jpeg_is_decoded_smaller_too(orientation, how):
     assert distance(out, resized(upright, (60, 40), how)) < 4
 
 
-@pytest.mark.parametrize("channels", [1, 3, 4])
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("shape", SHAPES)
+@each("channels", [1, 3, 4])
+@each("size", SIZES)
+@each("shape", SHAPES)
 def test_channels_do_not_bleed(shape, size, channels):
     pixels = noise(*shape, channels)
     each = [resized(pixels[..., [channel]], size) for channel in range(channels)]
     np.testing.assert_allclose(resized(pixels, size).astype(int), np.concatenate(each, -1), atol=1)
 
 
-@pytest.mark.parametrize("channels", [1, 3, 4])
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("shape", SHAPES)
+@each("channels", [1, 3, 4])
+@each("size", SIZES)
+@each("shape", SHAPES)
 def test_stretch_without_antialias_samples_four_neighbours(shape, size, channels):
     pixels = noise(*shape, channels)
     difference = resized(pixels, size, antialias=False) - half_pixel(pixels, size)

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 from messages import message_of
 from PIL import Image as Pillow
 
@@ -34,9 +35,9 @@ def scaled(pixels, scale, dtype):
     return around[:height, :width]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("channels", [1, 3, 4])
-@pytest.mark.parametrize(
+@each("dtype", DTYPES)
+@each("channels", [1, 3, 4])
+@each(
     ("scale", "factor", "offset"),
     [(None, 1, 0), ("0..1", 1 / 255, 0), ("-1..1", 1 / 127.5, -1), ("tf", 1 / 127.5, -1),
      ((0.5, 0.25), 0.5, 0.25), ((-2.0, 0.0), -2, 0), ((-0.5, 3.0), -0.5, 3)],

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from cases import each
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.category import Category
@@ -22,7 +23,7 @@ def refused(kind, make):
     return str(error.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("column", "dtype", "expected"),
     [
         (pa.array([1, -2], pa.int64()), None, np.array([1, -2], np.int32)),

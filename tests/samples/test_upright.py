@@ -7,6 +7,7 @@ import zlib
 import cv2
 import numpy as np
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import message_of
@@ -115,8 +116,8 @@ def reference(data, color_mode="rgb"):
     return pixels.reshape(*pixels.shape[:2], CHANNELS[color_mode])
 
 
-@pytest.mark.parametrize("color_mode", CHANNELS)
-@pytest.mark.parametrize("name", FILES)
+@each("color_mode", CHANNELS)
+@each("name", FILES)
 def test_pixels_are_those_of_pillow(name, color_mode):
     pixels = decode(FILES[name][0], color_mode)
     expected = reference(FILES[name][0], color_mode)
@@ -137,8 +138,8 @@ def test_16_bits_are_divided_by_257_and_rounded(name):
     )
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize(
+@each("orientation", range(1, 9))
+@each(
     ("format", "options"),
     [
         ("JPEG", {}),
@@ -148,7 +149,7 @@ def test_16_bits_are_divided_by_257_and_rounded(name):
         ("TIFF", {"compression": "tiff_lzw"}),
     ],
 )
-@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+@each("mode", ["RGB", "RGBA"])
 def test_exif_orientation_is_applied(tmp_path, format, options, mode, orientation):
     if (format, mode) == ("JPEG", "RGBA"):
         mode = "L"
@@ -190,9 +191,9 @@ def test_bytes_that_fill_up_before_a_marker_are_skipped(tmp_path, count):
     np.testing.assert_array_equal(decode(path.read_bytes()), decode(data))
 
 
-@pytest.mark.parametrize("reduced", [1, 2, 4, 8])
-@pytest.mark.parametrize("color_mode", CHANNELS)
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("jpeg")])
+@each("reduced", [1, 2, 4, 8])
+@each("color_mode", CHANNELS)
+@each("name", [name for name in FILES if name.startswith("jpeg")])
 def test_a_jpeg_decoded_smaller(name, color_mode, reduced):
     """It shows the same: on a smooth picture, the means over blocks of pixels."""
     data = FILES[name][0]
@@ -268,7 +269,7 @@ def test_the_format_is_known_by_the_bytes_not_the_name(tmp_path):
     np.testing.assert_array_equal(decode(path.read_bytes()), RGB)
 
 
-@pytest.mark.parametrize("name", FILES)
+@each("name", FILES)
 def test_header_tells_what_is_decoded(tmp_path, name):
     data, channels = FILES[name]
     path = tmp_path / "image"
@@ -290,7 +291,7 @@ def test_one_colour_that_is_transparent_is_no_channel(tmp_path, name, transparen
     assert read_header(str(path)).channels == FILES[name][1]
 
 
-@pytest.mark.parametrize("name", FILES)
+@each("name", FILES)
 def test_a_truncated_file_is_refused(name):
     data = FILES[name][0]
     ends = {1, 2, 10, len(data) // 4, len(data) // 2, len(data) * 3 // 4, len(data) - 3}

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from cases import each
 
 from dfgen import Array, Column
 from dfgen.errors import brief
@@ -151,7 +152,7 @@ class Kept(dict):
         super().__init__(sample)
 
 
-@pytest.mark.parametrize(
+@each(
     "function",
     [
         None, lambda sample, rng: sample, lambda *args: args[0], lambda s, rng=None, *, k=3: s,
@@ -166,7 +167,7 @@ def test_whatever_takes_two_arguments_is_a_transform(function):
     check_transform("batch_transform", function, "batch")
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "function"),
     [
         ("age", float), ("age", abs), ("age", np.sqrt), ("age", str), ("age", lambda *ages: 0),
@@ -184,7 +185,7 @@ def test_whatever_takes_the_bytes_of_a_file_decodes_it(decode):
     assert Array("path", (4,), decode=decode).decode is decode
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "expected"),
     [
         ("flip", "'flip'"), (1.5, "1.5"), ((1, 2), "(1, 2)"), (np.int64(3), repr(np.int64(3))),

@@ -6,6 +6,7 @@ import traceback
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 from messages import message_of
 from PIL import Image
 from servers import http_server
@@ -44,7 +45,7 @@ def signed(server):
     return pd.DataFrame({"id": range(ROWS), "path": paths})
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shown"),
     [
         ("https://me:key@host/a.jpg?sig=1: not found", "https://...@host/a.jpg?...: not found"),

@@ -12,6 +12,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 from messages import message_of
 from watching import order, orders
 
@@ -298,7 +299,7 @@ def test_class_weight_takes_numbers_or_names_and_multiplies_sample_weight(frame)
         assert seq[0][2].tolist() == [2, 10, 2, 10]
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "class_weight", "expected"),
     [
         (["1", "2", "3"], {"1": 10, "2": 1, "3": 30}, [10, 1, 30]),
