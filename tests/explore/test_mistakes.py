@@ -85,6 +85,8 @@ def test_the_thresholds_are_those_of_confident_learning():
     suggested, has_thresholds = suspected(labels, prob)
     assert has_thresholds
     assert suggested.tolist() == [-1, -1, -1, -1, 1, -1, -1, -1, -1, 0]
+    prob = np.array([[0.75, 0.25]] * 5 + [[0.25, 0.75]] * 6)  # the thresholds are reached exactly
+    assert suspected(np.array([0] * 6 + [1] * 5), prob)[0].tolist() == [-1] * 5 + [1] + [-1] * 5
 
 
 def test_of_few_rows_the_likeliest_class_is_taken(predicted):

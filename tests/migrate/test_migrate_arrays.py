@@ -38,6 +38,12 @@ def test_arrays_are_fed_and_refused_as_by_keras(arguments, options, of):
         assert_same(ours, theirs, atol=1e-5)
 
 
+def test_weights_of_a_subset_are_those_of_its_images_where_keras_takes_the_first_ones():
+    arguments = {"sample_weight": np.arange(14), "subset": "training", "shuffle": False}
+    flow = ImageDataGenerator(validation_split=0.3).flow(X, Y, **arguments)
+    assert next(flow)[2].tolist() == [*range(4, 14)]
+
+
 def test_a_subset_that_is_none_is_refused():
     ours, theirs = both("flow", X, Y, subset="test")
     assert (str(ours), type(theirs)) == (

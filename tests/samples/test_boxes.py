@@ -171,9 +171,9 @@ def test_a_bad_table_is_refused_with_its_row(column, labels, options, message):
 
 def test_a_box_outside_of_its_image(path):
     with pytest.raises(DecodeError) as error:
-        boxes()({"path": path, "boxes": [[120, 5, 130, 9]], "labels": ["cat"]})
+        boxes()({"path": path, "boxes": [[100, 5, 130, 9]], "labels": ["cat"]})
     assert str(error.value) == (
-        f"path={path!r}: box 0 of column 'boxes' is (120, 5, 130, 9) as xyxy, outside of the "
+        f"path={path!r}: box 0 of column 'boxes' is (100, 5, 130, 9) as xyxy, outside of the "
         "image, which is 100 x 100 pixels (width x height, upright)"
     )
 
@@ -199,7 +199,7 @@ def test_bad_arguments(arguments, message):
     [("xyxy", ""), ("xywh", "make corners of them, x + width and y + height, and ")],
 )
 def test_boxes_within_one_pixel_are_taken_for_relative_ones(source_format, corners):
-    columns = {"boxes": pa.array([[[0.1, 0.2, 0.5, 0.75]]]), "labels": pa.array([["cat"]])}
+    columns = {"boxes": pa.array([[[0.1, 0.2, 0.5, 1.0]]]), "labels": pa.array([["cat"]])}
     boxes = Boxes("boxes", source_format=source_format, class_names=["cat"])
     assert message_of(ManifestError, boxes.encode, columns["boxes"], columns["labels"]) == (
         f"all 1 boxes in column 'boxes' lie within 0 to 1 as {source_format}, expected pixels: for "

@@ -44,6 +44,9 @@ def test_what_lies_outside_of_the_crop_has_visibility_0(path):
     assert found[0].tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 0]]
     found = points(path, [POINTS], size=(28, 24), image={"load_size": SIZE, "crop": "center"})
     assert found[0].tolist() == [[0.5, 5.5, 2], [22.5, 19.5, 1], [0, 0, 0]]
+    corners = [8, 1, 2, 32, 29, 2, 32.5, 29, 2]  # two of the crop, and one beside it
+    found = points(path, [corners], size=(28, 24), image={"load_size": SIZE, "crop": "center"})
+    assert found[0].tolist() == [[0, 0, 2], [24, 28, 2], [0, 0, 0]]
 
 
 class Always:

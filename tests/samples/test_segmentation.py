@@ -112,9 +112,9 @@ def test_later_objects_cover_earlier_ones_and_crowds_lie_below_all(path):
         path, [SQUARE], [[0, 0, 10, 0, 10, 30, 0, 30]], rle(np.ones(SIZE)),
         labels=["cat", "dog", "cat"], crowd=[False, False, True],
     )  # fmt: skip
-    expected = np.where(drawn([SQUARE]), 1, 255)
+    expected = np.where(drawn([SQUARE]), 1, 3)  # the first number that is of no class
     expected[drawn([[0, 0, 10, 0, 10, 30, 0, 30]]) > 0] = 2
-    np.testing.assert_array_equal(feature(ignore=255)(row)[..., 0], expected)
+    np.testing.assert_array_equal(feature(ignore=3)(row)[..., 0], expected)
     assert (feature()(row) == 1).all()  # as any object, and the last one
 
 
@@ -280,9 +280,9 @@ def test_boxes_alone_are_no_regions_and_the_advice_is_not_to_write_none(path):
         ([[1, 2, 3, 4]],
          "a polygon has 4 numbers, [1.0, 2.0, 3.0, 4.0], expected x and y of three corners or "
          "more: correct the annotation or remove it"),
-        (rle(np.ones((4, 5))),
-         "run lengths (RLE) of 4 x 5 pixels (height x width) sum to 20, and the image has 30 x 40, "
-         "1,200: annotate the image as it is, or correct the size"),
+        (rle(np.ones((40, 30))),
+         "run lengths (RLE) of 40 x 30 pixels (height x width) sum to 1,200, and the image has 30 "
+         "x 40, 1,200: annotate the image as it is, or correct the size"),
         ({"size": [30, 40], "counts": [7, 9]},
          "run lengths (RLE) of 30 x 40 pixels (height x width) sum to 16, and the image has 30 x "
          "40, 1,200: annotate the image as it is, or correct the size"),

@@ -216,6 +216,9 @@ def test_an_object_that_alone_is_refused_is_the_fault_of_its_row(s3):
         )
     with pytest.raises(AccessError):
         store.read("s3://other/b.jpg")
+    s3.faults.status = 401  # keys that hold no longer are the fault of no row
+    with pytest.raises(AccessError):
+        store.read("s3://bucket/taken/b.jpg")
 
 
 def test_an_address_with_a_query_that_is_refused_later_is_not_the_fault_of_its_row(http):

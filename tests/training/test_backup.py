@@ -531,7 +531,7 @@ def test_where_all_backups_are_damaged_nothing_begins_anew_in_silence(stopped):
 
 
 def test_two_generations_are_kept_and_what_a_killed_save_left_is_removed(tmp_path):
-    stray = tmp_path / ".backup-00000003.dfgen.1a2b3c4d.tmp"
+    stray = tmp_path / ".backup-00000009.dfgen.1a2b3c4d.tmp"
     stray.write_bytes(b"half")
     interrupted(tmp_path, ("step", 0, 6), model=light_model())
     names = sorted(path.name for path in tmp_path.iterdir())

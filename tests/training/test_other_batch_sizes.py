@@ -18,6 +18,8 @@ from packed import packed
 
 import dfgen
 from dfgen.loading.receipts import DueRows, Receipt
+from dfgen.loading.state import OF_RANK
+from dfgen.training.callbacks.backup import state_of_rank
 
 MOST = 48
 KINDS = {
@@ -57,10 +59,10 @@ def rows_of(batch):
     return batch[0]["n"].astype(int).tolist()
 
 
-def part_of(states, rank):
-    """The state that one of another number of processes goes on from: the first has all."""
-    total = sum(int(state["receipt"], 16) for state in states) % 2**128 * (rank == 0)
-    return {**states[0], "receipt": f"{total:032x}", "checksum": None}
+def part_of(states, rank, count):
+    """The state that one of so many processes goes on from, as of a backup."""
+    of_ranks = [[state[name] for name in OF_RANK] for state in states]
+    return state_of_rank({"input": states[0], "of_ranks": of_ranks}, rank, count)
 
 
 def run(make, states, batch_size, count, steps):
@@ -71,7 +73,7 @@ def run(make, states, batch_size, count, steps):
         if states:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "the state was saved with")
-                seq.load_state_dict(json.loads(json.dumps(part_of(states, rank))))
+                seq.load_state_dict(json.loads(json.dumps(part_of(states, rank, count))))
         receipts.append([seq.receipt] if seq.receipt else [])
         batches = iter(seq)
         taken.append([rows_of(next(batches)) for _ in range(steps)])

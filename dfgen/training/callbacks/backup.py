@@ -333,21 +333,6 @@ class BackupAndRestore(keras.callbacks.Callback):
             print(f"\ndfgen: SIGTERM; saved to {folder}, to go on from there", flush=True)
             self._sigterm.end()
 
-    def _own_part(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the state of the Sequence with the receipt of this process.
-
-        With another number of processes the first one has what all of them had.
-        """
-        state = dict(facts["input"])
-        ranks = facts.get("of_ranks") or [[state.get(each) for each in OF_RANK]]
-        index, count = (0, 1) if self._ranks is None else (self._ranks.index, self._ranks.count)
-        if len(ranks) == count:
-            return {**state, **dict(zip(OF_RANK, ranks[index], strict=True))}
-        receipts = [int(receipt, 16) for receipt, _, _ in ranks] if index == 0 else []
-        skipped = sum(skipped for _, skipped, _ in ranks) if index == 0 else 0
-        receipt = f"{sum(receipts) % 2**128:032x}"
-        return {**state, "receipt": receipt, "skipped": skipped, CHECKSUM: None}
-
     def _go_on(self, path: str, facts: Mapping[str, Any], arrays: NamedArrays) -> None:
         if facts["ended"]:
             print(f"dfgen: {path} is of a run that has ended: this one begins anew", flush=True)
@@ -358,7 +343,8 @@ class BackupAndRestore(keras.callbacks.Callback):
         lists = {name: arrays.pop(name) for name in [*arrays] if name.startswith(COUNTS)}
         for weights in drawn_by[:1]:
             self._progress.draw_by(weights)
-        state = self._own_part(facts)
+        ranks = self._ranks
+        state = state_of_rank(facts, *((0, 1) if ranks is None else (ranks.index, ranks.count)))
         self._sequence.load_state_dict(state)
         for weights in drawn_by[1:]:
             self._progress.draw_by(weights)
@@ -405,6 +391,21 @@ class BackupAndRestore(keras.callbacks.Callback):
             return place.step, len(self._progress.plan().of(place.epoch)), False
         step = facts["step"] * facts["input"]["batch_size"] // size
         return step, steps, step >= steps
+
+
+def state_of_rank(facts: Mapping[str, Any], index: int, count: int) -> dict[str, Any]:
+    """Return the state of the Sequence with the receipt of one of so many processes.
+
+    With another number of processes the first one has what all of them had.
+    """
+    state = dict(facts["input"])
+    ranks = facts.get("of_ranks") or [[state.get(each) for each in OF_RANK]]
+    if len(ranks) == count:
+        return {**state, **dict(zip(OF_RANK, ranks[index], strict=True))}
+    receipts = [int(receipt, 16) for receipt, _, _ in ranks] if index == 0 else []
+    skipped = sum(skipped for _, skipped, _ in ranks) if index == 0 else 0
+    receipt = f"{sum(receipts) % 2**128:032x}"
+    return {**state, "receipt": receipt, "skipped": skipped, CHECKSUM: None}
 
 
 def _folder_of(callback: Any) -> Any:
