@@ -10,12 +10,11 @@ import pandas as pd
 from corpus import PHOTOGRAPHS, large_photographs, photographs, small_images
 from measure import THREADS, Findings, Verdict, alternate, finish
 
-from dfgen.manifest.building.file_facts import Access
+from dfgen.manifest.building.file_facts import Access, perceptual_hash
 from dfgen.manifest.building.scan import read_facts
 from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.file_copies import bits_between
 from dfgen.samples.pixels.upright import prepare_worker
-from dfgen.samples.whole_files import perceptual_hash
 
 ROWS = 1_000_000
 WITHIN = 8

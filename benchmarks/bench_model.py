@@ -7,7 +7,7 @@ from headroom import Headroom, headroom
 from measure import Findings, Verdict, finish
 
 import dfgen
-from dfgen.bench.model_wait import application
+from dfgen.bench.stages import application
 
 SIZE, CLASSES = 224, 1000
 

@@ -32,7 +32,7 @@ from measure import THREADS
 from results import machine
 
 import dfgen
-from dfgen.bench.model_wait import application
+from dfgen.bench.stages import application
 from dfgen.demo import network
 
 CLASSES = 1000

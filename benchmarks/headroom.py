@@ -6,8 +6,7 @@ from statistics import median
 from typing import Any
 
 import dfgen
-from dfgen.bench.model_wait import fit_rate, steps_of
-from dfgen.bench.stages import replay
+from dfgen.bench.stages import fit_rate, replay, steps_of
 
 _KEPT = 16  # batches that are replayed
 

@@ -75,11 +75,7 @@ class FileLock:
         self.release()
 
     def acquire(self) -> None:
-        """Take the lock, if it is not held already.
-
-        Raises:
-            WriteError: another process holds it, or its file cannot be made.
-        """
+        """Take the lock, if it is not held already."""
         while self._held is None and HAS_LOCKS:
             try:
                 file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)

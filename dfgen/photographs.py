@@ -53,11 +53,7 @@ names two photos that are missing, leaves out two that exist, and calls six by t
 
 
 def write_photographs(folder: Path) -> None:
-    """Write photographs, sounds and their tables into a folder; leave it as it is if it has them.
-
-    Raises:
-        WriteError: the folder holds other files, or those of a run that was stopped.
-    """
+    """Write photographs, sounds and their tables into a folder, unless it has them."""
     about = ABOUT + (FOLDER / "README.md").read_text(encoding="utf-8")
     readme = folder / "README.md"
     if readme.exists() and readme.read_text(encoding="utf-8") == about:
@@ -67,7 +63,8 @@ def write_photographs(folder: Path) -> None:
             f"{folder} holds other files: expected an empty folder or none, for the photographs of "
             "the demo. Remove it, or name another folder"
         )
-    chance, photographs = np.random.default_rng(0), _photographs()
+    chance = np.random.default_rng(0)
+    photographs = {thing: Image.open(FOLDER / f"{thing}.jpg").convert("RGB") for thing in THINGS}
     cuts = _write_cuts(folder, photographs, chance)
     _copy_to_folders(folder, cuts[:120])
     _write_messy_table(folder, cuts, chance)
@@ -90,10 +87,6 @@ def _cut(image: Image.Image, part: int, chance: np.random.Generator) -> Image.Im
     x = column * width + chance.integers(width - wide + 1)
     y = row * height + chance.integers(height - high + 1)
     return image.crop((x, y, x + wide, y + high))
-
-
-def _photographs() -> Photographs:
-    return {thing: Image.open(FOLDER / f"{thing}.jpg").convert("RGB") for thing in THINGS}
 
 
 def _write_cuts(

@@ -12,7 +12,7 @@ import mmap
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from types import ModuleType
 
@@ -39,6 +39,8 @@ READING = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 """Flags that open a file to read its bytes as they are."""
 
 _PR_SET_PDEATHSIG = 1
+_STEP = 1 << 17  # Linux reads no more for one call than its read-ahead is long, 128 KiB mostly
+_STRETCH = 1 << 23  # bytes of which the first and the last tell whether all are in the cache
 
 
 def flock(file: int, wait: bool) -> None:
@@ -98,13 +100,23 @@ def read_at(file: int, nbytes: int, start: int, turns: Lock) -> bytes:
         return os.read(file, nbytes)
 
 
-def will_read(file: int, start: int, nbytes: int) -> None:
-    """Have the system read a part of a file into its cache, without waiting, if it can."""
-    if CAN_READ_AHEAD:
-        os.posix_fadvise(file, start, nbytes, os.POSIX_FADV_WILLNEED)
+def read_ahead(path: str, extents: Iterable[tuple[int, int]]) -> None:
+    """Have the system read (start, length) of a file into its cache, without waiting, if it can."""
+    if not CAN_READ_AHEAD:
+        return
+    file = os.open(path, os.O_RDONLY)
+    try:
+        for start, length in extents:
+            for stretch in range(start, start + length, _STRETCH):
+                stop = min(stretch + _STRETCH, start + length)
+                if not _is_cached(file, stretch, stop - 1):
+                    for at in range(stretch, stop, _STEP):
+                        os.posix_fadvise(file, at, min(_STEP, stop - at), os.POSIX_FADV_WILLNEED)
+    finally:
+        os.close(file)
 
 
-def is_cached(file: int, *places: int) -> bool:
+def _is_cached(file: int, *places: int) -> bool:
     """Return whether bytes of a file are in the system's cache; False where it cannot be told."""
     if not hasattr(os, "RWF_NOWAIT"):
         return False

@@ -55,11 +55,7 @@ class OwnDtype:
         self.array: Values | None = None
 
     def of(self, dtype: Any) -> Values:
-        """Return the array, made when it is first asked for.
-
-        Raises:
-            DecodeError: it was of another dtype, as of another file of the same row.
-        """
+        """Return the array, made when it is first asked for."""
         if self.array is None:
             self.array = np.empty(self.shape, dtype)
         elif self.array.dtype != dtype:

@@ -75,12 +75,7 @@ def flag(name: str, value: object, advice: str = "") -> bool:
     raise ArgumentError(f"{name} must be True or False, got {brief(value)}: {advice}")
 
 
-def one_of(
-    name: str,
-    value: object,
-    allowed: Iterable[object],
-    words: str = "",
-) -> None:
+def one_of(name: str, value: object, allowed: Iterable[object], words: str = "") -> None:
     """Refuse a value that is not among the allowed ones; of other libraries' say what it is here.
 
     Args:

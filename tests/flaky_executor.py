@@ -10,7 +10,7 @@ from threading import Lock
 import dfgen
 from dfgen import executors
 from dfgen.commands.executor import executor_of
-from dfgen.manifest.building import file_facts, kept_facts, spread_facts
+from dfgen.manifest.building import file_facts, kept_facts, scan
 
 
 class FlakyExecutor(Executor):
@@ -100,7 +100,7 @@ def build_and_die(event, arguments, workers=None):
     file_facts.decode_whole = dying(file_facts.decode_whole)
     for name in ("fsync", "replace", "rename", "makedirs", "unlink"):
         setattr(os, name, dying(getattr(os, name)))
-    spread_facts.SPANS = {False: (4, 4), True: (4, 4)}
+    scan.SPANS = {False: (4, 4), True: (4, 4)}
     warnings.simplefilter("ignore")
     with executor_of(workers, None) as executor:
         dfgen.build_manifest(**arguments, executor=executor)

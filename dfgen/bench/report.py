@@ -13,7 +13,6 @@ from typing import IO, Any
 
 from dfgen import __version__
 from dfgen.bench.job import ChosenRows, Job, choose
-from dfgen.bench.model_wait import ModelWait, application, model_wait
 from dfgen.bench.stages import (
     BACKEND,
     DECODE,
@@ -23,16 +22,27 @@ from dfgen.bench.stages import (
     PASSES,
     READ,
     RESIZE,
+    ModelWait,
     Rates,
     alternate,
+    application,
+    model_wait,
     sequence,
     stages,
     together,
     waiting,
 )
 from dfgen.errors import WriteError
-from dfgen.explain.remedies import Remedy, remedies, stored_remedies
-from dfgen.explain.speed import CLEAR, Waiting, cause, larger_batches, verdict
+from dfgen.explain.speed import (
+    CLEAR,
+    Remedy,
+    Waiting,
+    cause,
+    larger_batches,
+    remedies,
+    stored_remedies,
+    verdict,
+)
 from dfgen.progress_bars import progress
 from dfgen.samples.features.image import Image
 from dfgen.system import refuse_others, usable_cpus, whole, write_whole

@@ -11,7 +11,6 @@ import numpy as np
 
 from dfgen.binding.class_names import present_columns
 from dfgen.binding.default_features import Options, named_features
-from dfgen.binding.file_checks import known_files
 from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.binding.image_sizes import image_sizes
 from dfgen.binding.nested import Tree, leaves, map_leaves
@@ -21,15 +20,20 @@ from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering
 from dfgen.binding.row_ids import ids_of, note_id
 from dfgen.binding.row_lengths import row_lengths
-from dfgen.binding.row_problems import checked_problems, known_problems, warn_of_no_region
+from dfgen.binding.row_problems import (
+    checked_problems,
+    known_files,
+    known_problems,
+    warn_of_no_region,
+)
 from dfgen.binding.row_weights import ClassWeight, SampleWeight, row_weights
 from dfgen.binding.rows_of_arrays import stored_rows
 from dfgen.binding.split_rows import warn_of_leaks
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Limits
-from dfgen.loading.batch_weights import Weights
 from dfgen.loading.order.row_order import Drawing
+from dfgen.loading.pending_batch import Weights
 from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.albumentations import Pipeline, check_pixels
 from dfgen.samples.bound_feature import BoundFeature
@@ -225,9 +229,7 @@ def _of_features(transform: Transform | None, features: Iterable[BoundFeature]) 
 
 
 def _sources(
-    features: Iterable[BoundFeature],
-    packs: Mapping[str, InPacks],
-    known: Mapping[str, KnownFiles],
+    features: Iterable[BoundFeature], packs: Mapping[str, InPacks], known: Mapping[str, KnownFiles]
 ) -> dict[str, RowSource]:
     """Return name of a feature -> its files, and before these what packs hold of them."""
     sources = dict[str, RowSource]()
@@ -267,7 +269,6 @@ def _bound_one(
     is_input: bool,
     problems: Iterable[int],
 ) -> BoundFeature:
-    """Return one of all named features with its values."""
     feature, like = named[name], followed_image(named, name)
     present, source = present_columns(columns, feature, is_input, problems)
     values = feature.bind(source)

@@ -40,10 +40,6 @@ def present_columns(
     There the first row that has it stands in for those that lack it, so that rows keep their
     numbers, and all that is refused in labels still is. Without any such row there are no rows.
     Rows that have `problems`, which are refused or skipped, may lack what lies on their image.
-
-    Raises:
-        ArgumentError: inputs may not be missing, as no weight is theirs.
-        ManifestError: no row has it, and its column is of no type.
     """
     if is_input and feature.missing == "ignore":
         raise ArgumentError(

@@ -127,7 +127,6 @@ def _check_used(bare: set[str], options: Options) -> None:
 
 
 def _x_feature(columns: Columns, leaf: object, options: Options) -> Feature:
-    """Return the feature of one input."""
     if not isinstance(leaf, str):
         return _given(columns, "x", leaf)
     name = columns.check("x", leaf)
@@ -173,7 +172,6 @@ def _text_meant(name: str, example: str) -> str:
 
 
 def _y_feature(columns: Columns, leaf: object, options: Options) -> Feature:
-    """Return the feature of one target."""
     if not isinstance(leaf, str):
         return _given(columns, "y", leaf)
     name = columns.check("y", leaf)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list, listed
-from dfgen.explain.unknown_column import not_a_column
+from dfgen.explain.near_names import not_a_column
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.column_files import ColumnFiles
 from dfgen.manifest.path_roots import absolute_place, file_of, is_address
@@ -25,7 +25,7 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.stores.archives.archive_paths import archive_at
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.store import Store
-from dfgen.table.any_table import TAKEN, arrow_table, frame_of, is_table
+from dfgen.table.any_table import TAKEN, arrow_column, arrow_table, frame_of, is_table, to_frame
 from dfgen.table.arrow_types import (
     OR_IGNORE,
     check_names,
@@ -39,7 +39,6 @@ from dfgen.table.arrow_types import (
     value_type,
 )
 from dfgen.table.file_columns import are_files, is_file_struct, large_bytes, paths_of, with_paths
-from dfgen.table.from_pandas import arrow_column, to_frame
 
 
 @dataclass(frozen=True)

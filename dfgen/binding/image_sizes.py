@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.buckets import PaddingShare, padding_share
+from dfgen.loading.order.row_order import PaddingShare, padding_share
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes

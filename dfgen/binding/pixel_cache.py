@@ -44,9 +44,6 @@ def cached(
         limits: how much there is room for.
         store: where the files are.
         transforms: whether a transform sees the pixels.
-
-    Raises:
-        ArgumentError: there is nothing that may be kept.
     """
     if cache is None:
         return dict(sources)

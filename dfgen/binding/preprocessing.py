@@ -204,7 +204,6 @@ class Preprocessing:
             )
 
     def _rows(self, given: Any) -> list[Mapping[str, Any]]:
-        """Return what is given as rows."""
         if getattr(given, "ndim", 0) == 2 and hasattr(given, "to_dict"):  # a DataFrame
             given = given.to_dict("records")
         if isinstance(given, np.ndarray) and given.dtype.kind in "OSUT":  # of paths
@@ -231,7 +230,6 @@ class Preprocessing:
         return {columns.pop(): given}
 
     def _arrays(self, rows: list[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays of x by their names."""
         columns = GivenRows(with_files_of_arrays(rows, self.inputs.values()))
         numbers = np.arange(len(rows))
         bound = tuple(self._bound(name, columns) for name in self.inputs)

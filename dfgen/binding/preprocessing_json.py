@@ -20,9 +20,6 @@ from dfgen.samples.features.base import Feature
 def plain_feature(feature: Feature) -> dict[str, Any]:
     """Return a feature as plain data.
 
-    Raises:
-        ArgumentError: one of its fields holds what cannot be saved.
-
     Example:
         >>> from dfgen.samples.features.number import Number
         >>> plain_feature(Number("age"))["fields"]["column"]
@@ -49,9 +46,6 @@ def feature_of(data: Any, allow_functions: bool, entry: str) -> Feature:
         data: what `plain_feature` has returned.
         allow_functions: import what the data names outside of dfgen, which runs code.
         entry: where it stands, for the error.
-
-    Raises:
-        ArgumentError: it lacks something, names what is not there, or may not be imported.
     """
     name = _part(data, "feature", str, entry)
     kind = named(name, allow_functions)
@@ -185,11 +179,7 @@ def to_text(parts: Mapping[str, Any]) -> str:
 
 
 def from_text(text: str | bytes, allow_functions: bool) -> dict[str, Any]:
-    """Return the fields of a Preprocessing from JSON.
-
-    Raises:
-        ArgumentError: it is none, it is of a newer version, or names what may not be imported.
-    """
+    """Return the fields of a Preprocessing from JSON."""
     data = _checked(text)
     inputs, targets = (_part(data, name, dict, "it") for name in ("inputs", "targets"))
     transform = _part(data, "transform", str | None, "it")

@@ -1,20 +1,33 @@
-"""Rows that cannot be read, by what the manifest knows of their files."""
+"""Rows that cannot be read: by what the manifest knows of their files, and by a look at a few.
 
-from collections.abc import Iterable, Mapping
+The sizes and times that a frame knows are then what reads compare with.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns, InPacks
-from dfgen.errors import ManifestError, warn
+from dfgen.errors import DfgenError, ManifestError, MissingFileError, warn
+from dfgen.explain.near_names import Begin, advice
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.segmentation import Segmentation
 from dfgen.samples.pixels.scaling import too_deep
-from dfgen.samples.reader import BoundRows
+from dfgen.samples.reader import BoundRows, SampleReader
+from dfgen.samples.sources.file_source import HeldRows
+from dfgen.samples.stores.known_files import UNKNOWN, KnownFiles, is_same_time
+from dfgen.samples.stores.schemes import has_store, scheme_of
+from dfgen.samples.stores.store import Head, Store
 from dfgen.table.arrow_types import is_text, place_of
 
 _DEPTHS = np.array([8, 16, 32])
+_ROWS = 6  # whose files are looked at, one of each column
 
 
 def known_problems(columns: Columns) -> dict[int, str]:
@@ -120,3 +133,172 @@ def _refusal(rows: Mapping[int, str], reader: BoundRows, held: str) -> str:
     lines = [f"\n  {reader.where(row)}: {why}" for row, why in list(rows.items())[:10]]
     more = f"\n  ... and {len(rows) - 10:,} more" if len(rows) > 10 else ""
     return f"{len(rows):,} of {len(reader):,} rows have {held}:{''.join(lines)}{more}"
+
+
+class _LookedFor(NamedTuple):
+    """A file that is looked for, and what is at its path instead, or ""."""
+
+    row: int
+    column: str
+    path: str
+    fault: str
+
+
+def look_for_files(
+    columns: Columns, reader: SampleReader, known: Mapping[int, str], skips: bool
+) -> None:
+    """Raise if some of a few files are missing: of the first row, the last, and four between.
+
+    Nothing is opened. Files that a store reads by an address are left alone; so are rows `known`
+    to be bad. Where bad rows are skipped, it raises only if all are missing, since then nothing
+    but zeros would be trained on.
+    """
+    rows = {int(row) for row in np.linspace(0, len(reader) - 1, _ROWS)} - known.keys()
+    files = [
+        _LookedFor(row, column, path, _fault(reader.store, path))
+        for row in sorted(rows)
+        for column, path in dict(reversed([*reader.paths(row)])).items()  # first of each list
+        if not has_store(scheme_of(path))
+    ]
+    missing = [file for file in files if file.fault]
+    if missing and not (skips and len(missing) < len(files)):
+        alone = any(file.column == missing[0].column and not file.fault for file in files)
+        zeros = '. on_error="skip" would train on zeros alone' if skips else ""
+        raise MissingFileError(
+            f"{len(missing)} of {len(files)} sampled files are missing, of {len(reader):,} rows. "
+            f"Row id={reader.id(missing[0].row)!r}, {_told(columns, missing, alone)}{zeros}"
+        )
+
+
+def _fault(store: Store, path: str) -> str:
+    """Return why there is no file at a path, or ""; what else may be wrong, reading it tells."""
+    try:
+        problem = store.head(path).problem
+    except MissingFileError:
+        return "there is no file"
+    except (DfgenError, OSError, ValueError):
+        return ""
+    return "a folder is where a file should be" if problem and os.path.isdir(path) else ""
+
+
+def _told(columns: Columns, missing: list[_LookedFor], alone: bool) -> str:
+    """Return where the first of the missing files was looked for, and what is near it."""
+    first = missing[0]
+    begin, path = _begin(columns, first)
+    by = f"the root {begin.root!r} of the manifest" if begin.of else f"root={columns.root!r}"
+    where = (
+        f"{first.column}={path!r}: {first.fault} at {begin.at(path)!r} by {by} in the working "
+        f"folder {os.getcwd()!r}. "
+    )
+    if os.path.isdir(first.path):
+        return f"{where}Make a frame of its content, df = dfgen.build_manifest({path!r})"
+    others = [_begin(columns, one)[1] for one in missing if one.column == first.column]
+    return where + advice(others, begin, alone)
+
+
+def _begin(columns: Columns, file: _LookedFor) -> tuple[Begin, str]:
+    """Return where a path begins, and the path from there on, as the table has it."""
+    for of, root in (("", columns.root), columns.read_by):
+        start = "" if root is None else root.rstrip("/") + "/"
+        if start and file.path.startswith(start):
+            return Begin(file.column, root, of), file.path.removeprefix(start)
+    return Begin(file.column, columns.root), file.path
+
+
+_PATH = "path"  # the column of files that `bytes` and `mtime_ns` are of
+
+
+def known_files(
+    columns: Columns,
+    features: Iterable[BoundFeature],
+    packs: Mapping[str, InPacks],
+    store: Store,
+    bad: Collection[int],
+) -> dict[str, KnownFiles]:
+    """Return name of a feature -> what the frame knows of its files, in its column `path`.
+
+    That are whole numbers in its columns `bytes` and `mtime_ns`; lists of files have none. Files
+    that were copied as a whole have all the known sizes and other times: of six rows all do. Then
+    it warns, and knows the sizes alone.
+
+    Args:
+        columns: of the frame.
+        features: bound to its rows.
+        packs: name of a feature -> what packs hold of it.
+        store: where their files are.
+        bad: rows that are known to be bad.
+    """
+    of_path = [
+        bound
+        for bound in features
+        if bound.files is not None and bound.feature.columns[0] == _PATH and not bound.has_lists
+        if bound.name not in packs or not packs[bound.name].rows.all_packed
+    ]
+    known = KnownFiles(_numbers(columns, "bytes"), _numbers(columns, "mtime_ns"))
+    if not of_path or (known.sizes is None and known.times is None):
+        return {}
+    first = of_path[0]
+    packed = packs[first.name].rows if first.name in packs else None
+    if _were_copied(known, first, packed, store, bad):
+        warn(
+            "the files have the sizes that the manifest knows but other times, as after cp -r or "
+            "git clone: reads compare sizes alone. dfgen.verify(..., write=True) takes the times "
+            "as they are now; without the column mtime_ns no time is compared"
+        )
+        known = replace(known, times=None)
+    return {bound.name: known for bound in of_path}
+
+
+def _numbers(columns: Columns, name: str) -> npt.NDArray[np.int64] | None:
+    """Return a column of whole numbers, UNKNOWN where it has none; None where it is none."""
+    if name not in columns.names:
+        return None
+    values = columns[name]
+    if pa.types.is_floating(values.type):  # of pandas, where some are missing
+        values = pc.if_else(pc.is_finite(values), values, None)
+    elif not pa.types.is_integer(values.type):
+        return None
+    try:
+        whole = values.cast(pa.int64())
+        whole = pc.fill_null(whole, UNKNOWN) if whole.null_count else whole  # else a view
+    except pa.ArrowInvalid:  # of the user's own
+        return None
+    return np.asarray(whole.to_numpy(zero_copy_only=False))
+
+
+def _were_copied(
+    known: KnownFiles,
+    bound: BoundFeature,
+    packed: HeldRows | None,
+    store: Store,
+    bad: Collection[int],
+) -> bool:
+    """Whether of a few files all have their size, and none has its time."""
+    seen = list[bool]()
+    for row, head in _heads(bound, packed, store, bad):
+        time = UNKNOWN if known.times is None else int(known.times[row])
+        if time == UNKNOWN or head.mtime_ns is None:
+            continue
+        if known.sizes is not None and known.sizes[row] not in (head.size, UNKNOWN):
+            return False
+        seen.append(is_same_time(head.mtime_ns, time))
+    return bool(seen) and not any(seen)
+
+
+def _heads(
+    bound: BoundFeature, packed: HeldRows | None, store: Store, bad: Collection[int]
+) -> Iterator[tuple[int, Head]]:
+    """Yield size and time of the files of a few rows; what cannot be read is told later."""
+    files: Any = bound.files
+    count = len(files)
+    for row in sorted({int(row) for row in np.linspace(0, count - 1, _ROWS)} - set(bad)):
+        if packed is not None and packed.holds(row):
+            continue
+        content = files[row].as_py() if bound.has(row) else None
+        if isinstance(content, str) and has_store(scheme_of(content)):
+            continue
+        try:
+            if content is not None:
+                yield row, store.head(content)
+        except Exception:  # of a store, which may be anybody's
+            continue

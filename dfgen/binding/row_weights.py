@@ -10,7 +10,7 @@ import pandas as pd
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.nested import Tree, leaves
 from dfgen.errors import ArgumentError, ManifestError, brief, did_you_mean, listed, warn
-from dfgen.loading.batch_weights import Weights
+from dfgen.loading.pending_batch import Weights
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.number import Number
 from dfgen.table.arrow_types import nulls

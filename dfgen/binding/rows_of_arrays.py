@@ -29,9 +29,6 @@ def array_feature(columns: Columns, image: Callable[..., Image], store_of: Store
         image: makes the Image of a column as the Sequence was asked to; where it is to keep its
             size, it gets that of the rows.
         store_of: returns the store of arrays of files.
-
-    Raises:
-        ArgumentError: rows of other numbers, or of several arrays: images, or not.
     """
     found = _first_array(columns, store_of)
     if found is None:

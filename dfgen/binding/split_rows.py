@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, column_list, warn
 from dfgen.manifest.column_files import ColumnFiles
+from dfgen.manifest.duplicates import shared_paths, told
 from dfgen.manifest.schema import part_column
-from dfgen.manifest.splitting.shared_paths import shared_paths, told
 from dfgen.system import whole
 from dfgen.table.arrow_types import is_text, value_type
 

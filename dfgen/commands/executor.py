@@ -62,7 +62,7 @@ def _begin() -> None:
     """Have a worker end in silence on Ctrl-C, and when the command is killed, and import."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_wait_and_end, daemon=True).start()
-    import_module("dfgen.manifest.building.spread_facts")
+    import_module("dfgen.manifest.building.scan")
 
 
 def _wait_and_end() -> None:

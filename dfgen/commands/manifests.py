@@ -8,16 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dfgen.commands.options import (
-    Dask,
-    Force,
-    Json,
-    Manifest,
-    Root,
-    beside,
-    counted,
-    print_json,
-)
+from dfgen.commands.options import Dask, Force, Json, Manifest, Root, beside, counted, print_json
 
 SHOWN = 20
 WIDE = 60

@@ -17,9 +17,9 @@ import pandas as pd
 from dfgen.explore.batch_pictures import show_batch as show_batch
 from dfgen.explore.batch_pictures import show_draws as show_draws
 from dfgen.explore.chosen_rows import problems as problems
-from dfgen.explore.class_counts import classes as classes
-from dfgen.explore.class_counts import show_balance as show_balance
-from dfgen.explore.file_sizes import show_sizes as show_sizes
+from dfgen.explore.frame_charts import classes as classes
+from dfgen.explore.frame_charts import show_balance as show_balance
+from dfgen.explore.frame_charts import show_sizes as show_sizes
 from dfgen.explore.mistakes import Mistakes as Mistakes
 from dfgen.explore.mistakes import mistakes as mistakes
 from dfgen.explore.picture_grid import show as show

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError, column_list
-from dfgen.explain.unknown_column import not_a_column
+from dfgen.explain.near_names import not_a_column
 from dfgen.explore.plain_words import word
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import PARTS

@@ -7,8 +7,7 @@ import pandas as pd
 
 from dfgen.errors import ManifestError, count
 from dfgen.explore.chosen_rows import problems
-from dfgen.explore.class_counts import MISSING
-from dfgen.explore.file_sizes import SizeFacts, far_out, size_counts, size_facts
+from dfgen.explore.frame_charts import MISSING, SizeFacts, far_out, size_counts, size_facts
 from dfgen.explore.page_section import (
     Html,
     Section,

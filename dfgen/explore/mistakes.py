@@ -171,11 +171,7 @@ class Mistakes:
         return show(self.frame, n, by=by, sort=f"-loss{self.head}", caption=caption, root=root)
 
     def show_mislabels(
-        self,
-        n: int = 16,
-        *,
-        caption: str | Iterable[str] | None = None,
-        root: str | None = None,
+        self, n: int = 16, *, caption: str | Iterable[str] | None = None, root: str | None = None
     ) -> Any:
         """Show the rows whose label is likely wrong as pictures, the likeliest first.
 

@@ -18,7 +18,7 @@ from dfgen.explore.predicted import (
     prediction_lines,
     with_predictions,
 )
-from dfgen.explore.row_sketches import shown_column
+from dfgen.explore.sketches import shown_column
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.limits import Limits
 from dfgen.manifest.duplicates import duplicates, leaks
@@ -248,7 +248,7 @@ def show_leaks(
 
 def _copies_figure(
     frame: pd.DataFrame, lines: list[tuple[str, list[int]]], found: pd.DataFrame, title: str,
-    image: Any, how: dict[str, Any],
+    image: Any, how: dict[str, Any]
 ) -> Any:  # fmt: skip
     """Return a figure of lines, each a heading and the rows whose pictures stand below it."""
     part = part_column(frame)

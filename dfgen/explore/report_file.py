@@ -15,15 +15,8 @@ import pandas as pd
 import pyarrow as pa
 
 from dfgen import __version__
-from dfgen.errors import (
-    ArgumentError,
-    ManifestError,
-    MissingFileError,
-    WriteError,
-    legible,
-    quote,
-)
-from dfgen.explore.class_counts import counts_by_label
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError, legible, quote
+from dfgen.explore.frame_charts import counts_by_label
 from dfgen.explore.frame_sections import (
     class_section,
     copies_sections,

@@ -14,7 +14,7 @@ from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, brief, reason
-from dfgen.explore.row_sketches import row_sketches, shown_column, sketched_kind
+from dfgen.explore.sketches import row_sketches, shown_column, sketched_kind
 from dfgen.explore.visible_pixels import SIDE, Thumbnail, crossed, visible
 from dfgen.limits import Limits
 from dfgen.progress_bars import progress

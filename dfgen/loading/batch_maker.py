@@ -8,12 +8,11 @@ from functools import cached_property, partial
 from typing import Any
 
 from dfgen.loading.batch_transforms import TriedTransform
-from dfgen.loading.batch_weights import Weights
 from dfgen.loading.buffers import BatchArrays, Block, Buffers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows
-from dfgen.loading.pending_batch import OwnWeights, PendingBatch
+from dfgen.loading.pending_batch import OwnWeights, PendingBatch, Weights
 from dfgen.loading.read_ahead import Expected, ReadAhead
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker, making
 from dfgen.loading.workers.pool import Pool

@@ -11,13 +11,7 @@ from dfgen.errors import TransformError
 from dfgen.loading.buffers import BatchArrays
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import batch_rng, check_keys, fits
-from dfgen.samples.user_functions import (
-    called,
-    check_transform,
-    is_ctrl_c,
-    raised,
-    with_own_lines,
-)
+from dfgen.samples.user_functions import called, check_transform, is_ctrl_c, raised, with_own_lines
 from dfgen.spec import Spec
 
 BatchTransform = Callable[[BatchArrays, np.random.Generator], BatchArrays]

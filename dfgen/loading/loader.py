@@ -11,23 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.errors import (
-    ArgumentError,
-    DecodeError,
-    DfgenError,
-    MissingFileError,
-    ReadTimeoutError,
-)
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, MissingFileError, ReadTimeoutError
 from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker
 from dfgen.loading.batch_transforms import BatchTransform, tried
-from dfgen.loading.batch_weights import Weights
 from dfgen.loading.buffers import Block
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import Drawing, Draws, RowOrder
-from dfgen.loading.pending_batch import Batch, PendingBatch
+from dfgen.loading.pending_batch import Batch, PendingBatch, Weights
 from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
 from dfgen.loading.read_ahead import ReadAhead
 from dfgen.loading.receipts import DueRows
@@ -193,7 +186,6 @@ class Loader:
         return BatchMaker(pool, maker, order, self.plan, *weights, transform, sizes, ahead)
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch."""
         return len(self.plan)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -391,7 +383,7 @@ class Loader:
             batch, faults = pending.result()
         except DfgenError as error:
             if error.files:
-                from dfgen.explain.missing_paths import with_near
+                from dfgen.explain.near_names import with_near
 
                 with_near(error)
             if isinstance(error, DecodeError | MissingFileError):

@@ -1,12 +1,14 @@
-"""A batch, and a batch that is still being made."""
+"""A batch, one that is still being made, and the weights of its rows in the loss."""
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from dfgen.loading.batch_weights import Weights, batch_weights
+import numpy as np
+import numpy.typing as npt
+
 from dfgen.loading.buffers import BatchArrays, Block
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.problems import Failure
@@ -17,10 +19,43 @@ from dfgen.spec import IntArray, Present
 Position = tuple[int, int]
 """(epoch, step)"""
 
+Weights = npt.NDArray[np.float32]
+
 OwnWeights = Mapping[str, Weights | Present]
 """Name of an array -> by what the weight of each row of the manifest is multiplied in its loss: 0
 of a row that lacks it.
 """
+
+
+def batch_weights(
+    plan: Plan, step: int, given: Weights | None = None, lost: Collection[int] = ()
+) -> Weights:
+    """Return what each row of a batch counts in the loss, of which Keras takes the mean.
+
+    If batches are padded, real rows all weigh batches * G / rows and the padding 0, so that the
+    mean over all places of all batches is the mean over the rows. With G / real in the last batch
+    alone, a row of a last batch of few would count more than others. Likewise rows that could not
+    be read, at the places `lost`, weigh 0, and the other real ones of this host's batch real /
+    left. `given` is what its rows weigh by themselves; None, each 1.
+
+    Example:
+        >>> batch_weights(Plan(4, 3, tail="pad"), 1).tolist()
+        [1.5, 0.0, 0.0]
+        >>> batch_weights(Plan(4, 4), 0, lost=[2]).round(2).tolist()
+        [1.3300000429153442, 1.3300000429153442, 0.0, 1.3300000429153442]
+    """
+    real = plan.real(step)
+    if plan.tail == "pad":
+        weights = np.zeros(plan.size, np.float32)
+        weights[:real] = len(plan) * plan.batch_size / plan.rows
+    else:
+        weights = np.ones(real, np.float32)
+    if given is not None:
+        weights *= given
+    if lost:
+        weights[list(lost)] = 0
+        weights *= np.float32(real / max(1, real - sum(place < real for place in lost)))
+    return weights
 
 
 @dataclass(frozen=True)

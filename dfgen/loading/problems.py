@@ -57,11 +57,7 @@ class Problems(Mapping[int, Problem]):
         return len(self._found)
 
     def add(self, faults: Mapping[int, Failure], epoch: int) -> None:
-        """Note what was found in an epoch; of a row that is there already, nothing.
-
-        Raises:
-            ProblemsError: these are more than may be; it lists the first of them.
-        """
+        """Note what was found in an epoch; of a row that is there already, nothing."""
         for row, fault in faults.items():
             self._found.setdefault(row, Problem(*fault, epoch))
         found = [*self._found][self._before :] if faults else []
@@ -84,11 +80,7 @@ class Problems(Mapping[int, Problem]):
             )
 
     def check_batch(self, rows: Collection[int], blank: int) -> None:
-        """Refuse a batch of several rows that are all blank: a model would be trained on nothing.
-
-        Raises:
-            ProblemsError: it is such a batch.
-        """
+        """Refuse several rows that are all blank: a model would be trained on nothing."""
         if blank == len(rows) > 1:
             raise ProblemsError(
                 f"none of the {blank:,} rows of a batch can be read, and nothing is trained on "

@@ -136,9 +136,6 @@ class FarReads:
             cancelled: whether nobody wants it any more.
             patient: whether to wait for one that is not begun, too: who takes all files of a chunk
                 before he reads any, in their order, waits for nothing that waits for him.
-
-        Raises:
-            ReadError: nobody wants it any more.
         """
         with self._lock:
             while (

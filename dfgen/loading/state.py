@@ -207,10 +207,6 @@ class Identity:
 
         Args:
             state: what `state` gave, also after JSON; what else is in it is for others to read.
-
-        Raises:
-            ArgumentError: the state is incomplete, was edited or damaged, or is of another version
-                or of another order of rows.
         """
         _check_form(state, self.state(Place()))
         if state.get(CHECKSUM) not in (None, _checksum(state)):

@@ -127,7 +127,6 @@ def _relative(table: pa.Table, root: str | None) -> pa.Table:
 
 
 def _columns(old: pa.Table, new: pa.Table) -> Iterator[pa.Table]:
-    """Yield the columns that only one of them has."""
     for name in dict.fromkeys([*old.column_names, *new.column_names]):
         kinds = [str(t[name].type) if name in t.column_names else None for t in (old, new)]
         if None in kinds:
@@ -135,7 +134,6 @@ def _columns(old: pa.Table, new: pa.Table) -> Iterator[pa.Table]:
 
 
 def _classes(*sides: LabelledTable) -> Iterator[pa.Table]:
-    """Yield the labels whose classes have other names or numbers."""
     (old, _), (new, _) = sides
     for name in label_columns(old.column_names):
         if name in new.column_names:

@@ -264,10 +264,7 @@ def leaking_rows(
 
 
 def _leaks_into(
-    files: FileCopies,
-    parts: IntArray,
-    part: int,
-    pairs: tuple[IntArray, IntArray, IntArray],
+    files: FileCopies, parts: IntArray, part: int, pairs: tuple[IntArray, IntArray, IntArray]
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Return the rows of later splits that have a copy in this one, which, and of what kind."""
     rows = np.flatnonzero(parts > part)

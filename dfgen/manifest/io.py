@@ -13,8 +13,13 @@ from dfgen.errors import ArgumentError, DfgenError, ManifestError, reason
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.recipe import absolute_recipe
-from dfgen.manifest.left_out import REMOVED, paths_left_out, with_removed
-from dfgen.manifest.metadata_check import as_written, rows_of_group
+from dfgen.manifest.metadata_check import (
+    REMOVED,
+    as_written,
+    paths_left_out,
+    rows_of_group,
+    with_removed,
+)
 from dfgen.manifest.not_a_manifest import check_out, path_of_manifest
 from dfgen.manifest.parts_writer import write_file, write_stream, write_table_in_parts
 from dfgen.manifest.paths import tidy
@@ -24,8 +29,7 @@ from dfgen.packs.pack_index import folder_of, is_in_parts
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of
 from dfgen.system import is_special, only_writer
-from dfgen.table.any_table import Table, arrow_table, data_frame
-from dfgen.table.from_pandas import to_frame
+from dfgen.table.any_table import Table, arrow_table, data_frame, to_frame
 from dfgen.table.parquet import write_parquet
 
 Path = str | os.PathLike[str]

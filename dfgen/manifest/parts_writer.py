@@ -26,12 +26,7 @@ from dfgen.manifest.parts import (
 from dfgen.manifest.path_roots import has_members
 from dfgen.manifest.paths import is_url
 from dfgen.manifest.schema import Label, Metadata, describe_labels, label_columns
-from dfgen.manifest.written_parts import (
-    as_read,
-    fingerprint_of_parts,
-    refuse_repeated,
-    unchecked,
-)
+from dfgen.manifest.written_parts import as_read, fingerprint_of_parts, refuse_repeated, unchecked
 from dfgen.packs.pack_index import INDEX, PART_FILE, in_pack, is_remote
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at
@@ -247,7 +242,11 @@ def write_table_in_parts(
             begin = place + part.rows
         if begin < len(table) or not parts:
             parts += written.add(table.slice(begin))
-        categories = {name: _names(table[name]) for name in _categories(table.schema)}
+        categories = {
+            field.name: _names(table[field.name])
+            for field in table.schema
+            if pa.types.is_dictionary(field.type)
+        }
         finish_parts(folder, parts, table.schema, categories, metadata, options, is_checked=True)
 
 
@@ -273,7 +272,6 @@ def _same_rows(
 
 
 def _equal(rows: pa.Table, stored: pa.Table) -> bool:
-    """Whether rows are those that Parquet has given back."""
     return len(rows) == len(stored) and bool(rows.cast(stored.schema).equals(stored))
 
 
@@ -281,10 +279,6 @@ def _names(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks:
         return column.unify_dictionaries().chunk(0).dictionary
     return pa.array([], column.type.value_type)
-
-
-def _categories(schema: pa.Schema) -> list[str]:
-    return [field.name for field in schema if pa.types.is_dictionary(field.type)]
 
 
 def write_stream(

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list, did_you_mean, reason
-from dfgen.explain.unknown_column import not_a_column
+from dfgen.explain.near_names import not_a_column
 from dfgen.manifest.path_roots import joined
 from dfgen.manifest.schema import with_column
 from dfgen.table.arrow_types import is_text, value_type
@@ -160,20 +160,14 @@ def _try(where: Any, condition: Any, schema: pa.Schema) -> None:
         if lacking:
             told = f"there is no column {lacking[1]!r}.{did_you_mean(lacking[1], schema.names)}"
         kinds = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        shown = repr(where) if isinstance(where, str) else where
         raise ArgumentError(
-            f"where={_shown(where)} cannot be asked of this manifest: {told} Columns: {kinds}"
+            f"where={shown} cannot be asked of this manifest: {told} Columns: {kinds}"
         ) from None
-
-
-def _shown(where: Any) -> str:
-    return repr(where) if isinstance(where, str) else str(where)
 
 
 def expression(where: str, schema: pa.Schema) -> Any:
     """Return the `pyarrow.compute.Expression` of a condition that is a text.
-
-    Raises:
-        ArgumentError: it is none, or asks for what is no column.
 
     Example:
         >>> str(expression("1 < id <= 3", pa.schema([("id", pa.int64())])))
@@ -231,7 +225,6 @@ class _Condition:
         return reduce(operator.and_ if both else operator.or_, conditions)
 
     def _pair(self, left: ast.expr, op: ast.cmpop, right: ast.expr, turned: bool) -> Any:
-        """Return the expression of one comparison, or of its opposite."""
         if isinstance(op, ast.In | ast.NotIn):
             values = self._values(right)
             found = self._side(left).isin(values)
@@ -254,7 +247,6 @@ class _Condition:
         return isinstance(node, ast.Constant) and node.value is None
 
     def _side(self, node: ast.expr) -> Any:
-        """Return the expression of a column, or of a value."""
         return self._field(node) if isinstance(node, ast.Name) else pc.scalar(self._value(node))
 
     def _field(self, node: ast.Name) -> Any:

@@ -12,8 +12,8 @@ A manifest is a table with one row a file. On disk it is a Parquet file with one
         "recipe": {"source": "imgs", ...}, the arguments that built it; null: made by hand
         "created_by": "dfgen 0.1.0",
         "fingerprint": "9a0c...",          see fingerprint.py
-        "leaks": {"rows": 2, ...}          of splits that share pictures; see shared_paths.py
-        "left_out": {"unmatched": "a.png"} files left out on purpose; see left_out.py
+        "leaks": {"rows": 2, ...}          of splits that share pictures; see duplicates.py
+        "left_out": {"unmatched": "a.png"} files left out on purpose; see metadata_check.py
     }
 
 manifests/README.md specifies it for other programs. Label columns of text, booleans and named

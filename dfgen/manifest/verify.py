@@ -32,7 +32,7 @@ from dfgen.manifest.building.scan import (
 from dfgen.manifest.building.update import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.io import Path, only_writer_of, read_manifest, write_manifest
-from dfgen.manifest.left_out import paths_left_out
+from dfgen.manifest.metadata_check import paths_left_out
 from dfgen.manifest.not_a_manifest import path_of_manifest
 from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.paths import is_url, tidy

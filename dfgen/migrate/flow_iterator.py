@@ -224,11 +224,9 @@ class FlowIterator(Passes):
         return np.concatenate([self._loader.rows(epoch, step) for step in range(len(self))])
 
     def __len__(self) -> int:
-        """Return the number of batches of a pass."""
         return len(self._loader)
 
     def __getitem__(self, index: int) -> Any:
-        """Return batch `index` of the current epoch."""
         if hasattr(index, "__index__") and index >= len(self):
             raise ArgumentError(
                 f"Asked to retrieve element {index}, but the Sequence has length {len(self)}"

@@ -219,7 +219,11 @@ def frame_rows(given: FrameColumns, options: FlowOptions) -> FrameRows:
     known = list(given.classes) if given.classes is not None else []
     labels = _checked_labels(given, known)
     if given.weight_col:
-        _check_weights(given["weight_col"], given.weight_col)
+        dtype = given["weight_col"].dtype
+        if not issubclass(dtype.type, np.number):
+            raise WrongTypeError(
+                f"Column weight_col={given.weight_col} must be numeric. It holds {dtype}"
+            )
     paths = _joined_paths(given.directory, names)
     rows = _valid_rows(given, paths) if given.validate_filenames else np.arange(len(names))
     found = Classes({}, [], np.arange(len(rows)))
@@ -272,13 +276,6 @@ def _checked_names(given: FrameColumns) -> list[str]:
             f"{given.frame.index[wrong]!r} has {brief(names[wrong])}"
         )
     return names
-
-
-def _check_weights(column: pd.Series, weight_col: str) -> None:
-    if not issubclass(column.dtype.type, np.number):
-        raise WrongTypeError(
-            f"Column weight_col={weight_col} must be numeric. It holds {column.dtype}"
-        )
 
 
 def _valid_rows(given: FrameColumns, paths: list[str]) -> IntArray:

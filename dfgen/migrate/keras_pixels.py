@@ -20,8 +20,7 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.pixels.fast_decoders import check_scans, decode_jpeg, decode_png
 from dfgen.samples.pixels.formats import parse_header
 from dfgen.samples.pixels.geometry import CHANNELS, Pixels, Size
-from dfgen.samples.pixels.headers import check_decoded, png_glance
-from dfgen.samples.pixels.pillow_warnings import UNWARNED
+from dfgen.samples.pixels.headers import UNWARNED, check_decoded, png_glance
 from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec, Values, Watch
 from dfgen.table.file_columns import Content

@@ -24,13 +24,7 @@ from dfgen.packs.pack_index import (
     mapped_table,
     read_index,
 )
-from dfgen.packs.pack_shards import (
-    NOTHING,
-    PackShards,
-    PixelsOfOneSize,
-    ShardFile,
-    opened_shard,
-)
+from dfgen.packs.pack_shards import NOTHING, PackShards, PixelsOfOneSize, ShardFile, opened_shard
 from dfgen.packs.packed_pixels import PackRows
 from dfgen.packs.remote_shards import RemoteShards, check_all_there
 from dfgen.samples.pixels.geometry import CHANNELS

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from dfgen.errors import ManifestError, MissingFileError, ReadError, is_outside, reason
+from dfgen.platform_calls import read_ahead
 from dfgen.samples.stores.archives.archive_index import ArchiveVersion, version_of
-from dfgen.samples.stores.mapped_pages import read_ahead
 from dfgen.samples.stores.remote.ranges import checksum_of
 from dfgen.samples.stores.schemes import store_at
 from dfgen.spec import IntArray, Present, Values
@@ -150,7 +150,7 @@ class PackShards:
         for shard in np.unique(shards).tolist():
             if shard != NOTHING:
                 file = self.files[shard]
-                read_ahead(file.path, np.array([0]), np.array([file.nbytes]))
+                read_ahead(file.path, [(0, file.nbytes)])
             yield
 
 

@@ -21,9 +21,6 @@ def transformed(
     """Run a transform, and check that it gives back what it was given, in shapes it was told.
 
     `changed`: name of an array -> its shape afterwards, where that is another.
-
-    Raises:
-        TransformError: it raised, or returned something else.
     """
     expected = {
         name: Spec(changed.get(name, value.shape), value.dtype) for name, value in sample.items()

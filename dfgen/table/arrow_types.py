@@ -84,12 +84,7 @@ def lengths_of(values: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def offsets(column: str, values: pa.Array, advice: str) -> IntArray:
-    """Return where the list of each row begins among all of them, and where the last one ends.
-
-    Raises:
-        ManifestError: the column holds no lists, or has none in some rows; `advice` says what to
-            write there.
-    """
+    """Return where the list of each row begins among all of them, and where the last one ends."""
     if not is_list(values.type):
         raise ManifestError(f"column {column!r} holds {values.type}, expected a list in each row")
     refuse_missing(column, values, "list", f"{advice}, {OR_IGNORE}")
@@ -98,12 +93,7 @@ def offsets(column: str, values: pa.Array, advice: str) -> IntArray:
 
 
 def split_text(column: str, values: pa.Array, separator: str) -> pa.Array:
-    """Return text split into lists, without blanks around what is between; nothing of blanks alone.
-
-    Raises:
-        ManifestError: the column holds no text, has none in some rows, or nothing stands between
-            two separators.
-    """
+    """Return text split into lists, without blanks around what is between, or blanks alone."""
     if not is_text(values.type):
         raise ManifestError(
             f"column {column!r} holds {values.type}, which sep={separator!r} cannot split: leave "

@@ -15,7 +15,6 @@ class _Text(str):
     """Text that is asked for as one of Arrow, of which to make one takes over 10 times as long."""
 
     def as_py(self) -> str:
-        """Return it."""
         return str(self)
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from dfgen.binding.bind import Binding
 from dfgen.binding.nested import channels_first, leaves, tree_of
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.buckets import PaddingShare
+from dfgen.loading.order.row_order import PaddingShare
 from dfgen.loading.pending_batch import Batch
 from dfgen.loading.problems import Problems
 from dfgen.loading.workers.chunks import row_bytes

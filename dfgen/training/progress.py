@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.loading.loader import Loader
+from dfgen.loading.order.draws import Proportions, proportions_of
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.order.proportions import Proportions, proportions_of
 from dfgen.loading.receipts import Handed, Ledger, Receipt
 from dfgen.loading.state import Place
 from dfgen.training.ranks import Ranks

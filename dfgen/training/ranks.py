@@ -125,9 +125,6 @@ class Ranks:
         Args:
             what: it is about, in words; the same on all of them.
             value: what JSON can hold.
-
-        Raises:
-            RankError: one has ended, or does something else.
         """
         self._tell("value", [what, value]) if self.index else self._heard(0, "value", [what, value])
         while True:

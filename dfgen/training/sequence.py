@@ -14,20 +14,19 @@ import pandas as pd
 
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.binding.file_checks import look_for_files
 from dfgen.binding.image_sizes import padding_of_batches
 from dfgen.binding.nested import Tree
 from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
-from dfgen.binding.row_draws import Ordering, new_weights
+from dfgen.binding.row_draws import DrawnBy, Ordering, new_weights
+from dfgen.binding.row_problems import look_for_files
 from dfgen.binding.row_weights import ClassWeight, SampleWeight
-from dfgen.binding.shares import DrawnBy
 from dfgen.errors import ArgumentError, brief
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Amount, Limits, limits_given
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.buckets import PaddingShare
+from dfgen.loading.order.row_order import PaddingShare
 from dfgen.loading.state import CHECKSUM, Identity, Place, State, ids_digest
 from dfgen.samples.features.image_arguments import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
@@ -217,7 +216,6 @@ class Sequence(Passes):
         super().__init__(loader, Progress(loader), layout, loader.shuffle, endless=False)
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch."""
         return len(self._loader)
 
     @property

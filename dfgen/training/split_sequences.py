@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 from typing import Any, TypedDict, Unpack
 
 from dfgen.binding.default_features import Options, chosen_features
-from dfgen.binding.mapped_rows import open_mapped
 from dfgen.binding.nested import Tree, leaves, map_leaves
+from dfgen.binding.packed_rows import open_mapped
 from dfgen.binding.pixel_cache import Cache
+from dfgen.binding.row_draws import DrawnBy
 from dfgen.binding.row_weights import ClassWeight, SampleWeight
-from dfgen.binding.shares import DrawnBy
 from dfgen.binding.split_rows import (
     split_rows,
     warn_of_leaks,

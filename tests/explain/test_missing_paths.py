@@ -7,7 +7,7 @@ import pytest
 from cases import each
 
 from dfgen.errors import MissingFileError
-from dfgen.explain.missing_paths import Begin, advice, near, with_near
+from dfgen.explain.near_names import Begin, advice, near, with_near
 
 FILES = (
     "imgs/cat/100.jpg", "imgs/cat/100.xml", "imgs/cat/007.jpg", "imgs/a b.png",

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 import dfgen
 from dfgen.bench.report import pack_line
 from dfgen.cli import app
-from dfgen.explain.remedies import Remedy, remedies, stored_remedies
-from dfgen.explain.speed import Waiting, gains
+from dfgen.explain.speed import Remedy, Waiting, gains, remedies, stored_remedies
 from dfgen.limits import Limits
 from dfgen.loading.metrics import STAGES
 from dfgen.packs.packed_pixels import PackRows

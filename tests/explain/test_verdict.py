@@ -4,8 +4,7 @@ from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfgen.explain.remedies import Remedy
-from dfgen.explain.speed import Waiting, gains, verdict
+from dfgen.explain.speed import Remedy, Waiting, gains, verdict
 from dfgen.loading.metrics import STAGES
 
 ALIASED = Remedy("Image(antialias=False)", {"resize": 0.2})

@@ -168,7 +168,7 @@ from dfgen.errors import DfgenError
 from dfgen.samples.pixels.formats import read_header
 from dfgen.samples.pixels.upright import decode, decode_values
 from dfgen.samples.stores.local_files import Files
-from dfgen.samples.whole_files import decode_whole
+from dfgen.manifest.building.file_facts import decode_whole
 
 def peak():
     lines = open("/proc/self/status").read().splitlines()

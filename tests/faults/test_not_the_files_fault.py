@@ -421,7 +421,7 @@ def test_fault_32_a_check_of_all_numbers_without_descriptors_does_not_call_a_fil
         import os, resource, sys, h5py
         from dfgen.errors import ReadError
         from dfgen.samples.stores.local_files import Files
-        from dfgen.samples.whole_files import decode_whole
+        from dfgen.manifest.building.file_facts import decode_whole
         assert decode_whole(sys.argv[1], Files())[1] is None
         last = os.dup(0)
         os.close(last)

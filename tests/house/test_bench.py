@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dfgen
-from dfgen.bench import job, model_wait, report, stages
-from dfgen.bench.model_wait import ModelWait
+from dfgen.bench import job, report, stages
 from dfgen.bench.report import advise, shown
 from dfgen.bench.stages import (
     BACKEND,
@@ -22,13 +21,13 @@ from dfgen.bench.stages import (
     ONE,
     READ,
     RESIZE,
+    ModelWait,
     Rates,
     alternate,
 )
 from dfgen.cli import app
 from dfgen.errors import ManifestError
-from dfgen.explain.remedies import Remedy
-from dfgen.explain.speed import Waiting
+from dfgen.explain.speed import Remedy, Waiting
 from dfgen.loading.metrics import STAGES
 
 
@@ -38,7 +37,7 @@ def short(monkeypatch):
     for module in (stages, report):
         monkeypatch.setattr(module, "PASSES", 2)
     monkeypatch.setattr(job, "SECONDS", 0.001)
-    monkeypatch.setattr(model_wait, "_SECONDS", 0.001)
+    monkeypatch.setattr(stages, "_SECONDS", 0.001)
     monkeypatch.setattr(stages, "_HAND_OVER_SECONDS", 0.01)
 
 
@@ -118,7 +117,7 @@ def test_a_model_is_fed_and_its_wait_found(photos):
     )
     model.compile("sgd", "sparse_categorical_crossentropy")
     steps = []
-    found = model_wait.model_wait(
+    found = stages.model_wait(
         "Small", model, lambda: stages.sequence(whole), 2, lambda: steps.append(1)
     )
     assert (found.model, len(found.rates), len(steps)) == ("Small", 2, 2)

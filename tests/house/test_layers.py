@@ -42,7 +42,7 @@ LAYERS = {
 # by who hands batches out. No worker loads it.
 AT_A_FAILURE = {
     "dfgen.system": "dfgen.explain.other_libraries",
-    "dfgen.loading.loader": "dfgen.explain.missing_paths",
+    "dfgen.loading.loader": "dfgen.explain.near_names",
 }
 # The only rooms that may import a library.
 ROOMS_OF = {

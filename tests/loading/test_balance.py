@@ -12,7 +12,7 @@ from watching import watcher
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.order import row_order
-from dfgen.loading.order.balance import balance_of
+from dfgen.loading.order.draws import balance_of
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.order.shuffle import permutation
 from dfgen.samples.transforms import sample_rng

@@ -11,10 +11,16 @@ from sized import OPTIONS, ROWS, equal, manifest_of, padded, sequence, size_of, 
 
 import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.balance import balance_of
-from dfgen.loading.order.buckets import Buckets, PaddingShare, like_with_like, padding_share
+from dfgen.loading.order.draws import balance_of
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.order.row_order import BatchRows, RowOrder
+from dfgen.loading.order.row_order import (
+    BatchRows,
+    Buckets,
+    PaddingShare,
+    RowOrder,
+    like_with_like,
+    padding_share,
+)
 from dfgen.loading.order.shuffle import permutation
 
 SIZES = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=90)
@@ -90,7 +96,7 @@ class TestOrder:
         sizes = np.ones((10**6, 2), np.int32)
         order = RowOrder(10**6, 0, None, Buckets(sizes, 32))
         order.at(0, np.arange(500_000, 500_032))
-        assert asked == [64 * 32]
+        assert asked == [64 * 32, 64]  # the rows of one window, then its batches
 
 
 class TestLikeWithLike:

@@ -12,7 +12,7 @@ from processes_of import children
 
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.proportions import proportions_of
+from dfgen.loading.order.draws import proportions_of
 from dfgen.loading.order.row_order import Drawing
 from dfgen.loading.workers import worker_tuning
 from dfgen.loading.workers.chunks import ChunkMaker

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.batch_weights import batch_weights
 from dfgen.loading.order import shuffle as order
-from dfgen.loading.order.balance import balance_of
+from dfgen.loading.order.draws import balance_of
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.order.windows import windows_of
+from dfgen.loading.pending_batch import batch_weights
 from dfgen.samples.transforms import batch_rng, sample_rng
 
 LIMIT = 5  # standard deviations

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.proportions import proportions_of
+from dfgen.loading.order.draws import proportions_of
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.order.shuffle import permutation
 

@@ -12,7 +12,7 @@ from watching import trained_watcher
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.loading.order.proportions import proportions_of
+from dfgen.loading.order.draws import proportions_of
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.samples.transforms import sample_rng
 

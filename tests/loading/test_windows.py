@@ -21,7 +21,7 @@ from dfgen.binding.row_draws import Ordering, windowed
 from dfgen.binding.rows_of_arrays import stored_rows
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.balance import balance_of
+from dfgen.loading.order.draws import balance_of
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.shuffle import permutation

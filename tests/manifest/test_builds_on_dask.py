@@ -15,7 +15,7 @@ from spread_builds import build, dask_scheduler, write_images
 import dfgen
 from dfgen.errors import WorkerError
 from dfgen.executors import Work, spread
-from dfgen.manifest.building import kept_facts, spread_facts
+from dfgen.manifest.building import kept_facts, scan
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.io import read_table
 
@@ -42,7 +42,7 @@ def executor(client):
 @pytest.fixture
 def data(tmp_path, monkeypatch):
     write_images(tmp_path)
-    monkeypatch.setattr(spread_facts, "SPANS", {False: (4, 4), True: (4, 4)})
+    monkeypatch.setattr(scan, "SPANS", {False: (4, 4), True: (4, 4)})
     return tmp_path
 
 

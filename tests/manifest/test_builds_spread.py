@@ -21,7 +21,7 @@ import dfgen
 from dfgen.errors import ArgumentError, WorkerError, WriteError
 from dfgen.executors import Work, spread
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.building import file_facts, kept_facts, spread_facts
+from dfgen.manifest.building import file_facts, kept_facts, scan
 from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.samples.stores.remote.store_options import StorageOptions
@@ -36,7 +36,7 @@ processes = partial(ProcessPoolExecutor, 1, get_context("forkserver"))
 @pytest.fixture
 def data(tmp_path, monkeypatch):
     write_images(tmp_path)
-    monkeypatch.setattr(spread_facts, "SPANS", {False: (4, 4), True: (4, 4)})
+    monkeypatch.setattr(scan, "SPANS", {False: (4, 4), True: (4, 4)})
     return tmp_path
 
 

@@ -14,10 +14,9 @@ import pytest
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building import file_facts
-from dfgen.manifest.duplicates import duplicates, leaks
+from dfgen.manifest.duplicates import duplicates, leaks, leaks_between_splits, told
 from dfgen.manifest.file_copies import bits_between, near_pairs, usual_within
 from dfgen.manifest.fingerprint import fingerprint
-from dfgen.manifest.splitting.shared_paths import leaks_between_splits, told
 
 DRAWS = np.random.default_rng(0)
 

@@ -8,7 +8,7 @@ import pytest
 from dfgen.errors import ManifestError
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.schema import describe_labels, validate
-from dfgen.table.from_pandas import to_table
+from dfgen.table.any_table import to_table
 
 
 @pytest.mark.parametrize(

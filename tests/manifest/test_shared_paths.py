@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import dfgen
-from dfgen.manifest.splitting.shared_paths import shared_paths
+from dfgen.manifest.duplicates import shared_paths
 
 TOLD = (
     "2 paths lie in rows of several splits, as {!r}, {!r}: they are trained on and measured "

@@ -15,7 +15,7 @@ import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingPackageError
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.table_format import TableFormat
-from dfgen.samples.pixels.png_encoder import png_of
+from dfgen.samples.pixels.png_files import png_of
 
 
 @pytest.fixture(autouse=True)

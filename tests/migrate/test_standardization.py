@@ -10,7 +10,7 @@ from keras.src.legacy.preprocessing.image import ImageDataGenerator as Reference
 
 from dfgen.errors import ArgumentError
 from dfgen.migrate.augmentation import Augmentation
-from dfgen.migrate.standardization import Standardization, refuse_whitening
+from dfgen.migrate.image_transforms import Standardization, refuse_whitening
 
 IMAGES = np.random.default_rng(3).integers(0, 256, (12, 9, 7, 3)).astype(np.float32)
 IMAGES *= np.array([1, 0.5, 0.1], np.float32)

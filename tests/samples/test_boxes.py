@@ -11,7 +11,7 @@ from PIL import Image as Pillow
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
-from dfgen.table.from_pandas import arrow_column
+from dfgen.table.any_table import arrow_column
 
 IMAGE = Image(size=(50, 200))
 OR_IGNORE = ', or, in y, give these rows no weight, by missing="ignore" in the feature'

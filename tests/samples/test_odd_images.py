@@ -38,8 +38,7 @@ from PIL import Image, ImageOps
 from dfgen.errors import DecodeError
 from dfgen.samples.pixels.formats import parse_header, sniff
 from dfgen.samples.pixels.geometry import CHANNELS
-from dfgen.samples.pixels.headers import Header
-from dfgen.samples.pixels.pillow_warnings import UNWARNED
+from dfgen.samples.pixels.headers import UNWARNED, Header
 from dfgen.samples.pixels.upright import decode, decode_reduced, decode_values
 
 PILLOW_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}

@@ -15,9 +15,9 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError
+from dfgen.manifest.building.file_facts import decode_whole
 from dfgen.samples.pixels import sound_files
 from dfgen.samples.stores.local_files import Files
-from dfgen.samples.whole_files import decode_whole
 
 NOISE = np.random.default_rng(0).integers(0, 255, (64, 96, 3), np.uint8)
 KNOWN = " (as the manifest says)"

@@ -48,7 +48,6 @@ class Plan:
         one_of("tail", self.tail, ("short", "drop", "pad"))
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch, the same on every host."""
         full, rest = divmod(self._stop - self.first, self.batch_size)
         return full + (rest > 0 and self.tail != "drop")
 

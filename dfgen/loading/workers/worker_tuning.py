@@ -218,7 +218,6 @@ class Chooser(Generic[C]):
         return _STARTING
 
     def _begin(self, now: float, settling: int) -> None:
-        """Begin a measurement, after some batches more."""
         self._since, self._settling = now, settling
         self._rows, self._batches, self._waited = 0, 0, 0.0
 

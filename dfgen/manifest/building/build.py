@@ -24,11 +24,11 @@ from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.pipeline import Build
 from dfgen.manifest.building.recipe import all_arguments, is_left_out, unit_of
 from dfgen.manifest.building.summary import lines_of_skipped, problem_lines
+from dfgen.manifest.duplicates import leaks_between_splits, notes_of
 from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
 from dfgen.manifest.schema import FACTS, PARTS, label_columns
 from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.source import NAMES, Argument
-from dfgen.manifest.splitting.shared_paths import leaks_between_splits, notes_of
 from dfgen.manifest.splitting.split_rules import Splitting, lacking_rows
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.table.any_table import Table

@@ -229,7 +229,6 @@ def _check_places(table: Any, folder: Any, column: str | None) -> None:
 
 
 def _of_table(gathering: Gathering) -> Iterator[Finding]:
-    """Yield the faults of the columns that somebody wrote."""
     recipe, labels = gathering.recipe, gathering.labels
     key, named = recipe.key, (*recipe.label, *recipe.category)
     for name in dict.fromkeys((key, recipe.id or "id")):
@@ -243,7 +242,6 @@ def _of_table(gathering: Gathering) -> Iterator[Finding]:
 
 
 def _of_fields(gathering: Gathering, rows: pa.Table) -> Iterator[Finding]:
-    """Yield the faults of labels that the paths hold."""
     recipe, pattern = gathering.recipe, gathering.pattern
     if pattern is not None:
         others = {recipe.id or "id", *([split_on(recipe.on)[0]] if recipe.on else [])}
@@ -253,7 +251,6 @@ def _of_fields(gathering: Gathering, rows: pa.Table) -> Iterator[Finding]:
 
 
 def _of_files(rows: pa.Table, facts: pa.Table, recipe: Recipe, folder: str) -> Iterator[Finding]:
-    """Yield the faults of files by their facts."""
     missing = None
     if "path" in rows.column_names:
         missing = all_missing(rows["path"], facts["problem"], recipe, folder)

@@ -137,7 +137,6 @@ class Gathering:
             raise fault_of(error, f"{kind}={place}") from error
 
     def _check_names(self, known: list[str]) -> None:
-        """Check that every column that the recipe names exists."""
         recipe = self.recipe
         asked: list[tuple[str, str | None]] = [("label", name) for name in recipe.label]
         asked += [("category", name) for name in recipe.category]

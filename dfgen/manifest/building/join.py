@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -110,16 +110,12 @@ def label_keys(
     keys = pc.if_else(pc.equal(keys, ""), None, keys) if len(keys) else keys
     if keys.null_count:
         rows = tuple(map(str, first(rows_where(pc.is_null(keys)))))
-        missing_keys = Finding(
-            "missing keys",
-            keys.null_count,
+        said = (
             f'"{column}" is missing in {count(keys.null_count, "row")} of {table}: row '
-            f"{', '.join(rows)}, counted from 0 below the header",
-            "Fill them in, or leave these rows out of the table",
-            rows,
-            stops=True,
+            f"{', '.join(rows)}, counted from 0 below the header"
         )
-        faults.append(missing_keys)
+        advice = "Fill them in, or leave these rows out of the table"
+        faults.append(Finding("missing keys", keys.null_count, said, advice, rows, stops=True))
     keys = whole_numbers(keys) if whole else keys
     if pc.count_distinct(keys).as_py() < len(keys) - keys.null_count:
         faults.append(_several_rows(labels, keys, column, table, several))
@@ -159,10 +155,8 @@ def _several_rows(
         rows = rows_where(pc.fill_null(pc.equal(keys, key), False))
         numbers, differing = ", ".join(map(str, first(rows))), _differing(rest.take(rows))
         shown.append(f"{quote(key)} (rows {numbers}: {differing or 'alike'})")
-    every = (
-        rest.append_column("", keys).filter(pc.is_in(keys, value_set=twice)).to_pandas().astype(str)
-    )
-    if len(every.drop_duplicates()) == len(twice):  # each key has the same labels in all its rows
+    every = rest.append_column("", keys).filter(pc.is_in(keys, value_set=twice)).to_pandas()
+    if len(every.astype(str).drop_duplicates()) == len(twice):  # each has the same labels in all
         several = several.partition(":")[0]
         several += f": drop the repeated ones: labels.drop_duplicates({quote(column)})"
     return Finding(
@@ -248,16 +242,11 @@ def join(
     files that were `skipped` are named by messages.
     """
     field, column = split_on(on)
-    whole_fields = pattern.integers if pattern else ()
-    whole = field in whole_fields
-
-    def compared(name: str, keys: pa.ChunkedArray) -> pa.ChunkedArray:
-        return whole_numbers(keys) if name in whole_fields else keys
-
-    every = FileKeys(files, _names_of(files), _keys_of, compared)
+    every = _file_keys(files, pattern)
     if field not in every.names:
         raise ArgumentError(_no_field(every, field, labels))
-    file_keys = compared(field, _keys_of(files, field))
+    file_keys = every.compared(field, _keys_of(files, field))
+    whole = pattern is not None and field in pattern.integers
     keys, faults = label_keys(labels, column, table, whole, file_keys)
     given, labels = labels, labels.drop_columns([column])
     if clash := sorted(set(files.column_names) & set(labels.column_names)):
@@ -305,19 +294,12 @@ def likely_join(
     are equal.
     """
     labels = pa.table({name: _as_keys(labels[name]) for name in labels.column_names})
-    names = _names_of(files)
-    whole = pattern.integers if pattern else ()
-
-    def compared(name: str, keys: pa.ChunkedArray) -> pa.ChunkedArray:
-        return whole_numbers(keys) if name in whole else keys
-
-    if pair := best_pair(FileKeys(files, names, _keys_of, compared), labels, 0, _MOSTLY):
+    if pair := best_pair(_file_keys(files, pattern), labels, 0, _MOSTLY):
         return pair[0]
     texts = [name for name in labels.column_names if is_text(labels[name].type)]
     alike = pa.table({name: plain_form(labels[name]) for name in texts})
-    every = FileKeys(files, names, lambda *of: plain_form(_keys_of(*of)), compared)
-    pair = best_pair(every, alike, 0, _MOSTLY)
-    if pair is None:
+    bare = _file_keys(files, pattern, lambda *of: plain_form(_keys_of(*of)))
+    if not (pair := best_pair(bare, alike, 0, _MOSTLY)):
         return _stem_with_affix(files, labels.select(texts))
     (field, column), keys = pair[0], labels[pair[0][1]]
     if field not in FROM_PATH:
@@ -356,15 +338,22 @@ def _as_keys(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _names_of(files: pa.Table) -> list[str]:
-    """Return the keys that files have: fields, and what is made of their paths."""
-    return [*dict.fromkeys([*(n for n in files.column_names if n != "path"), *FROM_PATH])]
-
-
 def _keys_of(files: pa.Table, field: str) -> pa.ChunkedArray:
     if field in files.column_names and field != "path":
         return key_text(files[field], field, "the source")
     return pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
+
+
+def _file_keys(
+    files: pa.Table, pattern: Pattern | None, keys_of: Callable[..., pa.ChunkedArray] = _keys_of
+) -> FileKeys:
+    """Return the keys that files have: fields, and what is made of their paths."""
+    names = dict.fromkeys([*(n for n in files.column_names if n != "path"), *FROM_PATH])
+
+    def compared(name: str, keys: pa.ChunkedArray) -> pa.ChunkedArray:
+        return whole_numbers(keys) if pattern and name in pattern.integers else keys
+
+    return FileKeys(files, [*names], keys_of, compared)
 
 
 def _left_out(skipped: Mapping[str, list[str]], pattern: Pattern | None) -> LeftOut:
@@ -452,14 +441,10 @@ def _append_without_file(
     rows: pa.Table, labels: pa.Table, keys: pa.ChunkedArray, key: tuple[str, str]
 ) -> pa.Table:
     """Add labels without a file. The key stands in for the path that nobody knows."""
+    problem = pc.binary_join_element_wise(f"no file for this row of labels: {key[1]} ", keys, "")
     known = {name: labels[name] for name in labels.column_names}
     known |= {name: keys for name in key if name in rows.column_names}
-    known |= {
-        "path": keys,
-        "problem": pc.binary_join_element_wise(
-            f"no file for this row of labels: {key[1]} ", keys, ""
-        ),
-    }
+    known |= {"path": keys, "problem": problem}
     rows = rows.append_column("problem", pa.nulls(len(rows), pa.string()))
     extra = [known.get(field.name, pa.nulls(len(labels), field.type)) for field in rows.schema]
     return pa.concat_tables([rows, pa.table(extra, schema=rows.schema)])

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote
 from dfgen.explain.findings import Finding
-from dfgen.explain.missing_paths import Begin, advice, near
+from dfgen.explain.near_names import Begin, advice, near
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.file_facts import NOT_THERE, USUAL, Access
 from dfgen.manifest.building.gather import Gathering
@@ -23,8 +23,9 @@ from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.scan import PANDAS_TYPES, read_facts, refresh_facts
 from dfgen.manifest.building.summary import MISSING_FILES, BuildReport, lines_of_skipped
 from dfgen.manifest.building.update import Growth, Old, changed_recipe, grow, read_old, rebase
+from dfgen.manifest.duplicates import leaks_between_splits, notes_of
 from dfgen.manifest.io import Path, attributes, is_plain, only_writer_of, write_frame
-from dfgen.manifest.left_out import REMOVED, UNMATCHED, paths_as_text, paths_left_out
+from dfgen.manifest.metadata_check import REMOVED, UNMATCHED, paths_as_text, paths_left_out
 from dfgen.manifest.not_a_manifest import check_out
 from dfgen.manifest.paths import (
     is_url,
@@ -49,11 +50,10 @@ from dfgen.manifest.schema import (
 )
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import RowGroup
-from dfgen.manifest.splitting.shared_paths import leaks_between_splits, notes_of
 from dfgen.manifest.splitting.split_rules import lacking_rows
 from dfgen.samples.stores.schemes import has_store, scheme_of, without_store
+from dfgen.table.any_table import to_frame
 from dfgen.table.file_columns import are_files, is_file_struct, paths_of, with_paths
-from dfgen.table.from_pandas import to_frame
 
 
 @dataclass(frozen=True)

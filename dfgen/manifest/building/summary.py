@@ -55,21 +55,18 @@ def figures(frame: pd.DataFrame, report: BuildReport) -> dict[str, Any]:
         for name in frame.columns
         if isinstance(frame[name].dtype, pd.CategoricalDtype) and name != "format"
     }
+    folds = frame["fold"].value_counts().sort_index() if "fold" in frame else None
     return {
         "rows": len(frame),
         "columns": list(frame.columns),
         "splits": counted.pop("split", None),
-        **({"folds": _folds(frame["fold"])} if "fold" in frame else {}),
+        **({} if folds is None else {"folds": {str(k): int(n) for k, n in folds.items()}}),
         "labels": counted,
         "problems": problems_of(frame),
         "left_out": dict(report.skipped),
         "notes": list(report.notes),
         "warnings": list(report.warnings),
     }
-
-
-def _folds(folds: pd.Series) -> dict[str, int]:
-    return {str(name): int(rows) for name, rows in folds.value_counts().sort_index().items()}
 
 
 def lines_of_skipped(skipped: Mapping[str, list[str]]) -> list[str]:
@@ -125,7 +122,8 @@ def problems_of(frame: pd.DataFrame) -> dict[str, list[str]]:
         return {}
     broken = frame[frame["problem"].notna()]
     kinds = broken["problem"].str.partition(":")[0]
-    return {kind: _named(rows).tolist() for kind, rows in broken.groupby(kinds, sort=False)}
+    names = broken["path" if "path" in broken else "id"].astype(str)
+    return {kind: rows.tolist() for kind, rows in names.groupby(kinds, sort=False)}
 
 
 def problem_lines(frame: pd.DataFrame) -> list[str]:
@@ -163,11 +161,6 @@ def skipped_findings(skipped: Mapping[str, list[str]]) -> Iterator[Finding]:
             else "Move files that are no samples elsewhere",
             tuple(paths[:EXAMPLES]),
         )
-
-
-def _named(rows: pd.DataFrame) -> pd.Series:
-    """Return what rows are called: their paths, or the ids of those that hold files."""
-    return rows["path" if "path" in rows else "id"].astype(str)
 
 
 def _some(names: list[str], most: int = 3) -> str:

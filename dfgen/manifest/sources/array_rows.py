@@ -36,7 +36,6 @@ class _ArrayFile(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Its label arrays, and their types."""
         types = (f"{name} ({column.type})" for name, column in self.labels.items())
         return ", ".join(types) or "none"
 

@@ -227,7 +227,6 @@ def _ids(values: list[Id], what: str) -> pa.Array:
 
 
 def _repeated(values: pa.Array | pa.ChunkedArray) -> object:
-    """Return a value that stands twice, or None."""
     twice = repeated(values)
     return twice[0]["values"].as_py() if len(twice) else None
 

@@ -72,11 +72,7 @@ def check_size(width: int, height: int, limits: Limits, where: str) -> None:
 
 
 def shape_columns(shapes: Sequence[Shape], size: Size | None, where: str) -> dict[str, list[Any]]:
-    """Return the columns of one image, whose (height, width) masks need.
-
-    Raises:
-        ManifestError: shapes cannot be drawn on the image; it says `where` they are.
-    """
+    """Return the columns of one image, whose (height, width) masks need."""
     try:
         return _columns(shapes, size)
     except ManifestError as error:
@@ -138,7 +134,7 @@ def rectangle(box: Bounds, degrees: float = 0.0) -> list[float]:
 
 def ellipse(
     label: str, middle: tuple[float, float], radii: tuple[float, float], size: Size | None,
-    degrees: float = 0.0, **more: Any,
+    degrees: float = 0.0, **more: Any
 ) -> Shape:  # fmt: skip
     """Return an ellipse as a polygon that lies less than a tenth of a pixel beside it.
 

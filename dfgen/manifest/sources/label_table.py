@@ -24,11 +24,15 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import reading, said
 from dfgen.manifest.schema import files_column
 from dfgen.manifest.sources.source import RowGroup
-from dfgen.manifest.sources.table_format import SEPARATED, WORKBOOK, TableFormat, text_format
-from dfgen.manifest.sources.written_values import as_meant
-from dfgen.table.any_table import Table, arrow_table
+from dfgen.manifest.sources.table_format import (
+    SEPARATED,
+    WORKBOOK,
+    TableFormat,
+    as_meant,
+    text_format,
+)
+from dfgen.table.any_table import Table, arrow_table, to_table
 from dfgen.table.arrow_types import check_names
-from dfgen.table.from_pandas import to_table
 from dfgen.table.parquet import read_foreign_parquet
 
 _ADVICE = ". Check the file{}; in Python, give a DataFrame that you read yourself"
@@ -67,7 +71,6 @@ def table_name(table: str | Table) -> str:
 
 
 def _with_index(table: pd.DataFrame) -> pd.DataFrame:
-    """Make columns of a named index."""
     names = [name for name in table.index.names if name is not None]
     for name in names:
         if name in table.columns:

@@ -99,7 +99,6 @@ class _Unpacked(gzip.GzipFile):
         self._limits, self._unpacked = limits, 0
 
     def read1(self, size: int = -1) -> bytes:
-        """Return some of what is unpacked."""
         data = super().read1(size)
         self._unpacked += len(data)
         if not self._limits.allows("decoded_bytes", self._unpacked):

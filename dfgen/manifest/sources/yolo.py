@@ -38,14 +38,7 @@ from dfgen.manifest.sources.image_pairs import (
     without_suffix,
 )
 from dfgen.manifest.sources.path_pattern import parse_pattern
-from dfgen.manifest.sources.source import (
-    BOXES,
-    LABELS,
-    TEXT,
-    Argument,
-    RowGroup,
-    Source,
-)
+from dfgen.manifest.sources.source import BOXES, LABELS, TEXT, Argument, RowGroup, Source
 
 _OPENS = (yaml.SequenceStartEvent, yaml.MappingStartEvent)
 _CLOSES = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
@@ -252,7 +245,6 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _place(root: str, place: str, file: str) -> str:
-    """Return the absolute path of a folder or list of images."""
     # Roboflow writes ../ before what lies beside data.yaml, as others read it
     places = (place, place.removeprefix("../"))
     candidates = [os.path.normpath(os.path.join(root, each)) for each in places]

@@ -25,11 +25,16 @@ from dfgen.loading.state import ids_digest
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import with_column
 from dfgen.packs.pack_index import TABLE, PackIndex, in_pack, is_pack, open_arrow, read_index
-from dfgen.packs.writing.arrow_writing import write_arrow
 from dfgen.packs.writing.pack_arguments import PackArguments
 from dfgen.packs.writing.pack_folder import PackFolder, pack_folder
 from dfgen.packs.writing.pack_plan import Mixing, PackPlan, make_plan, mixing
-from dfgen.packs.writing.shard_files import PackedShard, ShardTask, check_same, pack_shard
+from dfgen.packs.writing.shard_files import (
+    PackedShard,
+    ShardTask,
+    check_same,
+    pack_shard,
+    write_arrow,
+)
 from dfgen.progress_bars import progress
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.system import usable_cpus, whole
@@ -213,7 +218,6 @@ def _shards(
 def _spread(
     plan: PackPlan, numbers: list[int], executor: Made
 ) -> Iterator[tuple[int, PackedShard]]:
-    """Yield shards as an executor makes them."""
     work = Work[int](
         pack_shard,
         lambda number: (plan.task(number),),

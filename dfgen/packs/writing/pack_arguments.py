@@ -95,9 +95,6 @@ class PackArguments:
         Args:
             sizes: id, height and width of a row whose size is known, and of another that differs
                 from it, where one does; None: not known.
-
-        Raises:
-            ArgumentError: images have different sizes, and no size is asked for.
         """
         if self.format == "original":
             return WholeFiles()

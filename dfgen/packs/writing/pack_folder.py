@@ -13,9 +13,14 @@ from typing import Any
 from dfgen.errors import MissingFileError, ReadError, WriteError, listed, reason
 from dfgen.locks import LOCK_SUFFIX, FileLock
 from dfgen.packs.pack_index import INDEX, TABLE, PackFile, folder_of, in_pack, is_remote
-from dfgen.packs.writing.arrow_writing import put_whole
 from dfgen.packs.writing.pack_plan import PackPlan
-from dfgen.packs.writing.shard_files import PackedShard, check_same, problems_remote, read_shard
+from dfgen.packs.writing.shard_files import (
+    PackedShard,
+    check_same,
+    problems_remote,
+    put_whole,
+    read_shard,
+)
 from dfgen.samples.stores.archives.archive_paths import ARCHIVES
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import scheme_of, store_at

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.binding.file_checks import known_files, look_for_files
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.image_sizes import image_sizes
 from dfgen.binding.row_draws import window_bytes
-from dfgen.binding.row_problems import known_problems
+from dfgen.binding.row_problems import known_files, known_problems, look_for_files
 from dfgen.errors import ManifestError
 from dfgen.limits import Limits
 from dfgen.loading.order.shuffle import permutation

@@ -11,8 +11,8 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.limits import Limits
 from dfgen.samples.features.arguments import check_column, number_dtype
+from dfgen.samples.features.base import MayOwnLength, check_extra, looked, own_shape
 from dfgen.samples.features.casting import fill, fill_by, number_spec
-from dfgen.samples.features.lengths import MayOwnLength, check_extra, looked, own_shape
 from dfgen.samples.pixels.formats import FORMATS, read_known
 from dfgen.samples.stores.npy import decode_array, whole_array
 from dfgen.samples.stores.store import Store

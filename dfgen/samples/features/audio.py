@@ -7,7 +7,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import check_column
-from dfgen.samples.features.lengths import MayOwnLength, check_extra, looked
+from dfgen.samples.features.base import MayOwnLength, check_extra, looked
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_header, read_known
 from dfgen.samples.pixels.sound_files import load_soundfile, open_sound, read_frames, sound_source
 from dfgen.samples.stores.store import Store

@@ -49,11 +49,7 @@ def fill(what: str, array: Values, out: Values) -> None:
 
 
 def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -> None:
-    """Fill `out` with what a function of the user's returns for some values.
-
-    Raises:
-        DecodeError: it raised, or returned another shape, or what `out` cannot hold; of `what`.
-    """
+    """Fill `out` with what a function of the user's returns for some values."""
     what = f"{what}: {getattr(function, '__qualname__', repr(function))}"
     array = returned_by(what, function, values)
     if array.size == out.size == 0:  # NumPy makes floats of [], without further axes
@@ -67,11 +63,7 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
 
 
 def returned_by(what: str, function: Callable[..., Any], values: Any) -> Values:
-    """Return the numbers that a function of the user's returns, as an array.
-
-    Raises:
-        DecodeError: it raised, or returned no numbers; of `what`.
-    """
+    """Return the numbers that a function of the user's returns, as an array."""
     try:
         returned = called(function, *values)
         array = np.asarray(returned)

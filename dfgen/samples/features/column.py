@@ -8,8 +8,8 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import column_names, number_dtype
+from dfgen.samples.features.base import MayOwnLength, check_extra, own_shape
 from dfgen.samples.features.casting import fill_by, number_spec
-from dfgen.samples.features.lengths import MayOwnLength, check_extra, own_shape
 from dfgen.samples.features.one_row import ColumnSource, OneRow
 from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call

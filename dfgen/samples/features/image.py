@@ -10,20 +10,10 @@ from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features import image_arguments as checks
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.image_decoded import (
-    channels_of,
-    check_decoding,
-    decoded,
-    resize_bands,
-)
-from dfgen.samples.features.one_row import (
-    OneRow,
-    image_of,
-    pixels_of_row,
-    store_of_row,
-)
+from dfgen.samples.features.image_decoded import channels_of, check_decoding, decoded, resize_bands
+from dfgen.samples.features.one_row import OneRow, image_of, pixels_of_row, store_of_row
 from dfgen.samples.pixels import geometry as geo
-from dfgen.samples.pixels.png_encoder import png_of
+from dfgen.samples.pixels.png_files import png_of
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import (
     DEPTHS,

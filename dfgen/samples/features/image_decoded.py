@@ -44,11 +44,7 @@ def channels_of(image: Any) -> int:
 
 
 def decoded(image: Any, data: bytes) -> Pixels:
-    """Return the pixels of a file in the depth and channels of an image, by its `decode`.
-
-    Raises:
-        DecodeError: the function raised, or returned no such pixels.
-    """
+    """Return the pixels of a file in the depth and channels of an image, by its `decode`."""
     decode: Callable[[bytes], Any] = image.decode
     what = f"Image({image.column!r}): {getattr(decode, '__qualname__', repr(decode))}"
     returned = returned_by(what, decode, [data])

@@ -116,9 +116,6 @@ def in_lists(feature: Any, values: Any, followed: Any = None) -> Feature:
         feature: as x or y have it.
         values: what its `bind` has returned.
         followed: the image that it follows, if any.
-
-    Raises:
-        ArgumentError: it cannot be either.
     """
     if followed is not None:
         feature = replace(feature, like=followed)
@@ -147,11 +144,7 @@ def in_lists(feature: Any, values: Any, followed: Any = None) -> Feature:
 
 
 def check_lists(reader: BoundRows) -> None:
-    """Refuse lists of paths that are empty, incomplete, too long, or not as long as they should be.
-
-    Raises:
-        ManifestError: there are such; with the id of the first row.
-    """
+    """Refuse lists of paths that are empty, incomplete, or not as long as they should be."""
     named = {bound.name: bound for bound in reader.features}
     for bound in reader.features:
         column, followed = bound.feature.column, named.get(bound.like or "")

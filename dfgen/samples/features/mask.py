@@ -15,7 +15,7 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource, pixels_of_row
 from dfgen.samples.pixels.geometry import Geometry
-from dfgen.samples.pixels.png_encoder import png_of
+from dfgen.samples.pixels.png_files import png_of
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.scaling import as_stored
 from dfgen.samples.pixels.upright import decode_values

@@ -42,11 +42,7 @@ _decoder: msgspec.json.Decoder[Region] = msgspec.json.Decoder(list[list[float]] 
 
 
 def parsed(text: str) -> Region:
-    """Return the region that the JSON of COCO's `segmentation` describes.
-
-    Raises:
-        DecodeError: it describes none.
-    """
+    """Return the region that the JSON of COCO's `segmentation` describes."""
     try:
         return _decoder.decode(text)
     except msgspec.DecodeError as error:

@@ -23,7 +23,7 @@ from dfgen.limits import Limits
 from dfgen.samples.pixels.geometry import Pixels, in_color_mode
 from dfgen.samples.pixels.headers import Header, jpeg_header
 from dfgen.samples.pixels.pillow_decoders import pillow_values, with_pillow
-from dfgen.samples.pixels.png_chunks import essential, is_bare, suits_libpng
+from dfgen.samples.pixels.png_files import essential, is_bare, suits_libpng
 
 _SPACES = {"grayscale": "GRAY", "rgb": "RGB", "rgba": "RGBA"}
 _COLOURS = ("RGB", "YCbCr", "Gray")

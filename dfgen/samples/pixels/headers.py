@@ -7,6 +7,8 @@ broken EXIF block must give no warning. Pillow reads the others.
 import io
 import re
 import struct
+import threading
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import IO, NamedTuple
@@ -17,12 +19,47 @@ import PIL.ImageFile
 
 from dfgen.errors import DecodeError
 from dfgen.limits import Limits, refuse_file
-from dfgen.samples.pixels import png_chunks as png
+from dfgen.samples.pixels import png_files as png
 from dfgen.samples.pixels import tiff_tags as tiff
-from dfgen.samples.pixels.pillow_warnings import UNWARNED
 from dfgen.samples.stores.npy import array_header
 
 _GIF_READ = 2**16  # bytes of a GIF that are looked through
+
+
+class _Decoding(threading.local):
+    depth = 0
+
+
+_THREAD = _Decoding()
+
+
+class _AskThread(type):
+    def __subclasscheck__(cls, category: type) -> bool:
+        return _THREAD.depth > 0
+
+
+class WarningOfDecoder(Warning, metaclass=_AskThread):
+    """Stands in the filters for any warning of a thread that decodes."""
+
+
+class _Unwarned:
+    """A third of the time of a generator, which counts in the header of a small file."""
+
+    def __enter__(self) -> None:
+        if not warnings.filters or warnings.filters[0][2] is not WarningOfDecoder:
+            warnings.simplefilter("ignore", WarningOfDecoder)
+        _THREAD.depth += 1
+
+    def __exit__(self, *raised: object) -> None:
+        _THREAD.depth -= 1
+
+
+UNWARNED = _Unwarned()
+"""Ignores the warnings of this thread, and of no other, `with UNWARNED:`.
+
+`warnings.catch_warnings` changes the filters of all threads, and two of them that overlap leave
+them changed. Here one filter is added, once, that asks which thread it is.
+"""
 
 
 def gif_frames(file: IO[bytes]) -> int | None:

@@ -13,8 +13,7 @@ from PIL.SgiImagePlugin import SgiImageFile
 from dfgen.errors import DecodeError
 from dfgen.limits import Limits
 from dfgen.samples.pixels.geometry import Pixels, in_color_mode, with_channels
-from dfgen.samples.pixels.headers import Header, Opener, pillow_header
-from dfgen.samples.pixels.pillow_warnings import UNWARNED
+from dfgen.samples.pixels.headers import UNWARNED, Header, Opener, pillow_header
 from dfgen.samples.pixels.scaling import as_stored
 
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}

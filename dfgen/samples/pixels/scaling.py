@@ -259,9 +259,6 @@ def in_depth(pixels: Pixels, dtype: str | None) -> Pixels:
 
     `None` takes 8 bits alone, `"uint8"` divides 16 bits by 257, `"uint16"` takes whole numbers to
     65535, floats keep the numbers in their own dtype, by which a named scale knows their range.
-
-    Raises:
-        DecodeError: they are deeper than that, or beyond its range.
     """
     if pixels.dtype == np.uint8:
         return pixels.astype(np.uint16) if dtype == "uint16" else pixels

@@ -32,9 +32,6 @@ def whole_mpeg(data: bytes) -> bytes:
 
     If no header says how many they are, or a wrong one, one that does is put before them:
     libsndfile would guess, and not cut off the 529 frames by which it is late.
-
-    Raises:
-        DecodeError: it has no frames, or some are missing or damaged.
     """
     start = end = _first_frame(data)
     frames = 0
@@ -204,11 +201,7 @@ _PLAIN = {
 
 @contextmanager
 def open_sound(source: Any, format: str) -> Iterator[Any]:
-    """Give the `soundfile.SoundFile` of what `sound_source` has returned.
-
-    Raises:
-        DecodeError: it is broken, cut short, or has no frames; here or in what is done with it.
-    """
+    """Give the `soundfile.SoundFile` of what `sound_source` has returned."""
     soundfile = load_soundfile()
     try:
         with soundfile.SoundFile(source) as sound:

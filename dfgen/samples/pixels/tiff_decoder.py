@@ -18,8 +18,8 @@ from dfgen.errors import DecodeError
 from dfgen.platform_calls import after_fork
 from dfgen.samples.pixels import tiff_tags as tiff
 from dfgen.samples.pixels.geometry import Pixels, in_color_mode
+from dfgen.samples.pixels.headers import UNWARNED
 from dfgen.samples.pixels.pillow_decoders import pixels_of, values_of
-from dfgen.samples.pixels.pillow_warnings import UNWARNED
 from dfgen.samples.pixels.scaling import as_stored
 
 Loaded = TypeVar("Loaded")

@@ -9,6 +9,7 @@ import errno
 import io
 import json
 import math
+import mmap
 import os
 import signal
 import subprocess
@@ -25,7 +26,6 @@ import numpy.typing as npt
 from dfgen.errors import DecodeError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.platform_calls import give_back
-from dfgen.samples.stores.mapped_pages import mapping_of
 from dfgen.samples.stores.npy import decode_array, whole_array
 from dfgen.system import python_command
 
@@ -168,7 +168,7 @@ class OpenArrays:
             self._taken = 0
             with self._lock:
                 opened = [rows for _, rows in self._opened.values()]
-            for mapping in filter(None, map(mapping_of, opened)):
+            for mapping in filter(None, map(_mapping_of, opened)):
                 give_back(mapping)
 
     def close(self) -> None:
@@ -183,11 +183,7 @@ class OpenArrays:
 def open_rows(
     source: str | bytes, dataset: str | None = None, limits: Limits = DEFAULT
 ) -> ArrayRows:
-    """Open an array file by its path, when only the header is read, or the bytes of one elsewhere.
-
-    Raises:
-        DecodeError: it is neither .npy nor HDF5, has no such array, or no rows.
-    """
+    """Open an array file by its path, of which only the header is read, or by its bytes."""
     with open(source, "rb") if isinstance(source, str) else io.BytesIO(source) as file:
         head = file.read(8)
         if head == HDF5:
@@ -223,6 +219,12 @@ def open_rows(
         return rows
 
 
+def _mapping_of(array: Any) -> mmap.mmap | None:
+    while array is not None and not isinstance(array, mmap.mmap):
+        array = getattr(array, "base", None)
+    return array
+
+
 def _mapped(array: Any, source: str | bytes) -> ArrayRows:
     """Return an HDF5 array, memory-mapped where it lies in its file as in memory, as .npy does."""
     import h5py
@@ -239,23 +241,18 @@ def as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return rows.reshape(len(rows), -1).view(np.uint8)
 
 
-def extents(
-    rows: ArrayRows, start: int, stop: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def extents(rows: ArrayRows, start: int, stop: int) -> list[tuple[int, int]]:
     """Return where some rows of an open local file lie in it: starts and lengths in bytes."""
     if isinstance(rows, np.ndarray):
-        offset = getattr(rows.base, "offset", None)
+        offset, step = getattr(rows.base, "offset", None), rows.strides[0]
         if offset is None or not rows.flags.c_contiguous:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        first = offset + start * rows.strides[0]
-        return np.array([first]), np.array([(stop - start) * rows.strides[0]])
+            return []
+        return [(offset + start * step, (stop - start) * step)]
     array: Any = getattr(rows, "array", rows)  # of HDF5
     lengths = zip(array.shape[1:], array.chunks[1:], strict=True)
     places = (range(start, stop, array.chunks[0]), *(range(0, *each) for each in lengths))
     found = [array.id.get_chunk_info_by_coord(place) for place in product(*places)]
-    stored = [(chunk.byte_offset, chunk.size) for chunk in found if chunk.byte_offset is not None]
-    begins, sizes = np.array(stored, np.int64).reshape(-1, 2).T
-    return begins, sizes
+    return [(chunk.byte_offset, chunk.size) for chunk in found if chunk.byte_offset is not None]
 
 
 def check_row(rows: ArrayRows, limits: Limits) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, unreadable
 from dfgen.limits import DEFAULT, Limits, refuse_bytes
+from dfgen.platform_calls import read_ahead
 from dfgen.samples.stores.array_files import (
     BROKEN_ROWS,
     ArrayRows,
@@ -23,7 +24,6 @@ from dfgen.samples.stores.array_files import (
     open_rows,
 )
 from dfgen.samples.stores.known_files import Check
-from dfgen.samples.stores.mapped_pages import read_ahead
 from dfgen.samples.stores.remote.store_options import StorageOptions
 
 
@@ -202,7 +202,7 @@ class Store:
         if "://" in path:
             return
         with suppress(DfgenError, *BROKEN_ROWS):  # reading them tells
-            read_ahead(path, *extents(self.array(path, dataset), start, stop))
+            read_ahead(path, extents(self.array(path, dataset), start, stop))
 
     def holding(self, nbytes: int) -> Self:
         """Return the store with another bound on what it holds in memory of array files."""

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError
-from dfgen.explain.remedies import remedies, stored_remedies
-from dfgen.explain.speed import Waiting, verdict
+from dfgen.explain.speed import Waiting, remedies, stored_remedies, verdict
 from dfgen.loading.metrics import STAGES
 from dfgen.loading.receipts import Receipt, of_all
 from dfgen.system import check_writable, usable_cpus, write_whole

@@ -65,7 +65,6 @@ def _checked(
     arrays: Any,
     weighs: bool = False,
 ) -> Prediction:
-    """Return what is to be predicted."""
     if not isinstance(model, keras.Model):
         raise ArgumentError(f"model must be a keras.Model, got {brief(model)}")
     if not isinstance(sequence, Sequence):
@@ -420,8 +419,7 @@ def _check_model(path: str, manifest: str) -> None:
             f"{path} is a manifest, expected a model saved by Keras: it comes first, dfgen predict "
             f"{other} {path}"
         )
-    of_model = os.path.exists(os.path.join(path, "config.json")) or name.endswith(_MODELS)
-    if not of_model:
+    if not (os.path.exists(os.path.join(path, "config.json")) or name.endswith(_MODELS)):
         what = "is a folder" if os.path.isdir(path) else f"is no {' or '.join(_MODELS)}"
         raise ArgumentError(
             f'{path} {what}, expected a model saved by Keras: model.save("model.keras")'

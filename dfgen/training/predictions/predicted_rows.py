@@ -108,7 +108,6 @@ class OrderedPasses(Passes):
         return self._made
 
     def __len__(self) -> int:
-        """Return the number of batches of the part."""
         return 0 if self._part is None else len(self._part[0])
 
     def __getitem__(self, index: int) -> Any:

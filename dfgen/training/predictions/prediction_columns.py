@@ -15,17 +15,11 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError, listed
 from dfgen.manifest.verify import NO_PREDICTION
 from dfgen.samples.features.boxes import PADDING
-from dfgen.samples.pixels.png_encoder import png_of
+from dfgen.samples.pixels.png_files import png_of
 from dfgen.spec import Present
 from dfgen.table.arrow_types import lists_of, with_ends
 from dfgen.training.checks.model_outputs import LossKind
-from dfgen.training.predictions.heads import (
-    ARRAY,
-    CLASSES,
-    DETECTIONS,
-    LABELS,
-    ModelHead,
-)
+from dfgen.training.predictions.heads import ARRAY, CLASSES, DETECTIONS, LABELS, ModelHead
 
 _BYTES = 1 << 24  # of targets and outputs that a loss takes at once
 _MOST = 1 << 15  # rows of them

@@ -28,9 +28,6 @@ class Member(NamedTuple):
 def member_of(path: str) -> Member | None:
     """Return what a path of a member says; None: it is none.
 
-    Raises:
-        ArgumentError: it names no archive, one within another, or one that is not on a disk.
-
     Example:
         >>> member_of("zip://cats/a.jpg::/data/photos.zip")
         Member(kind='zip', name='cats/a.jpg', archive='/data/photos.zip')

@@ -142,7 +142,7 @@ def _times(records: WholeNumbers) -> WholeNumbers:
 
 def _read_extra(
     data: bytes, begin: int, record: WholeNumbers, place: int, columns: dict[str, WholeNumbers],
-    times: WholeNumbers,
+    times: WholeNumbers
 ) -> None:  # fmt: skip
     """Take the sizes of large members, and the time, from the extra field of one."""
     at = begin + _RECORD.itemsize + int(record["name"])

@@ -125,7 +125,6 @@ class _Fetched:
         self._start, self._kept, self._more = 0, first, _MORE
 
     def read(self, nbytes: int, start: int) -> bytes:
-        """Return so many bytes from a place on, or those of them that have come."""
         if not self._start <= start <= self._start + len(self._kept):  # elsewhere
             self._start, self._kept, self._more = start, b"", _MORE
         place = start - self._start

@@ -1,13 +1,17 @@
-"""The chunks of a PNG file (PNG, third edition, section 5): which there are, and which count."""
+"""PNG files (third edition, section 5): which chunks there are, which count; files of pixels."""
 
 import io
 import struct
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import IO
+from typing import IO, Any
 
-from dfgen.errors import DecodeError
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from dfgen.errors import ArgumentError, DecodeError
 from dfgen.limits import DEFAULT, Limits
 
 LAST_HEAD = b"\0\0\0\0IEND"  # length and name of the last chunk
@@ -57,6 +61,7 @@ _MADE_OF = {
     for bits in depths
     for interlaced in (0, 1)
 }
+_TO_OPENCV = {3: cv2.COLOR_RGB2BGR, 4: cv2.COLOR_RGBA2BGRA}
 
 
 def chunks(file: IO[bytes], limits: Limits = DEFAULT) -> Iterator[tuple[bytes, int]]:
@@ -192,9 +197,6 @@ def essential(data: bytes) -> tuple[bytes, bool]:
 
     libpng writes to stderr what it thinks of others, as of old colour profiles. Of an animation the
     still image is left.
-
-    Raises:
-        ValueError: the file is cut short, or says what no PNG can be.
     """
     made_of = _MADE_OF.get(data[24:29])
     if made_of is None or data[8:16] != _FIRST:
@@ -260,3 +262,26 @@ def suits_libpng(data: bytes) -> bool:
     """Whether libpng takes a PNG of this size, rather than complaining of it."""
     width, height = _SIZE.unpack_from(data)
     return bool(0 < width <= _LARGEST and 0 < height <= _LARGEST)
+
+
+def png_of(pixels: npt.NDArray[Any]) -> bytes:
+    """Return the bytes of a PNG file of gray, RGB or RGBA pixels, hardly compressed.
+
+    Example:
+        >>> png_of(np.zeros((2, 3, 3), np.uint8))[1:4]
+        b'PNG'
+    """
+    channels = pixels.shape[2] if pixels.ndim == 3 else 1
+    if pixels.ndim not in (2, 3) or channels not in (1, 3, 4) or not pixels.size:
+        raise ArgumentError(
+            f"an image must be an array (height, width, channels) of 1, 3 or 4 channels, or "
+            f"(height, width), got the shape {pixels.shape}"
+        )
+    if pixels.dtype not in (np.uint8, np.uint16):
+        raise ArgumentError(
+            f"an image must be an array of uint8 or uint16, as files hold it, got {pixels.dtype}"
+        )
+    if channels in _TO_OPENCV:
+        pixels = cv2.cvtColor(np.ascontiguousarray(pixels), _TO_OPENCV[channels])
+    data: bytes = cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1].tobytes()
+    return data
