@@ -232,6 +232,16 @@ def test_storage_is_named_where_the_first_read_was_slow():
     )
 
 
+def test_the_rate_of_the_first_read_is_that_of_all_rows_that_were_read(photos, monkeypatch):
+    def tried(table, image, workers, data, bad):
+        data |= dict.fromkeys(table["path"].to_pylist(), b"")
+        return 1.0, 1.0  # seconds
+
+    monkeypatch.setattr(job, "_FIRST", 2)
+    monkeypatch.setattr(job, "_try", tried)
+    assert job.choose(photos, 6, dfgen.Image(), 2, 1).first_read == 3
+
+
 def test_a_busy_machine_is_noticed():
     assert advice(figures() | {BACKEND: (200, 210, 1_450)})[2] == (
         "The rounds of one measurement differ by up to 7.2 x: the machine had other work. Run this "

@@ -1,5 +1,6 @@
 """BackupAndRestore within one process: what it restores, refuses, says, and leaves behind."""
 
+import json
 import os
 import platform
 import re
@@ -146,6 +147,15 @@ def test_a_save_is_due_so_many_steps_after_the_one_before(tmp_path):
     backup = {"save_freq": 5, "delete_checkpoint": False}
     fit(tmp_path, backup=backup, epochs=1, model=light_model())
     assert max(os.listdir(tmp_path)) == f"backup-{(STEPS - 1) // 5:08}.dfgen"
+
+
+@SEVERAL_STEPS
+def test_steps_of_several_in_one_execution_count_no_further_than_their_epoch(tmp_path):
+    backup = {"save_freq": 15, "delete_checkpoint": False}
+    fit(tmp_path, backup=backup, epochs=2, model=built_model(steps_per_execution=5))
+    with open(tmp_path / "backup-00000000.dfgen", "rb") as file:
+        facts = json.loads(file.readline())
+    assert (facts["epoch"], facts["step"]) == (1, 5)  # 17 steps after the beginning
 
 
 @pytest.mark.slow
