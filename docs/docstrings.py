@@ -1,21 +1,25 @@
 """Fills pages of the reference from dfgen itself, while Sphinx reads them.
 
-- `<!-- arguments: dfgen.Sequence | manifest x y -->` becomes these arguments with their defaults,
-  as the docstring describes them.
-- `<!-- commands -->` becomes the help of all commands, `<!-- tree of errors -->` that tree.
+- `dfgen.Sequence(manifest=, x=, y=)` in a line of its own becomes these arguments with their
+  defaults, as the docstring describes them.
+- A table of names becomes their docstrings, and that of commands their help.
 """
 
 import inspect
 import re
+from functools import reduce
 
 import typer.cli
 import typer.main
 
 import dfgen
-import dfgen.errors
+import dfgen.explore
+import dfgen.migrate
 from dfgen.cli import app as commands
 
-ARGUMENTS = re.compile(r"<!-- arguments: dfgen\.(\w+) \| ([\w\s]+) -->")
+ARGUMENTS = re.compile(r"^`dfgen\.(\w+)\(([\w=, ]+)\)`$", re.MULTILINE)
+NAMES = re.compile(r"^\| name \| purpose \|\n\|---\|---\|\n((?:\| `dfgen\..*\n)+)", re.MULTILINE)
+COMMANDS = re.compile(r"^\| command \| purpose \|\n\|---\|---\|\n(\| `dfgen .*\n)+", re.MULTILINE)
 
 
 def described(name):
@@ -30,14 +34,31 @@ def definitions(found):
     """Return some arguments of a public name as a definition list in Markdown."""
     texts, parameters = described(found[1]), inspect.signature(getattr(dfgen, found[1])).parameters
     lines = []
-    for name in found[2].split():
+    for name in re.findall(r"\w+", found[2]):
         default = parameters[name].default
         shown = "" if name in ("manifest", "source") else f" = {default!r}"
         lines += [f"[`{name}{shown}`]{{#{name}}}", f": {texts[name]}", ""]
     return "\n".join(lines)
 
 
-def help_of_commands():
+def directives(found):
+    """Return autodoc's directives for the names of a table."""
+    lines = []
+    for name in re.findall(r"^\| `([\w.]+)`", found[1], re.MULTILINE):
+        *path, last = name.split(".")
+        holder = reduce(getattr, path[1:], dfgen)
+        value = getattr(holder, last)
+        if inspect.isclass(value):
+            kind = "class"
+        elif not callable(value):
+            kind = "attribute"
+        else:
+            kind = "method" if inspect.isclass(holder) else "function"
+        lines.append(f".. auto{kind}:: {name}\n")
+    return "```{eval-rst}\n" + "".join(lines) + "```\n"
+
+
+def help_of_commands(found):
     """Return the help of every command, as Markdown without a title."""
     command = typer.main.get_command(commands)
     context = command.context_class(command, info_name="dfgen")
@@ -50,12 +71,9 @@ def help_of_commands():
 
 
 def fill_in(app, docname, source):
-    """Replace the comments of a page."""
-    source[0] = ARGUMENTS.sub(definitions, source[0])
-    tree = dfgen.errors.__doc__.split("\n\n")[1]
-    source[0] = source[0].replace("<!-- tree of errors -->", f"```text\n{tree}\n```")
-    if "<!-- commands -->" in source[0]:
-        source[0] = source[0].replace("<!-- commands -->", help_of_commands())
+    """Replace lines of arguments, and tables of names and of commands."""
+    text = ARGUMENTS.sub(definitions, source[0])
+    source[0] = COMMANDS.sub(help_of_commands, NAMES.sub(directives, text))
 
 
 def only_known(app, what, name, found, options, lines):

@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 from contextlib import redirect_stdout
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 
 import annotated
@@ -16,8 +16,10 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+import typer.main
 
 import dfgen
+import dfgen.errors
 import dfgen.explore
 import dfgen.migrate
 from dfgen.cli import app
@@ -223,7 +225,7 @@ def test_contributing_names_files_that_are_there():
 
 def test_each_public_name_is_on_a_page_of_the_reference():
     pages = "".join(page.read_text("utf-8") for page in DOCS.glob("reference/*.md"))
-    shown = set(re.findall(r"^\.\. auto\w+:: (\w+)", pages, re.MULTILINE))
+    shown = set(re.findall(r"^(?:\| `dfgen[\w.]*\.|\.\. auto\w+:: )(\w+)", pages, re.MULTILINE))
     looking = {name for name, value in inspect.getmembers(dfgen.explore, inspect.isfunction)}
     looking = {name for name in looking if not name.startswith("_")}
     assert {*dfgen.__all__, *dfgen.migrate.__all__, *looking} - shown == set()
@@ -234,7 +236,20 @@ def test_each_public_name_is_on_a_page_of_the_reference():
 )
 def test_each_argument_stands_in_one_group_of_the_reference_and_five_come_first(page, name):
     text = (DOCS / f"reference/{page}.md").read_text("utf-8")
-    groups = re.findall(rf"<!-- arguments: dfgen\.{name} \| (.*?) -->", text)
+    groups = re.findall(rf"^`dfgen\.{name}\((.*)=\)`$", text, re.MULTILINE)
     *known, _ = inspect.signature(getattr(dfgen, name)).parameters  # the last is **unknown
-    assert sorted(" ".join(groups).split()) == sorted(known)
-    assert len(groups[0].split()) == 5
+    assert sorted("=, ".join(groups).split("=, ")) == sorted(known)
+    assert len(groups[0].split("=, ")) == 5
+
+
+def test_tables_of_the_reference_say_what_the_docstrings_and_the_help_say():
+    pages = "".join(page.read_text("utf-8") for page in DOCS.glob("reference/*.md"))
+    commands = typer.main.get_command(app).commands
+    texts = {f" {name}": command.help for name, command in commands.items()}
+    rows = dict(re.findall(r"^\| `dfgen([. ][\w.-]+)` \| (.*) \|$", pages, re.MULTILINE))
+    assert texts.keys() <= rows.keys() and len(rows) > 70
+    for name in rows.keys() - texts.keys():
+        texts[name] = reduce(getattr, name[1:].split("."), dfgen).__doc__
+    first = {name: " ".join(text.split("\n\n")[0].split()) for name, text in texts.items()}
+    assert rows == first
+    assert dfgen.errors.__doc__.split("\n\n")[1] in pages
