@@ -11,10 +11,7 @@ from functools import cache, reduce
 from pathlib import Path
 
 import annotated
-import cv2
 import keras
-import numpy as np
-import pandas as pd
 import pytest
 import typer.main
 
@@ -65,29 +62,6 @@ def blocks_of(page):
 PAGES = sorted(page for page in DOCS.rglob("*.md") if blocks_of(page) and page.parent != TUTORIALS)
 
 
-def write_pets(folder):
-    """Write the same 40 photographs of pets in both layouts, and their tables."""
-    ids = [461756 + 7919 * row for row in range(40)]
-    kinds = [("cat", "dog")[row % 2] for row in range(40)]
-    generator = np.random.default_rng(0)
-    for id, kind in zip(ids, kinds, strict=True):
-        one = folder / "pets" / kind / f"{id}.jpg"
-        other = folder / "imgs" / f"{id % 1000:03}" / f"{id // 1000 % 100:02}" / f"pet_{id}.jpg"
-        one.parent.mkdir(parents=True, exist_ok=True)
-        other.parent.mkdir(parents=True, exist_ok=True)
-        cv2.imwrite(str(one), generator.integers(0, 256, (60, 80, 3), np.uint8))
-        shutil.copy(one, other)
-        mask = folder / "masks" / f"{id}.png"
-        mask.parent.mkdir(exist_ok=True)
-        cv2.imwrite(str(mask), generator.integers(0, 3, (60, 80), np.uint8))
-    labels = pd.DataFrame({"object_id": ids, "kind": kinds, "age": np.arange(40) / 4})
-    labels["weight"] = labels["age"] * 3
-    labels.to_csv(folder / "labels.csv", index=False)
-    files = [f"{kind}/{id}.jpg" for id, kind in zip(ids, kinds, strict=True)]
-    pd.DataFrame({"file": files, "kind": kinds}).to_csv(folder / "listing.csv", index=False)
-    write_annotations(folder)
-
-
 def write_annotations(folder):
     """Write images with the annotations of VOC, LabelMe, CVAT and COCO."""
     for row in range(20):
@@ -115,18 +89,15 @@ def write_annotations(folder):
     shapes.append(annotated.cvat_shape("tag", "indoors"))
     annotated.image(folder / "images/0.jpg")
     annotated.cvat(folder / "annotations.xml", {"0.jpg": shapes})
-    for row, split in enumerate(("train", "val")):
-        cats = [annotated.box(row, 1, 1, 1, 8, 8)]
-        annotated.coco(folder / f"instances_{split}.json", {row: f"{row}.jpg"}, cats, {1: "cat"})
 
 
 @cache
-def any_compiled_model(classes=2):
-    """Of images of any size; one for all pages, so that Keras compiles it once."""
+def any_compiled_model():
+    """Of images of any size, and six classes; one for all pages, so that Keras compiles it once."""
     layers = keras.layers
     image = keras.Input((None, None, 3))
     pooled = layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(image))
-    model = keras.Model(image, layers.Dense(classes)(pooled))
+    model = keras.Model(image, layers.Dense(len(THINGS))(pooled))
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
@@ -148,9 +119,9 @@ def _run(text):
             assert program == "make" or [program, arguments[0]] == ["pip", "install"]
 
 
-def run(page, classes=2):
+def run(page):
     """Run a page in the folder it is written for; return the names that it leaves behind."""
-    names, blocks = {"model": any_compiled_model(classes)}, blocks_of(page)
+    names, blocks = {"model": any_compiled_model()}, blocks_of(page)
     for (language, text), (after, answer) in zip(blocks, [*blocks[1:], ("", "")], strict=False):
         if language == "sh":
             said = run_commands(text)
@@ -169,7 +140,7 @@ def run(page, classes=2):
 def test_readme_runs_as_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_photographs(tmp_path)
-    names = run(README, len(THINGS))
+    names = run(README)
     assert len(names["rows"]) == (names["df"].split == "val").sum() and names["train"].receipt
 
 
@@ -194,12 +165,7 @@ def test_page_runs_as_written(page, photographs, tmp_path, monkeypatch):
         write_annotations(tmp_path)
     if IN_PHOTOGRAPHS in text:
         copy_named(photographs, text, tmp_path)
-        run(page, len(THINGS))
-    elif OWN_ANNOTATIONS in text:
-        run(page)
-    else:
-        write_pets(tmp_path)
-        run(page)
+    run(page)
 
 
 def headings_of(page):
