@@ -266,7 +266,7 @@ def _same_rows(
             if place < 0:
                 continue
             rows = table.slice(begin + place, part.rows)
-            if _equal(plain_values(rows), plain_values(read_part(old, part))):
+            if _equal(plain_values(rows), plain_values(read_part(old, part, options=options))):
                 yield part, begin + place
                 begin += place + part.rows
 

@@ -17,6 +17,8 @@ pytest.importorskip("obstore")
 
 import dfgen
 from dfgen.errors import AccessError, ArgumentError, ManifestError, MissingFileError, ReadError
+from dfgen.manifest.parts import read_parts_index
+from dfgen.samples.stores.remote.store_options import StorageOptions
 
 ROWS = 12
 X = dfgen.Image("path", size=(6, 8), color_mode="grayscale")
@@ -318,6 +320,16 @@ def test_a_manifest_itself_lies_in_the_bucket(s3, tmp_path, monkeypatch, name):
     with pytest.raises(MissingFileError) as error:
         dfgen.read_manifest(f"{s3.url_of}/no.parquet", storage_options=s3.options)
     assert str(error.value) == f"there is no manifest {s3.url_of}/no.parquet"
+
+
+def test_parts_in_the_bucket_whose_rows_did_not_change_stay(s3, monkeypatch):
+    monkeypatch.setattr("dfgen.manifest.parts_writer.PART_ROWS", 4)
+    frame, path, files = build(s3), f"{s3.url_of}/pets.manifest", []
+    for rows in (ROWS, ROWS - 1):
+        dfgen.write_manifest(frame[:rows], path, storage_options=s3.options)
+        index = read_parts_index(path, StorageOptions(s3.options))
+        files.append([part.file for part in index.parts])
+    assert files[0][:2] == files[1][:2] and files[0][2] != files[1][2]
 
 
 def test_files_behind_http_are_named_by_a_table(tmp_path):
