@@ -24,7 +24,7 @@ class WrongCall:
     """One wrong call: the message of what it raises, or warns of, must hold three words.
 
     Args:
-        what: the mistake in a few words, which is the name of the test.
+        what: the mistake in a few words, which names the case.
         call: makes it.
         raises: the exception, or the category of the warning.
         received: of the message: what came.
