@@ -90,7 +90,7 @@ def _told(call):
 names = st.one_of(st.none(), st.sampled_from(NAMES), st.sampled_from(ODD))
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(frames(), names, names, names, names)
 def test_a_sequence_of_any_frame_works_or_is_refused_by_one_message(frame, y, id, weight, balance):
     options = Options(label_mode="int")
@@ -106,7 +106,7 @@ def test_a_sequence_of_any_frame_works_or_is_refused_by_one_message(frame, y, id
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(frames(), names, st.data())
 def test_what_is_bound_knows_no_index_and_leaves_the_frame_alone(frame, y, data):
     def bound(given):
@@ -127,7 +127,7 @@ def test_what_is_bound_knows_no_index_and_leaves_the_frame_alone(frame, y, data)
         assert found[0] == [str(one) for one in frame["id"]]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(frames(), st.sampled_from(NAMES), st.sampled_from(["stratify", "group", "order"]))
 def test_a_manifest_of_any_frame_works_or_is_refused_by_one_message(
     tmp_path_factory, frame, name, how

@@ -20,7 +20,7 @@ ROWS = 24
 WAYS = {
     "caller": {"workers": 0},
     "threads": {"workers": 2},
-    "processes": {"workers": 2, "use_multiprocessing": True},
+    "processes": {"workers": 1, "use_multiprocessing": True},
 }
 ways = pytest.mark.parametrize("way", list(WAYS))
 

@@ -47,7 +47,7 @@ def sequence(frame, x, **options):
     return dfgen.Sequence(frame, x, y="label", batch_size=4, **options)
 
 
-OPTIONS = [{"workers": 0}, {"workers": 2, "use_multiprocessing": True}]
+OPTIONS = [{"workers": 0}, {"workers": 1, "use_multiprocessing": True}]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["here", "processes"])

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def sequence(df, **options):
-    options = {"batch_size": 8, "image_size": (4, 4), "workers": 2, **options}
+    options = {"batch_size": 8, "image_size": (4, 4), "workers": 1, **options}
     return dfgen.Sequence(df, use_multiprocessing=True, **options)
 
 
@@ -152,7 +152,7 @@ def test_processes_read_images_from_a_large_column():
         images.append({"bytes": file.getvalue() + bytes(1 << 18), "path": None})
     table = pa.table({"id": range(12), "image": images, "row": range(12)})
     image = dfgen.Image("image", size=(4, 4))
-    with dfgen.Sequence(table, x=image, y="row", use_multiprocessing=True, workers=2) as seq:
+    with dfgen.Sequence(table, x=image, y="row", use_multiprocessing=True, workers=1) as seq:
         for x, y in seq:
             assert (np.asarray(x)[:, 0, 0, 0] == np.asarray(y)).all()
 

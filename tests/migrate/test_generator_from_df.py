@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from watching import watcher
+from watching import trained_watcher
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.migrate import generator_from_df
@@ -65,7 +65,7 @@ def test_each_epoch_has_another_order_and_whole_batches_alone(df):
 
 @pytest.mark.backend
 def test_fit_takes_as_many_steps_as_it_is_told(df, threads):
-    model, df = watcher(), df.assign(path=df["imgpath"], target=df["target"] % 2)
+    model, df = trained_watcher(), df.assign(path=df["imgpath"], target=df["target"] % 2)
     batches = generator_from_df(df.drop(columns="imgpath"), 3, (4, 4))
     model.fit(batches, steps_per_epoch=2, epochs=3, shuffle=False, verbose=0)
     assert len(model.seen()) == 18

@@ -111,7 +111,7 @@ def test_points_of_coco_go_with_the_image_of_their_row(tmp_path, processes):
     target = dfgen.Keypoints(count=2, max_items=2)
     with dfgen.Sequence(
         dfgen.read_manifest(tmp_path / "m.parquet"), dfgen.Image(size=SIZE), target, batch_size=2,
-        use_multiprocessing=processes, workers=2,
+        use_multiprocessing=processes, workers=1,
     ) as sequence:  # fmt: skip
         seen = [
             (int(image[0, 0, 0]), point[0].tolist(), point[1, 0].tolist())

@@ -3,11 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import dfgen
 
+few = settings(max_examples=40)
 GUESSED = "ignore:column 'y' (is not categorical|has the class|holds numbers as text)"
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(
     ["", " ", "1", "01", "1.0", "True", "nan", "None", "é", "e\u0301", "犬", "\0", "a\0"]
@@ -35,6 +36,7 @@ def same(found, expected):
 
 
 @pytest.mark.filterwarnings(GUESSED, "ignore:column 'y' has the labels 0 and 1")
+@few
 @given(COLUMNS.map(named).filter(bool))
 def test_a_category_comes_back_by_its_number(values):
     names, numbers = batch(values, dfgen.Category("y"))
@@ -45,6 +47,7 @@ def test_a_category_comes_back_by_its_number(values):
         assert names == sorted(set(values), key=lambda v: v.encode() if isinstance(v, str) else v)
 
 
+@few
 @given(COLUMNS, st.randoms())
 def test_given_class_names_keep_their_order(values, random):
     names = list(dict.fromkeys(values))
@@ -56,6 +59,7 @@ def test_given_class_names_keep_their_order(values, random):
 
 
 @pytest.mark.filterwarnings(GUESSED)
+@few
 @given(COLUMNS.map(named).filter(bool))
 def test_categories_of_pandas_keep_their_numbers(values):
     series = pd.Series(pd.Categorical(values, categories=list(dict.fromkeys(values))[::-1]))
@@ -65,6 +69,7 @@ def test_categories_of_pandas_keep_their_numbers(values):
 
 
 @pytest.mark.filterwarnings(GUESSED, "ignore:column 'y' has the labels 0 and 1")
+@few
 @given(LISTS)
 def test_labels_come_back_by_their_places(lists):
     lists = [named(labels) for labels in lists]
@@ -79,6 +84,7 @@ def test_labels_come_back_by_their_places(lists):
         assert set(found) == set(labels)
 
 
+@few
 @given(COLUMNS, st.sampled_from([None, float("nan"), pd.NA]), st.integers(0, 12))
 def test_a_missing_class_is_refused_never_numbered(values, missing, place):
     names = list(dict.fromkeys(values))
@@ -96,6 +102,7 @@ def test_a_missing_class_is_refused_never_numbered(values, missing, place):
     assert f"column 'y' has no list in 1 rows, the first is row {place}" in str(error.value)
 
 
+@few
 @given(COLUMNS.filter(lambda values: len(set(values)) > 1))
 def test_a_class_that_has_no_name_is_refused_never_numbered(values):
     *names, unknown = dict.fromkeys(values)
@@ -110,6 +117,7 @@ def test_a_class_that_has_no_name_is_refused_never_numbered(values):
         )
 
 
+@few
 @given(st.data())
 def test_types_are_never_taken_for_one_another(data):
     names = data.draw(st.sampled_from([("0", "1"), (0, 1), (False, True)]))

@@ -51,16 +51,15 @@ REFUSED = {  # beginning of a name -> what is said of the file
     "tiff-F-": "the image has 32 bits a channel, not 8",
 }
 
-AS_ANOTHER = {  # name -> whose pixels it has
-    # libpng leaves a tRNS of the wrong length alone, Pillow refuses the file
-    "png-bad-clear": "png-RGB-level-9",
+
+def of_another(name):
+    """Return the name of the file whose pixels a file has."""
+    if name == "png-bad-clear":  # libpng leaves a wrong tRNS alone, Pillow refuses the file
+        return "png-RGB-level-9"
     # older versions of Pillow know of no XMP, newer ones read the first digit of 65535 alone
-    **{
-        name: re.sub("(packed-)?xmp", "turned-raw-RGB" if name[0] == "t" else "exif", name)
-        for name in files()
-        if re.match("(jpeg|png|webp|tiff)-(packed-)?xmp-", name)
-    },
-}
+    if re.match("(jpeg|png|webp|tiff)-(packed-)?xmp-", name):
+        return re.sub("(packed-)?xmp", "turned-raw-RGB" if name[0] == "t" else "exif", name)
+    return name
 
 
 def reference(data, color_mode="rgb"):
@@ -115,9 +114,14 @@ def _corpus():
 OWN_REFERENCE = ("tifffile", "heif", "avif-turned", "avif-xmp")  # tests below say which
 
 
-@pytest.mark.parametrize("name", [name for name in files() if not name.startswith(OWN_REFERENCE)])
-def test_a_file_is_decoded_as_pillow_sees_it(name):
-    data = files()[AS_ANOTHER.get(name, name)]
+def test_each_file_is_decoded_as_pillow_sees_it():
+    for name in files():
+        if not name.startswith(OWN_REFERENCE):
+            assert_decoded_as_pillow_sees_it(name)
+
+
+def assert_decoded_as_pillow_sees_it(name):
+    data = files()[of_another(name)]
     said = next((said for start, said in REFUSED.items() if name.startswith(start)), None)
     if said is not None:
         with pytest.raises(DecodeError, match=said):
@@ -136,10 +140,14 @@ def test_a_file_is_decoded_as_pillow_sees_it(name):
         assert read(files()[name]).size == pixels.shape[:2]
 
 
-@pytest.mark.parametrize("name", [name for name in files() if name.startswith("tifffile")])
-def test_a_tiff_is_decoded_as_tifffile_sees_it(name):
-    """Or refused as one that is not opened: several samples that are neither 8 nor 16 bits."""
+def test_each_tiff_is_decoded_as_tifffile_sees_it():
     tifffile = pytest.importorskip("tifffile")
+    for name in [name for name in files() if name.startswith("tifffile")]:
+        assert_decoded_as_tifffile_sees_it(tifffile, name)
+
+
+def assert_decoded_as_tifffile_sees_it(tifffile, name):
+    """Or refused as one that is not opened: several samples that are neither 8 nor 16 bits."""
     data = files()[name]
     try:
         pixels = decode_reduced(data, "rgba", lambda size: 1, "float32")[0]
@@ -191,9 +199,10 @@ def test_16_bits_of_several_channels_are_kept(name):
     np.testing.assert_array_equal(pixels, DEEP[..., :3])
 
 
-@pytest.mark.parametrize("name", damaged_files())
-def test_a_damaged_file_is_refused_or_decoded_as_others_do(name):
-    for way, data in damaged_files()[name].items():
+def test_each_damaged_file_is_refused_or_decoded_as_others_do():
+    every = [(name, way) for name, ways in damaged_files().items() for way in ways]
+    for name, way in every:
+        data = damaged_files()[name][way]
         try:
             size = read(data).size
             if np.prod(size) > LARGE:
@@ -209,10 +218,10 @@ def test_a_damaged_file_is_refused_or_decoded_as_others_do(name):
             pixels = np.sort(pixels.reshape(-1, 3))
             expected, pixels = (np.sort(values, 0) for values in (expected, pixels))
         else:
-            assert pixels.shape[:2] == expected.shape[:2], way
+            assert pixels.shape[:2] == expected.shape[:2], (name, way)
             # libheif believes the coded pixels rather than the header
-            assert size == pixels.shape[:2] or name.startswith("heif"), way
-        assert np.abs(pixels - expected.astype(float)).max() <= tolerance(data, "rgb"), way
+            assert size == pixels.shape[:2] or name.startswith("heif"), (name, way)
+        assert np.abs(pixels - expected.astype(float)).max() <= tolerance(data, "rgb"), (name, way)
 
 
 @pytest.mark.parametrize("place", [b"\xff\xdb", b"\xff\xd0"], ids=["header", "pixels"])

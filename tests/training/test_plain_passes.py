@@ -358,7 +358,7 @@ def test_a_state_within_an_epoch_is_refused_by_fit(frame, plain):
     next(iter(first))
     seq.load_state_dict(first.state_dict())
     with pytest.raises(dfgen.DfgenError) as refused:
-        watcher().fit(seq, verbose=0)
+        trained_watcher().fit(seq, verbose=0)
     assert str(refused.value) == (
         f"with Keras {keras.__version__}, which is not as dfgen knows it, training cannot go on "
         "after 1 batches of an epoch: load a state from between two epochs, or go on in a loop of "
@@ -384,7 +384,7 @@ def test_callbacks_that_cannot_count_say_so(frame, plain, tmp_path):
     }
     for name, make in callbacks.items():
         with pytest.raises(dfgen.DfgenError) as refused:
-            watcher().fit(seq, verbose=0, callbacks=[make()])
+            trained_watcher().fit(seq, verbose=0, callbacks=[make()])
         assert str(refused.value) == (
             f"{name} cannot tell what fit takes, for Keras {keras.__version__} is not as dfgen "
             f"knows it ({fault}): train without it, or with a newer dfgen"
@@ -393,6 +393,6 @@ def test_callbacks_that_cannot_count_say_so(frame, plain, tmp_path):
 
 def test_a_loop_of_ones_own_is_as_ever(frame, plain):
     seq = sequence(frame, 46)
-    watcher().fit(sequence(frame, 4), verbose=0)
+    trained_watcher().fit(sequence(frame, 4), verbose=0)
     rows = [row for _ in range(2) for x, _ in seq for row in x[:, 0, 0, 0].tolist()]
     assert rows == orders(46, range(2))
