@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ManifestError, column_list
-from dfgen.explore.chosen_rows import check_known
-from dfgen.explore.column_kinds import kind_of
+from dfgen.explore.chosen_rows import check_known, kind_of
 from dfgen.explore.figures import new_figure
 from dfgen.explore.plain_words import one_line, value_of
 from dfgen.explore.predicted import own_labels

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError
-from dfgen.explore.chosen_rows import check_known
-from dfgen.explore.column_kinds import FILE_KINDS, kind_of
+from dfgen.explore.chosen_rows import FILE_KINDS, check_known, kind_of
 from dfgen.explore.plain_words import value_of, word
 from dfgen.manifest.schema import label_columns
 

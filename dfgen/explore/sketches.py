@@ -12,7 +12,7 @@ import pandas as pd
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import DecodeError, ManifestError, column_list, count, reason
-from dfgen.explore.column_kinds import kind_of
+from dfgen.explore.chosen_rows import kind_of
 from dfgen.explore.plain_words import number
 from dfgen.explore.visible_pixels import Picture, Thumbnail, crossed, in_8_bits, visible
 from dfgen.limits import Limits

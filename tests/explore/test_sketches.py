@@ -14,7 +14,7 @@ from cases import each
 import dfgen
 import dfgen.explore
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.explore.column_kinds import kind_of
+from dfgen.explore.chosen_rows import kind_of
 from dfgen.explore.sketches import array_sketch, curve, sound_sketch, spectrogram, text_sketch
 from dfgen.explore.thumbnails import thumbnails
 from dfgen.explore.visible_pixels import mask_layer

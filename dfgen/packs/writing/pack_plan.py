@@ -25,8 +25,7 @@ from dfgen.manifest.path_roots import absolute_place, joined
 from dfgen.manifest.schema import Metadata, label_columns, with_column
 from dfgen.manifest.table_reading import read_table
 from dfgen.packs.pack_index import in_pack, is_pack
-from dfgen.packs.writing.pack_arguments import PackArguments
-from dfgen.packs.writing.packers import Packer
+from dfgen.packs.writing.pack_arguments import PackArguments, Packer
 from dfgen.packs.writing.shard_files import COLUMN, ShardTask, problems_column
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image

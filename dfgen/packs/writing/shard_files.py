@@ -23,7 +23,7 @@ from dfgen.loading.workers.retries import read_again
 from dfgen.manifest.schema import KEY, with_column
 from dfgen.packs.pack_index import PackFile, is_remote, open_arrow
 from dfgen.packs.pack_shards import SHARD_NAME, exchanged
-from dfgen.packs.writing.packers import Packer
+from dfgen.packs.writing.pack_arguments import Packer
 from dfgen.platform_calls import forget_written
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
