@@ -36,6 +36,15 @@ def photograph(size, orientation=None, format="JPEG"):
     return file.getvalue()
 
 
+def assert_same(one, other):
+    """Compare dicts of arrays."""
+    assert len(one) == len(other) > 0
+    for first, second in zip(one, other, strict=True):
+        assert first.keys() == second.keys()
+        for name in first:
+            assert np.array_equal(first[name], second[name])
+
+
 def table_of(folder):
     """Return all shards of a pack as one table, read by Arrow alone."""
     import pyarrow as pa

@@ -218,6 +218,12 @@ class Server(ThreadingHTTPServer):
         self.asked.clear()
         self.ranges.clear()
 
+    def fetched(self):
+        """Return the extents of shards that were asked for."""
+        asked = [one for method, path, one in self.ranges if "shard-" in path and method == "GET"]
+        extents = [one.removeprefix("bytes=").split("-") for one in asked]
+        return [(int(first), int(last) + 1) for first, last in extents]
+
     def handle_error(self, request, address):
         pass  # connections that clients close, or that were reset
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from cases import each
+from messages import message_of
 
 import dfgen
 import dfgen.explore
@@ -192,9 +193,7 @@ def test_what_a_model_says_stands_below_in_red_where_it_is_wrong(rows):
     )
     figure = rows.iloc[:1].drop(columns="label").dfgen.show(predictions=several)
     assert captions(figure) == ["0\nkind even → even\ntags a → a, b\nage → 1.25\nloss 0"]
-    with pytest.raises(ManifestError) as caught:
-        rows.dfgen.show(predictions=rows)
-    assert str(caught.value) == (
+    assert message_of(ManifestError, rows.dfgen.show, predictions=rows) == (
         "predictions must be a frame of dfgen.predict_frame with the ids of the manifest, got one "
         "with the columns id, path, label, split"
     )
@@ -352,9 +351,7 @@ def test_sizes_show_what_is_far_from_the_others():
 def test_sizes_of_rows_that_lack_facts(rows):
     infinite = pd.DataFrame({"width": [5, np.inf, 6], "height": [5, 5, 5], "bytes": [1, 2, 3]})
     assert "aspect: 1 to 1.2" in infinite.dfgen.show_sizes().axes[1].get_title(loc="left")
-    with pytest.raises(ManifestError) as caught:
-        rows.dfgen.show_sizes()
-    assert str(caught.value) == (
+    assert message_of(ManifestError, rows.dfgen.show_sizes) == (
         "the frame does not say how large its files are (columns: id, path, label, split): "
         'dfgen.build_manifest(..., facts="header") reads width, height and bytes'
     )
@@ -411,9 +408,7 @@ def test_leaks_are_pairs_of_pictures(copies):
 
 
 def test_copies_of_a_frame_that_does_not_know_them_are_an_error(rows):
-    with pytest.raises(ManifestError) as caught:
-        rows.dfgen.show_duplicates()
-    assert 'facts="full"' in str(caught.value)
+    assert 'facts="full"' in message_of(ManifestError, rows.dfgen.show_duplicates)
 
 
 def test_problems_are_those_that_the_manifest_knows(rows):

@@ -5,6 +5,7 @@ import csv
 import numpy as np
 import pandas as pd
 import pytest
+from messages import message_of
 
 import dfgen
 import dfgen.explore
@@ -169,9 +170,7 @@ def test_numbered_classes_and_models_without_a_loss_do(predicted):
     wrong = mistakes(plain)
     assert wrong.mislabels["suggested"].tolist() == [1, 2]
     assert wrong.worst["loss"].tolist() == pytest.approx(-np.log([0.05, 0.05, 0.3]))
-    with pytest.raises(ManifestError) as caught:
-        wrong.write("nowhere.csv")
-    assert str(caught.value) == (
+    assert message_of(ManifestError, wrong.write, "nowhere.csv") == (
         "the frame has no label column that is y_true: name it, as in "
         "dfgen.explore.mistakes(frame, label=...). Columns: id, path, split, y_true, y_pred, prob, "
         "problem, loss"
@@ -195,9 +194,7 @@ def test_of_several_outputs_one_is_named(predicted):
         ({"head": "age"}, ManifestError, "y_pred_age holds no classes, one in each row: "
          'df.dfgen.show(sort="-loss") shows the worst rows of any model'),
     ):  # fmt: skip
-        with pytest.raises(error) as caught:
-            mistakes(several, **how)
-        assert str(caught.value) == message
+        assert message_of(error, mistakes, several, **how) == message
 
 
 def test_frames_of_something_else_are_refused(predicted):
@@ -212,9 +209,7 @@ def test_frames_of_something_else_are_refused(predicted):
          "a Sequence with y"),
         (predicted, {"label": "knd"}, 'label="knd" is not a column of the manifest. Columns: id'),
     ):  # fmt: skip
-        with pytest.raises(ManifestError) as caught:
-            mistakes(frame, **how)
-        assert str(caught.value).startswith(message)
+        assert message_of(ManifestError, mistakes, frame, **how).startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from messages import message_of
 
 import dfgen
 from dfgen.binding.frame_columns import open_manifest
@@ -111,9 +112,7 @@ def test_fault_27_whatever_reads_a_manifest_refuses_a_damaged_one(manifest):
         lambda path: dfgen.build_manifest(update=path),
         lambda path: open_manifest(path, None),
     ):
-        with pytest.raises(ManifestError) as caught:
-            read(manifest)
-        assert str(caught.value) == message
+        assert message_of(ManifestError, read, manifest) == message
     assert manifest.read_bytes() == flipped(data, 4_000)
 
 
@@ -281,9 +280,7 @@ def test_a_format_that_is_no_whole_number_is_refused(manifest, version):
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'{"format": ' + b"9" * 5_000 + b"}", b"\xff"])
 def test_a_key_that_is_no_json_is_refused(manifest, text):
     rewritten(manifest, key=lambda key: text)
-    with pytest.raises(ManifestError) as caught:
-        dfgen.read_manifest(manifest)
-    assert str(caught.value) == (
+    assert message_of(ManifestError, dfgen.read_manifest, manifest) == (
         f'{manifest}: the "dfgen" key of the schema metadata is not a JSON object with a "format". '
         "The file was changed by another program, or is damaged: build it again"
     )
@@ -306,9 +303,7 @@ def test_what_a_manifest_cannot_hold_is_refused_before_it_is_written(manifest, t
     frame = FRAME.copy()
     frame.attrs = {"dfgen": {**FRAME.attrs["dfgen"], "labels": {"boxes": {"box_format": "xywh"}}}}
     before = manifest.read_bytes()
-    with pytest.raises(ManifestError) as caught:
-        dfgen.write_manifest(frame, manifest)
-    assert str(caught.value) == (
+    assert message_of(ManifestError, dfgen.write_manifest, frame, manifest) == (
         'df.attrs["dfgen"] of the frame: labels["boxes"]["box_format"] is \'xywh\', expected "xyxy"'
     )
     assert manifest.read_bytes() == before

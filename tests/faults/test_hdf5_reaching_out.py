@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+from messages import message_of
 
 import dfgen
 from dfgen.errors import DecodeError
@@ -62,9 +63,7 @@ def test_hdf5_that_takes_numbers_from_another_file_is_refused_by_name(tmp_path, 
     told = refusal(secret, WAYS[way])
     for source in (path, data):
         for refused in (open_hdf5, lambda source: open_rows(source, "good")):
-            with pytest.raises(DecodeError) as caught:
-                refused(source)
-            assert str(caught.value) == told
+            assert message_of(DecodeError, refused, source) == told
     with pytest.raises(dfgen.DfgenError) as caught:
         dfgen.build_manifest(arrays=path)
     assert str(caught.value) == f"{path} cannot be read: {told}"
@@ -76,9 +75,7 @@ def test_hdf5_that_takes_numbers_from_another_file_is_refused_by_name(tmp_path, 
 def test_hdf5_that_names_a_pipe_is_refused_without_waiting_for_it(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     path = reaching(tmp_path, growing, tmp_path / "pipe")
-    with pytest.raises(DecodeError) as caught:
-        open_hdf5(path)
-    assert str(caught.value) == refusal(tmp_path / "pipe", "virtual")
+    assert message_of(DecodeError, open_hdf5, path) == refusal(tmp_path / "pipe", "virtual")
 
 
 def test_soft_links_within_an_hdf5_file_do_no_harm(tmp_path):
@@ -121,9 +118,7 @@ def test_damaged_text_that_crashes_libhdf5_is_the_problem_of_the_file(texts):
 def test_damaged_text_that_libhdf5_reads_for_ever_is_the_problem_of_the_file(texts, monkeypatch):
     monkeypatch.setattr(array_files, "_LONGEST", 3)
     path = texts(lambda data: data.index(b"GCOL") + 24, 255)  # the length of the first text
-    with pytest.raises(dfgen.DfgenError) as caught:
-        dfgen.build_manifest(arrays=path, facts="none")
-    assert str(caught.value) == (
+    assert message_of(dfgen.DfgenError, dfgen.build_manifest, arrays=path, facts="none") == (
         f"{path} cannot be read: its text was not read in 3 s: the file is damaged"
     )
 
@@ -131,8 +126,6 @@ def test_damaged_text_that_libhdf5_reads_for_ever_is_the_problem_of_the_file(tex
 def test_text_of_hdf5_is_no_row_of_numbers(texts):
     path = texts(lambda data: 0, 0x89)
     assert dfgen.build_manifest(arrays=path)["y"].tolist() == [f"name {row}" for row in range(8)]
-    with pytest.raises(DecodeError) as caught:
-        open_rows(path)
-    assert str(caught.value) == (
+    assert message_of(DecodeError, open_rows, path) == (
         "the HDF5 array 'y' holds text or lists of changing length, expected numbers"
     )

@@ -10,6 +10,7 @@ import pytest
 from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import message_of
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.order.plan import Plan
@@ -278,17 +279,13 @@ class TestState:
     def test_refuses_a_missing_key(self, key):
         state = NOW.state(Place(0, 1))
         del state[key]
-        with pytest.raises(ArgumentError) as refusal:
-            NOW.place(state)
-        assert str(refusal.value) == (
+        assert message_of(ArgumentError, NOW.place, state) == (
             f"the state lacks {key}: it was cut short, or is no state of dfgen. "
             "Use the one saved before it"
         )
 
     def test_refuses_what_is_no_state(self):
-        with pytest.raises(ArgumentError) as refusal:
-            NOW.place([1, 2])
-        assert str(refusal.value) == (
+        assert message_of(ArgumentError, NOW.place, [1, 2]) == (
             "the state is [1, 2], expected the dict that state_dict() gave: of a file, "
             "json.loads(Path(path).read_text())"
         )
@@ -303,9 +300,7 @@ class TestState:
         ],
     )
     def test_is_not_made_of_numbers_that_cannot_be(self, place, text):
-        with pytest.raises(ArgumentError) as refusal:
-            NOW.state(place)
-        assert str(refusal.value) == text
+        assert message_of(ArgumentError, NOW.state, place) == text
 
     @pytest.mark.parametrize(("name", "least"), [("seed", 0), ("batch_size", 1), ("rows", 0)])
     def test_a_training_is_not_made_of_numbers_that_cannot_be(self, name, least):

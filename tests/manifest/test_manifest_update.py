@@ -8,6 +8,7 @@ import pytest
 from command import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from messages import message_of
 from PIL import Image
 
 import dfgen
@@ -201,9 +202,7 @@ def test_a_data_set_that_moved_is_looked_for_in_its_new_folder(data, opened):
 
 def test_the_manifest_of_another_data_set_is_refused(data):
     draw(data / "other/cow/900.png")
-    with pytest.raises(ManifestError) as caught:
-        update(data, data / "other")
-    assert str(caught.value) == (
+    assert message_of(ManifestError, update, data, data / "other") == (
         f"none of the 12 rows of {data}/m.parquet is in the source, neither by id nor by path: it "
         f"is the manifest of other files, below {data}/imgs. Check the source, or build the "
         "manifest anew, without update= (--update)"
@@ -214,9 +213,7 @@ def test_a_manifest_made_by_hand_needs_a_source(data):
     frame = dfgen.read_manifest(data / "m.parquet")
     frame.attrs = {}
     dfgen.write_manifest(frame, data / "m.parquet")
-    with pytest.raises(ArgumentError) as caught:
-        update(data)
-    assert str(caught.value) == (
+    assert message_of(ArgumentError, update, data) == (
         "the manifest was made by hand: it has no recipe. Name its source: a folder, or another one"
     )
     draw(data / "imgs/cat/100.png")
@@ -279,9 +276,7 @@ def test_a_table_that_cannot_be_kept_is_asked_for_in_the_call_that_works(data, m
     table = pd.DataFrame({"path": [files[0], os.path.abspath(files[1])]})
     dfgen.build_manifest(labels=table, path_column="path", out="m.parquet")
     assert not os.path.exists("m.labels.parquet")
-    with pytest.raises(ArgumentError) as caught:
-        dfgen.build_manifest(update="m.parquet", out="m.parquet")
-    assert str(caught.value) == (
+    assert message_of(ArgumentError, dfgen.build_manifest, update="m.parquet", out="m.parquet") == (
         "the labels of m.parquet came from a DataFrame, which is not kept beside it. In Python, "
         'give it again: dfgen.build_manifest(update="m.parquet", labels=df, out="m.parquet"); or '
         "write it to a .csv or .parquet file and give that (--labels)"
@@ -308,9 +303,7 @@ def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):
         return found
 
     monkeypatch.setattr(file_tree, "_list", vanishing)
-    with pytest.raises(ManifestError) as caught:
-        update(data)
-    assert str(caught.value) == (
+    assert message_of(ManifestError, update, data) == (
         f'the folder "{data}/imgs/dog" cannot be read: [Errno 2] No such file or directory: '
         f"'{data}/imgs/dog'. Nothing is left out in silence: mend it, or move it elsewhere"
     )

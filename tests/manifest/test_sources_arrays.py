@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from contracts import SourceContract
+from messages import message_of
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
@@ -189,16 +190,12 @@ def test_a_bad_row_names_its_id_path_and_index(numbers):
 
 def test_arguments_that_make_no_sense_are_refused(numbers):
     frame = dfgen.build_manifest(arrays="x.npy")
-    with pytest.raises(ArgumentError) as caught:
-        dfgen.Sequence(frame, label_mode=None)
-    assert str(caught.value) == (
+    assert message_of(ArgumentError, dfgen.Sequence, frame, label_mode=None) == (
         'x="path" and the column index are rows of array files of int32 (3, 4): for numbers write '
         'x=dfgen.Array("path", shape=(3, 4), index="index"), for images x=dfgen.Image("path", '
         'size=..., index="index")'
     )
-    with pytest.raises(ArgumentError) as caught:
-        dfgen.Array("path", shape=(3,), dataset="x")
-    assert str(caught.value) == (
+    assert message_of(ArgumentError, dfgen.Array, "path", shape=(3,), dataset="x") == (
         "dataset='x' is for rows of HDF5 files: name their column, as in index=\"index\""
     )
     x = dfgen.Array("path", shape=(3, 4), index="index")
@@ -223,9 +220,7 @@ def test_files_that_are_no_arrays_are_refused(numbers):
         (["x.h5", "x.npy"], f"x.npy has the label arrays none, {os.getcwd()}/x.h5 has kind "
          "(string). Build files that differ on their own, and pandas.concat them"),
     ):  # fmt: skip
-        with pytest.raises(ManifestError) as caught:
-            dfgen.build_manifest(arrays=name)
-        assert str(caught.value) == message
+        assert message_of(ManifestError, dfgen.build_manifest, arrays=name) == message
 
 
 @pytest.mark.parametrize("name", ["path", "index"])

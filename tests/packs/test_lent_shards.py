@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from packed import packed, write_images
+from packed import assert_same, packed, write_images
 from processes_of import children
 from servers import http_server
 
@@ -58,20 +58,6 @@ def made(manifest, epochs=2, **more):
         loader.close()
 
 
-def assert_same(one, other):
-    assert len(one) == len(other) > 0
-    for first, second in zip(one, other, strict=True):
-        for name in first:
-            assert np.array_equal(first[name], second[name])
-
-
-def fetched(server):
-    """Return how many bytes of shards were asked for."""
-    asked = [asked for method, path, asked in server.ranges if "shard-" in path and method == "GET"]
-    extents = [one.removeprefix("bytes=").split("-") for one in asked]
-    return sum(int(last) + 1 - int(first) for first, last in extents)
-
-
 def turned(sample: Sample, rng) -> Sample:
     return {**sample, "image": sample["image"][::-1] + rng.integers(9, dtype=np.uint8)}
 
@@ -89,7 +75,7 @@ def test_processes_fetch_a_pack_once_an_epoch_as_threads_do(tmp_path, format, ho
     with served(tmp_path, format=format) as web:
         assert_same(made(f"{web.url}/pack", **how, **PROCESSES), made(tmp_path / "pack", **how))
         whole = sum(path.stat().st_size for path in tmp_path.glob("pack/shard-*"))
-        assert fetched(web) <= 2 * 1.1 * whole
+        assert sum(stop - start for start, stop in web.fetched()) <= 2 * 1.1 * whole
 
 
 def test_a_process_that_is_killed_is_replaced_by_one_that_borrows_anew(pixels, tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import run
+from messages import message_of
 from packed import packed, write_images
 from test_pack_reading import NO_Y, batches, by_id, refused
 
@@ -145,16 +146,12 @@ def test_a_shard_whose_structure_is_damaged_is_named_with_its_rows(pack, place):
 def test_fault_99_a_pack_with_another_table_or_that_was_not_finished_says_so(pack, tmp_path, read):
     packed(write_images(tmp_path / "imgs", ROWS, SIZE), tmp_path / "other", seed=1)
     shutil.copy(tmp_path / "other" / TABLE, pack / TABLE)
-    with pytest.raises(ManifestError) as error:
-        read(pack)
-    assert str(error.value) == (
+    assert message_of(ManifestError, read, pack) == (
         f"{pack}/{TABLE} is not the one that was written with {pack}/{INDEX}: it is damaged, or of "
         "another pack. Take another copy of the folder, or pack again"
     )
     (pack / INDEX).unlink()
-    with pytest.raises(MissingFileError) as error:
-        read(pack)
-    assert str(error.value) == (
+    assert message_of(MissingFileError, read, pack) == (
         f"{pack} is a pack that was not finished: {INDEX}, which is written last, is missing. Run "
         "the command that packed it again"
     )
@@ -229,9 +226,7 @@ def test_rows_without_a_file_in_the_pack_are_problems(with_problem, how, given):
     packed(frame.assign(**facts), pack, **how, shard_size=1500)
     if how == {"format": "original"}:  # packed as it is: decoding finds it
         df = dfgen.read_manifest(pack)
-        with pytest.raises(DecodeError) as error:
-            batches(df, y="kind")
-        assert str(error.value).startswith("row id=5, path=")
+        assert message_of(DecodeError, batches, df, y="kind").startswith("row id=5, path=")
         return
     manifest = pack if given == "folder" else dfgen.read_manifest(pack)
     message = refused(ManifestError, manifest, y="kind", options=WANTED)

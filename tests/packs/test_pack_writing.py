@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from messages import message_of
 from packed import packed, photograph, table_of, write_images
 from PIL import Image as Pillow
 
@@ -104,9 +105,7 @@ def test_images_keep_their_sizes_where_that_is_asked_for(tmp_path):
     paths.append(tmp_path / "3.jpg")
     paths[-1].write_bytes(photograph((20, 30), orientation=6))
     frame = pd.DataFrame({"id": range(4), "path": map(str, paths)})
-    with pytest.raises(dfgen.DfgenError) as caught:
-        packed(frame, tmp_path / "out")
-    assert str(caught.value) == (
+    assert message_of(dfgen.DfgenError, packed, frame, tmp_path / "out") == (
         "images have different sizes: 5 x 7 pixels (height x width) in the row id=0, 9 x 4 in "
         "id=1. Give the size to resize them to, image_size=(224, 224) (--image-size 224,224), or "
         'image_size="own" (--image-size own) to keep the size of each'
@@ -294,9 +293,7 @@ def test_other_files_in_the_folder_are_refused_also_while_headers_are_read(
 
     monkeypatch.setattr(pack_module, "make_plan", planned)
     for _ in range(2):  # the second time it is there from the start
-        with pytest.raises(dfgen.DfgenError) as caught:
-            packed(frame, tmp_path / "out")
-        assert str(caught.value) == (
+        assert message_of(dfgen.DfgenError, packed, frame, tmp_path / "out") == (
             f"{tmp_path}/out is not empty: it holds 'notes.txt'. A pack has a folder of its own: "
             "name one that is not there yet"
         )
@@ -346,9 +343,7 @@ def test_two_packs_into_one_folder_are_refused(frame, tmp_path):
     ],
 )  # fmt: skip
 def test_arguments_that_cannot_be_are_refused(frame, tmp_path, arguments, said):
-    with pytest.raises(dfgen.DfgenError) as caught:
-        dfgen.pack(frame, tmp_path / "out", **arguments)
-    assert str(caught.value) == said
+    assert message_of(dfgen.DfgenError, dfgen.pack, frame, tmp_path / "out", **arguments) == said
     assert not (tmp_path / "out").exists()
 
 
@@ -376,9 +371,7 @@ def test_manifests_that_cannot_be_packed_are_refused(frame, tmp_path):
         ),
         (frame[:0], "the manifest has no rows: there is nothing to pack"),
     ):
-        with pytest.raises(dfgen.DfgenError) as caught:
-            packed(given, tmp_path / "out")
-        assert str(caught.value) == said
+        assert message_of(dfgen.DfgenError, packed, given, tmp_path / "out") == said
     gone = frame.assign(path=[f"{tmp_path}/gone/{row}.png" for row in range(ROWS)])
     with pytest.raises(dfgen.DfgenError, match=r"^6 of 6 sampled files are missing"):
         packed(gone, tmp_path / "out", image_size=(4, 4))
@@ -410,9 +403,7 @@ def test_verify_names_the_damaged_file_and_its_rows(frame, tmp_path):
     done = command.run("verify", out)
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == "2 broken, 1 missing"
-    with pytest.raises(dfgen.DfgenError) as caught:
-        dfgen.verify(out, write=True)
-    assert str(caught.value) == (
+    assert message_of(dfgen.DfgenError, dfgen.verify, out, write=True) == (
         f"write= (--write) is for loose files, and {out} is a pack, whose bytes are compared with "
         "their checksums: leave it out"
     )

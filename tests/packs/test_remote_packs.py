@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from packed import packed, write_images
+from packed import assert_same, packed, write_images
 from servers import http_server, s3_server
 
 pytest.importorskip("obstore")
@@ -65,28 +65,13 @@ def batches(manifest, server=None, skip=0, loader=None, **more):
         made.close()
 
 
-def assert_same(one, other):
-    assert len(one) == len(other) > 0
-    for first, second in zip(one, other, strict=True):
-        assert first.keys() == second.keys()
-        for name in first:
-            assert np.array_equal(first[name], second[name])
-
-
 def test_batches_are_those_of_the_folder_and_each_byte_is_read_about_once_an_epoch(folder, server):
     near = batches(folder)
     server.clear_counts()
     assert_same(batches(AT, server), near)
-    read = sum(stop - start for start, stop in ranges(server))
+    read = sum(stop - start for start, stop in server.fetched())
     whole = sum(path.stat().st_size for path in folder.glob("shard-*"))
     assert read < 3 * whole
-
-
-def ranges(server):
-    """Return the extents of shards that were asked for."""
-    asked = [asked for method, path, asked in server.ranges if "shard-" in path and method == "GET"]
-    extents = [one.removeprefix("bytes=").split("-") for one in asked]
-    return [(int(start), int(last) + 1) for start, last in extents]
 
 
 @pytest.mark.parametrize("window", ["1MB", "1GB"])
@@ -105,7 +90,7 @@ def test_hosts_fetch_a_pack_about_once_together(server, tmp_path, window):
             loader = Loader(bound.reader, batch_size=24, drawing=bound.drawing, shard=(host, hosts))
             rows += [batch.rows for epoch in (0, 1) for batch in loader.batches(epoch)]
             loader.close()
-            fetched += [stop - start for start, stop in ranges(server)]
+            fetched += [stop - start for start, stop in server.fetched()]
         assert np.bincount(np.concatenate(rows)).tolist() == [2] * 240
         assert sum(fetched) <= 2 * 1.1 * whole
 
@@ -314,7 +299,7 @@ def test_memory_holds_what_it_may_and_rows_in_order_are_read_in_large_pieces(
     monkeypatch.setattr("dfgen.samples.stores.remote.ranges.PIECE", 300)
     server.clear_counts()
     [*shards.ahead(np.full(10, 0), np.arange(10))]
-    assert max(stop - start for start, stop in ranges(server)) <= 300
+    assert max(stop - start for start, stop in server.fetched()) <= 300
     monkeypatch.undo()
     shards = shards_of(f"s3://bucket/{copied}", server)
     shards.of(0, 0)
@@ -322,7 +307,7 @@ def test_memory_holds_what_it_may_and_rows_in_order_are_read_in_large_pieces(
     assert [int(shards.of(0, place).at(place)[0, 0, 0]) for place in range(10)] == [
         int(pixels[0, 0, 0]) for pixels in table_pixels(server.near, 0)
     ]
-    assert len(ranges(server)) == 1
+    assert len(server.fetched()) == 1
 
 
 @pytest.fixture

@@ -76,10 +76,9 @@ def assert_same(one, other):
 
 def fetched(server):
     """Return the bytes of shards that were asked for since this was asked last."""
-    asked = [asked for method, path, asked in server.ranges if "shard-" in path and method == "GET"]
-    extents = [one.removeprefix("bytes=").split("-") for one in asked]
+    extents = server.fetched()
     server.clear_counts()
-    return sum(int(last) + 1 - int(first) for first, last in extents)
+    return sum(stop - start for start, stop in extents)
 
 
 def kept(cache):

@@ -142,9 +142,7 @@ def test_a_bare_column_of_lists_of_text_becomes_a_multi_label():
     ],
 )  # fmt: skip
 def test_what_a_sequence_refuses(lists, y, options, message):
-    with pytest.raises(dfgen.DfgenError) as error:
-        sequence(lists, y, **options)
-    assert message in str(error.value)
+    assert message in message_of(dfgen.DfgenError, sequence, lists, y, **options)
 
 
 def test_labels_that_changed_are_noticed_by_a_state():

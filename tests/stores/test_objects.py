@@ -202,9 +202,7 @@ def test_an_object_that_alone_is_refused_is_the_fault_of_its_row(s3):
     s3.put("bucket", "taken/b.jpg", b"1")
     s3.faults.status, s3.faults.only = 403, "b.jpg"
     store = objects(s3)
-    with pytest.raises(AccessError) as error:
-        store.read("s3://bucket/taken/b.jpg")
-    assert str(error.value).endswith(
+    assert message_of(AccessError, store.read, "s3://bucket/taken/b.jpg").endswith(
         f'. If these are right, {ALONE}. If other files can be read, on_error="skip" skips such a '
         "row"
     )
@@ -292,9 +290,7 @@ def test_fault_70_a_file_that_is_replaced_in_mid_read_is_never_joined_of_two(ser
     monkeypatch.setattr(server.RequestHandlerClass, "answer", replacing)
     server.faults.short, server.faults.times = 4, 1
     store = objects(server, retry_config={"max_retries": 1})
-    with pytest.raises(ReadError) as error:
-        store.read(address)
-    assert str(error.value) == (
+    assert message_of(ReadError, store.read, address) == (
         "the file cannot be read: the connection was closed before the whole file had come"
     )
     assert store.read(address) == b"9876543210"  # as the worker does, who tries again

@@ -117,11 +117,11 @@ def handler_of_sigterm(handler):
 def test_a_resumed_epoch_has_the_logs_weights_and_receipt_of_an_uninterrupted_one(tmp_path, capsys):
     val = make_sequence(10, transform=None, shuffle=False)
     fresh = partial(fit, validation_data=val)
-    whole, whole_sequence, history = fresh(tmp_path / "a", model=make_model())
+    whole, whole_sequence, history = fresh(tmp_path / "a")
     with pytest.raises(Stopped):
-        fresh(tmp_path / "b", ("step", 1, 6), model=make_model())
+        fresh(tmp_path / "b", ("step", 1, 6))
     capsys.readouterr()
-    model, sequence, rest = fresh(tmp_path / "b", model=make_model())
+    model, sequence, rest = fresh(tmp_path / "b", model=make_model())  # which is not built
     assert capsys.readouterr().out == (
         f"dfgen: going on in epoch 2 after 5 of 12 steps, from {tmp_path}/b/backup-00000016.dfgen\n"
     )
@@ -195,7 +195,7 @@ def test_steps_per_epoch_short_of_the_length_goes_on(tmp_path, places):
 @pytest.mark.parametrize("steps", [STEPS + 2, pytest.param(7, marks=SLOW)])
 def test_an_epoch_that_its_pass_has_ended_is_not_gone_on_with(tmp_path, steps):
     def run(folder, place=None):
-        return fit(folder, place, steps_per_epoch=steps, epochs=4)
+        return fit(folder, place, steps_per_epoch=steps, epochs=4, model=light_model())
 
     whole, whole_sequence, history = run(tmp_path / "a")
     done = len(range(0, STEPS, steps))  # epochs of fit in the first pass

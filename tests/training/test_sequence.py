@@ -602,9 +602,7 @@ def test_a_column_that_names_files_does_not_become_classes(frame, name, message,
 
 
 def test_something_else_than_a_frame_is_refused():
-    with pytest.raises(dfgen.DfgenError) as caught:
-        dfgen.Sequence([1, 2])
-    assert str(caught.value) == (
+    assert message_of(dfgen.DfgenError, dfgen.Sequence, [1, 2]) == (
         "the manifest must be a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or "
         "whatever else has __arrow_c_stream__, or the path of a manifest, got a list: make a "
         'frame of it, df = pd.DataFrame({"path": paths, "label": labels}); of frames '
@@ -654,9 +652,7 @@ def test_an_attribute_that_is_set_says_what_to_do(frame):
         ("epoch", 3, f"epoch = 3{told}{at_once}"),
         ("on_epoch_end", 3, f"on_epoch_end = 3{told}{at_once}"),
     ):  # fmt: skip
-        with pytest.raises(AttributeError) as caught:
-            setattr(made, name, value)
-        assert str(caught.value) == message
+        assert message_of(AttributeError, setattr, made, name, value) == message
 
 
 def test_a_class_of_the_users_own_has_attributes_of_its_own(frame):
