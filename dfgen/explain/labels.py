@@ -102,7 +102,7 @@ def class_findings(
             (example,),
             mark="; ",
         )
-    elif guessed or sep is not None:
+    elif single or sep is not None:
         yield from _several(rows, column, shown, sep)
 
 

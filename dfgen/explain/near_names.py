@@ -295,6 +295,16 @@ def _around(begin: Begin) -> Iterator[list[str]]:
     yield _folders_below([os.path.dirname(cwd)], 2)
 
 
+def folder_below(path: str) -> str | None:
+    """Return where a relative path of a folder leads in a folder below the working one."""
+    first = os.path.normpath(path).split(os.sep)[0]
+    for folder in _folders_below([os.getcwd()], 3):
+        found = os.path.join(os.path.dirname(folder), path)
+        if os.path.basename(folder) == first and os.path.isdir(found):
+            return os.path.relpath(found)
+    return None
+
+
 def _folders_below(folders: list[str], depth: int) -> list[str]:
     """Return folders and those in them so deep, the nearest first."""
     found: dict[str, None] = {}
@@ -352,6 +362,9 @@ def _meant(argument: str, name: str, names: list[str], source: Any) -> str:
         return f' It is a path: name the column that holds the paths, such as {argument}="{column}"'
     if images:
         return f' Images are named by {", ".join(images)}: write x="{images[0]}"'
+    if (argument, name) == ("x", "path") and not any("path" in one.lower() for one in names):
+        join = 'dfgen.build_manifest(FOLDER, labels=df, on="stem=COLUMN")'
+        return f" No column names files: join the table with its files, {join}, or give x="
     return did_you_mean(name, names)
 
 

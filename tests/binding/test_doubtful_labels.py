@@ -192,8 +192,9 @@ def test_decimal_commas_are_told_as_such_and_are_no_thousands():
     assert '.str.replace(",", "."))' in told(frame([f"{day},125" for day in range(20)]))
 
 
-def test_several_labels_in_one_text_are_told():
-    assert told(frame(["cat,dog", "cat", "dog,owl"])) == (
+@pytest.mark.parametrize("column", [frame, categories])  # build_manifest makes categories
+def test_several_labels_in_one_text_are_told(column):
+    assert told(column(["cat,dog", "cat", "dog,owl"])) == (
         "column 'y' has the class 'cat,dog', which looks like several labels: expected one class a "
         "row; for several write y=dfgen.MultiLabel('y', sep=\",\"), else class_names="
     )

@@ -555,7 +555,9 @@ def test_columns_of_ids_are_not_proposed_as_labels(frame):
         (lambda df: pd.concat([df, df["label"]], axis=1),
          "the manifest has a column named 'label' several times: rename it"),
         (lambda df: df.drop(columns="path"),
-         'x="path" is not a column of the manifest. Columns: id, label.'),
+         'x="path" is not a column of the manifest. Columns: id, label. No column names files: '
+         'join the table with its files, dfgen.build_manifest(FOLDER, labels=df, '
+         'on="stem=COLUMN"), or give x='),
     ],
 )  # fmt: skip
 def test_a_wrong_frame_says_what_is_wrong_and_what_to_do(frame, change, message):

@@ -127,6 +127,10 @@ CALLS = [
         MissingFileError, 'no folder "imgz"', "Looked in", 'Did you mean "imgs"?',
     ),
     WrongCall(
+        "a folder of a folder below", build("cat"),
+        MissingFileError, 'no folder "cat"', "Looked in", 'There is "imgs/cat"',
+    ),
+    WrongCall(
         "a glob for the folder", build("imgs/*/*.jpg"),
         MissingFileError, '"imgs/*/*.jpg"', "No * is expanded", "pattern=",
     ),

@@ -20,6 +20,7 @@ from dfgen.errors import (
     is_outside,
     quote,
 )
+from dfgen.explain.near_names import folder_below
 from dfgen.locks import LOCK_SUFFIX
 from dfgen.manifest.file_errors import fault_of
 from dfgen.manifest.path_roots import absolute_place
@@ -187,7 +188,8 @@ def _near(text: str) -> str:
         return ". Write / for each backslash"
     above, name = os.path.split(os.path.abspath(text))
     hint = did_you_mean(name, os.listdir(above)) if os.path.isdir(above) else ""
-    return hint and f".{hint}"
+    found = None if hint else folder_below(text)
+    return f". There is {quote(found)}" if found else hint and f".{hint}"
 
 
 def _what_file(path: str) -> str:
