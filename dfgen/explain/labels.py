@@ -309,6 +309,8 @@ def _several(rows: Any, column: str, names: list[str], sep: str | None) -> Itera
     if found is None or _are_numbers(names):
         return
     held = [name for name in names if found in name]
+    if sep is None and _where(rows, column, pa.array(held)) is None:
+        return
     split = "" if sep is None else f", split by {sep!r}"
     expected, several = (
         ("one class a row", "for several ") if sep is None else ("one label in each", "")

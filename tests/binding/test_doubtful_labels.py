@@ -52,6 +52,7 @@ SILENT = {
     "the text nan that is named": (frame(["nan", "cat"]), {"class_names": ["nan", "cat"]}),
     "spellings that are named": (frame(["Cat", "cat"]), {"class_names": ["Cat", "cat"]}),
     "an empty category without a row": (categories(["cat", "dog"], ["", "cat", "dog"]), {}),
+    "several labels without a row": (categories(["cat"] * 2, ["cat", "cat|dog", "dog|cat"]), {}),
     "a category nan without a row": (categories(["cat", "dog"], ["cat", "dog", "nan"]), {}),
     "places": (frame(["Paris, France", "Lyon, France", "London, UK"]), {}),
     "names and Latin names": (frame(["tench, Tinca tinca", "goldfish, Carassius auratus"]), {}),
