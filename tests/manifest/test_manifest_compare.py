@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from command import run
 from hypothesis import given, settings
@@ -91,6 +92,14 @@ def test_every_kind_of_difference_is_told(frame):
         "columns": 2, "classes": 0, "added": 1, "removed": 0, "changed": 2, "relabelled": 2,
         "moved": 1,
     }  # fmt: skip
+
+
+def test_numbers_of_two_types_are_compared_to_the_last_digit_and_nan_is_missing():
+    nan, many = float("nan"), 2**53
+    one = {"id": [1, 2, 3], "n": pa.array([many, many + 1, 5]), "x": [nan, 1.0, None]}
+    other = {"id": [1, 2, 3], "n": pa.array([many, many, 5], pa.uint64()), "x": [None, 1.0, nan]}
+    sides = (pa.table({**side, "path": [*"abc"]}) for side in (one, other))
+    assert rows(dfgen.diff(*sides)) == [("relabelled", 2, "n", str(many + 1), str(many))]
 
 
 def test_another_order_of_classes_is_told(frame):

@@ -224,7 +224,7 @@ def test_duplicate_and_missing_keys_of_the_table_are_named():
     labels = pa.table({"key": several, "age": [0] * 21 + [1]})
     message = refused(ManifestError, files_of("a.jpg"), labels, "stem=key", **drop)
     assert "(rows 9, 20: alike). Rows" in message and "drop_duplicates" not in message
-    labels = pa.table({"key": ["a", None, None]})
+    labels = pa.table({"key": ["a", None, ""]})
     assert refused(ManifestError, files_of("a.jpg"), labels, "stem=key", **drop) == (
         '"key" is missing in 2 rows of l.csv: row 1, 2, counted from 0 below the header. Fill them '
         "in, or leave these rows out of the table"

@@ -244,6 +244,12 @@ def test_what_a_split_or_fold_lacks_is_told_with_what_mends_it(how, ends):
     assert f'"j". {ends[1]}' in lacking_rows(ten, ["kind"], how)[-1]
 
 
+def test_large_groups_are_dealt_first_and_small_ones_even_the_shares():
+    group, kind = pd.Series([0] * 50 + [*range(1, 51)]), pd.Series(["a"] * 100)
+    found = assign_splits(group.index.to_series(), {"a": 0.5, "b": 0.5}, stratify=kind, group=group)
+    assert found.value_counts().tolist() == [50, 50]
+
+
 def test_a_stratified_split_that_is_made_anew_may_move_old_rows():
     """The exact shares ask for it; a promise that none moves would be false."""
     rows = pd.DataFrame({"id": range(1200)}).assign(kind=lambda df: df.id % 5)

@@ -17,7 +17,7 @@ from full_disk import files_of_at_most
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError
-from dfgen.manifest import parts_writer
+from dfgen.manifest import parts_writer, written_parts
 from dfgen.manifest.parts import read_part, read_parts_index
 from dfgen.manifest.table_reading import read_table
 
@@ -115,6 +115,9 @@ def test_classes_of_batches_are_numbered_as_they_come():
 def test_a_manifest_without_rows_keeps_its_columns():
     dfgen.write_manifest(frame().head(0), "pets.manifest")
     assert [*dfgen.read_manifest("pets.manifest")] == [*frame()]
+    table = pa.Table.from_pandas(frame().head(0), preserve_index=False)
+    dfgen.write_manifest(iter([table]), "stream.manifest")
+    assert [*dfgen.read_manifest("stream.manifest")] == [*frame()]
 
 
 def test_any_parquet_reader_reads_the_parts_as_they_are():
@@ -253,6 +256,19 @@ def test_ids_that_stand_in_two_batches_are_refused_and_nothing_is_left():
     with pytest.raises(ManifestError, match=r"in several batches \(10 or more\): 0, 1"):
         dfgen.write_manifest(iter([piece, piece]), "pets.manifest")
     assert not Path("pets.manifest").exists()
+
+
+def test_an_id_that_ends_a_batch_and_begins_the_next_is_refused(monkeypatch):
+    first, second = ({"id": ids, "path": ["s3://b/x"] * 10} for ids in (range(10), range(9, 19)))
+    for checked in (written_parts._CHECKED, 5):  # at once, and within bounds
+        monkeypatch.setattr(written_parts, "_CHECKED", checked)
+        with pytest.raises(ManifestError, match=r"in several batches \(1 or more\): 9\."):
+            dfgen.write_manifest(map(pd.DataFrame, [first, second]), "pets.manifest")
+
+
+def test_parts_are_as_near_to_their_size_as_can_be():
+    dfgen.write_manifest(frame(26), "pets.manifest")
+    assert [part.rows for part in read_parts_index("pets.manifest").parts] == [8, 9, 9]
 
 
 def test_batches_of_paths_need_a_root():

@@ -137,7 +137,7 @@ def test_the_same_drawing_of_three_tools_is_one_manifest():
 
 
 def test_masks_are_placed_where_they_were_drawn():
-    mask = drawn("cat", "mask", (20, 5), (28, 10), mask=png_text(BLOB))
+    mask = drawn("cat", "mask", (19.6, 5.4), (28.4, 9.6), mask=png_text(BLOB))
     np.testing.assert_array_equal(masks_of(labelme(mask)), [IN_PLACE])
     corner = drawn("cat", "mask", (31, 24), (39, 29), mask=png_text(BLOB))
     np.testing.assert_array_equal(masks_of(labelme(corner)), [np.roll(IN_PLACE, (19, 11), (0, 1))])

@@ -145,10 +145,11 @@ def test_lists_of_images_and_folders_elsewhere(data):
     assert refused(ManifestError) == (
         f'{data}/lists/train.txt, line 1: "./../x" leaves the folder of the data set by ".."'
     )
-    write("lists/train.txt", f"images/train/a.png\n\n{data}/images/val/c.png\n")
+    annotated.image(".more/d.png")
+    write("lists/train.txt", f"images/train/a.png\n\n{data}/images/val/c.png\n.more/d.png\n")
     frame = dfgen.build_manifest(yolo="data.yaml")
-    assert frame["id"].tolist() == ["images/train/a.png", "images/val/c.png"]
-    assert [len(names) for names in frame["labels"]] == [2, 1]
+    assert frame["id"].tolist() == ["images/train/a.png", "images/val/c.png", ".more/d.png"]
+    assert [len(names) for names in frame["labels"]] == [2, 1, 0]
     write("sub/data.yaml", "path: ..\ntrain: [images/train, images/val]\nnames: [cat, dog]\n")
     assert len(dfgen.build_manifest(yolo="sub/data.yaml")) == 3
     write("data.yaml", "train: ../images/train\nnames: [cat, dog]\n")
@@ -156,10 +157,14 @@ def test_lists_of_images_and_folders_elsewhere(data):
 
 
 def test_labels_may_lie_beside_the_folder_of_images_or_the_images(data):
-    for folder, images, labels in (("x", "train/images", "train/labels"), ("y", "train", "train")):
+    for folder, train, images, labels in (
+        ("x", "train", "train/images", "train/labels"), ("y", "train", "train", "train"),
+        ("images/x", "train", "train/images", "train/labels"),
+        ("images/z", "images", "images", "labels"),
+    ):  # fmt: skip
         annotated.image(f"{folder}/{images}/a.png")
         write(f"{folder}/{labels}/a.txt", "1 0.5 0.5 0.5 0.5\n")
-        write(f"{folder}/data.yaml", "train: train\nnames: [cat, dog]\n")
+        write(f"{folder}/data.yaml", f"train: {train}\nnames: [cat, dog]\n")
         frame = dfgen.build_manifest(yolo=f"{folder}/data.yaml")
         assert [list(names) for names in frame["labels"]] == [["dog"]]
 

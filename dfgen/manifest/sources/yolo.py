@@ -281,12 +281,10 @@ def _found(
 
 def _folders(place: str) -> tuple[str, str]:
     """Return the folders of images and labels: the last `images` of the path becomes `labels`."""
-    head, found, tail = f"{place}/".replace(os.sep, "/").rpartition("/images/")
-    if found:
-        return place, f"{head}/labels/{tail}".rstrip("/")
     if os.path.isdir(f"{place}/images"):
         return f"{place}/images", f"{place}/labels"
-    return place, place
+    head, found, tail = f"{place}/".replace(os.sep, "/").rpartition("/images/")
+    return place, f"{head}/labels/{tail}".rstrip("/") if found else place
 
 
 def _listed_images(file: str, data: DataSet) -> list[Pair]:
