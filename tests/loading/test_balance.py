@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from watching import EAGER, watcher
+from watching import watcher
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
@@ -124,7 +124,7 @@ def pixels(seq, **options):
 @pytest.mark.backend
 class TestSequence:
     def test_the_model_sees_the_balanced_order(self, skewed):
-        model, seq = watcher(run_eagerly=EAGER), sequence(skewed(46))
+        model, seq = watcher(), sequence(skewed(46))
         model.fit(seq, epochs=3, verbose=0)
         assert model.seen() == [row for epoch in range(3) for row in expected(skewed(46), epoch)]
 
@@ -144,12 +144,12 @@ class TestSequence:
         for _ in zip(range(5), first, strict=False):
             pass
         state = first.state_dict()
-        model, seq = watcher(run_eagerly=EAGER), sequence(skewed(46))
+        model, seq = watcher(), sequence(skewed(46))
         seq.load_state_dict(state)
         model.fit(seq, epochs=2, verbose=0)
         assert model.seen() == expected(skewed(46), 0)[20:] + expected(skewed(46), 1)
         uninterrupted = sequence(skewed(46))
-        watcher(run_eagerly=EAGER).fit(uninterrupted, epochs=2, verbose=0)
+        watcher().fit(uninterrupted, epochs=2, verbose=0)
         assert seq.receipt == uninterrupted.receipt
 
 
@@ -255,7 +255,7 @@ def test_receipts_tell_how_often_rows_came(skewed, tmp_path):
 
 def test_receipts_with_draws_are_kept_in_a_file(skewed, tmp_path):
     path = tmp_path / "receipts.parquet"
-    watcher(run_eagerly=EAGER).fit(
+    watcher().fit(
         sequence(skewed(40)), verbose=0, callbacks=[dfgen.InputMonitor(receipts=path)], epochs=2
     )
     assert pq.read_table(path)["draws"].to_pylist() == [[(0, 16), (1, 20), (5, 4)]] * 2

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from watching import EAGER, watcher
+from watching import watcher
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, UnknownArgumentError
@@ -54,7 +54,7 @@ def test_train_alone_is_shuffled_and_class_names_are_those_of_all_rows(split):
 
 @pytest.mark.backend
 def test_a_model_trains_and_validates(split):
-    model, found = watcher(run_eagerly=EAGER), dfgen.sequences(split, y="label", **SMALL)
+    model, found = watcher(), dfgen.sequences(split, y="label", **SMALL)
     model.fit(found["train"], validation_data=found["val"], epochs=2, verbose=0)
     assert model.seen("tested") == [28, 29] * 2
     assert sorted(model.seen()) == sorted(2 * [*range(28), *range(30, 40)])
