@@ -56,6 +56,11 @@ def test_an_epoch_has_the_shares_whatever_the_sizes_and_goes_on_where_it_was(man
         assert seq.receipt == later.receipt
 
 
+def test_rows_whose_share_is_0_never_come(both):
+    with sequence(both, {"source": {"ours": 1, "theirs": 0}}) as seq:
+        assert not seq.row_counts()[30:].any()
+
+
 def test_a_training_with_other_shares_is_refused_by_the_state(both):
     other = {"source": {"ours": 0.6, "theirs": 0.4}}
     with sequence(both) as seq, sequence(both, other) as later:

@@ -137,8 +137,8 @@ def test_the_most_frequent_values_are_shown_where_there_are_many(rows):
     rows["site"] = ["a", "b", "b", "c", "c", "c", None, "d", "d", "d"]
     figure = rows.dfgen.show(2, by="site")
     assert headings(figure)[1:] == ["site = c (3 rows)", "site = d (3 rows)"]
-    mixed = rows.assign(one=[1, "a"] * 5).dfgen.show(4, by="one")
-    assert mixed.table["one"].tolist() == [1, 1, "a", "a"]
+    mixed = rows.assign(one=[10, "a", 2, "a", 10] * 2).dfgen.show(6, by="one")
+    assert mixed.table["one"].tolist() == [2, 2, 10, 10, "a", "a"]
 
 
 def test_what_is_broken_is_shown_as_such_and_text_stays_text(tmp_path):
@@ -298,6 +298,7 @@ def test_lists_of_classes_text_and_small_numbers_are_counted(rows):
     assert found.loc["stars", "rows"].to_dict() == {1: 5, 2: 5}
     assert found.index.unique(0).tolist() == ["tags", "stars", "numbers"]
     assert rows.dfgen.classes("note")["rows"].tolist() == [1] * 10
+    assert len(pd.DataFrame({"id": range(50), "number": range(50)}).dfgen.classes()) == 50
     with pytest.raises(ManifestError) as caught:
         rows[["id", "path", "age"]].dfgen.classes()
     assert str(caught.value) == (

@@ -298,3 +298,12 @@ def test_an_empty_table_of_an_inventory_has_no_rows(tmp_path):
     path = inventory(tmp_path)
     (tmp_path / "data/1.csv.gz").write_bytes(gzip.compress(b""))
     assert [len(chunk.rows) for chunk in SOURCES["listing"].read(path)] == [0]
+
+
+@pytest.mark.parametrize(("digits", "kind"), [(18, int), (19, str)])
+def test_ids_of_a_table_are_whole_numbers_where_64_bits_hold_each(tmp_path, digits, kind):
+    ids = ["9" * digits, "7"]
+    pd.DataFrame({"id": ids, "file": ["a.png", "b.png"]}).to_csv(tmp_path / "l.csv", index=False)
+    labels = str(tmp_path / "l.csv")
+    frame = dfgen.build_manifest(labels=labels, path_column="file", facts="none")
+    assert frame["id"].tolist() == [*map(kind, ids)]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import dfgen
-from dfgen.packs.pack_index import PackFile, PackIndex, is_pack, read_index
+from dfgen.packs.pack_index import PackFile, PackIndex, is_pack, is_shard, read_index
 
 SHARDS = tuple(PackFile(f"shard-{k:05}.arrow", 3 - k, 100, "0" * 8) for k in range(3))
 
@@ -25,6 +25,7 @@ def test_an_index_reads_back_and_knows_where_shards_begin(tmp_path):
     assert is_pack(tmp_path)
     assert read_index(tmp_path) == index(tmp_path)
     assert read_index(tmp_path).starts.tolist() == [0, 3, 5, 6]
+    assert is_shard("pack/shard-00000.arrow") and is_shard("pack/shard-100000.arrow")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, move, place
+from dfgen.samples.pixels.geometry import RESIZE, STILL, Draw, move, place, shrunk
 from dfgen.samples.reader import SampleReader
 
 HEIGHT, WIDTH = 120, 170
@@ -194,3 +194,7 @@ def test_a_geometry_stays_within_the_image(image, size, more, how, y, x):
     assert (moved >= 0).all() and (moved <= [size[1], size[0]] * 2).all()
     first, last = np.array(geometry.target[:2]), np.add(geometry.target[:2], geometry.target[2:])
     assert kept[0] == ((first < size) & (last > 0)).all()
+
+
+def test_a_side_of_a_smaller_image_has_a_pixel_at_least():
+    assert shrunk((4000, 3), 100) == (100, 1) and shrunk((3, 4000), 100) == (1, 100)

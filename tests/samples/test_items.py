@@ -337,7 +337,7 @@ OTHERS = [["a"] * 3] * (ROWS - 2)
         ([[], *OTHERS, None], Image("frames"),
          "column 'frames' of row id='row 0' has no paths (2 such rows): drop them, df = "
          "df[df['frames'].str.len() > 0]"),
-        ([["a"] * 3, ["a", None, "b"], *OTHERS], Image("frames"),
+        ([["a"] * 3, [None, "a", "b"], *OTHERS], Image("frames"),
          "column 'frames' of row id='row 1' has a list of 3 paths, some of them missing (1 such "
          "rows): leave these out"),
         ([[1]] * ROWS, Image("frames"),

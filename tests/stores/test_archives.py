@@ -491,6 +491,18 @@ def test_zips_of_more_and_larger_members_than_old_ones_can_have(tmp_path, count)
     assert store.range(f"zip://large::{tmp_path}/a.zip", 1, 3) == b"ar"
 
 
+def test_old_programs_count_more_than_65_535_members_of_a_zip_without_the_upper_digits(tmp_path):
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        archive.writestr("00000", b"same")
+        start = archive.start_dir
+    data = written.getvalue()
+    records = b"".join(data[start : start + 46] + b"%05d" % row for row in range(65_537))
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, len(records), start, 0)
+    (tmp_path / "a.zip").write_bytes(data[:start] + records + end)
+    assert Archives().read(f"zip://65536::{tmp_path}/a.zip") == b"same"
+
+
 @pytest.mark.skipif(not shutil.which("zip"), reason="there is no zip")
 def test_archives_of_info_zip(pets):
     os.symlink("1.png", "pets/cat/link.png")
