@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -32,8 +33,19 @@ timeout_constant = 5.0
 
 
 def pytest_sessionstart():
-    """As a plugin of pytest in the copy: an example that kills a mutant is not made smaller."""
+    """As a plugin of pytest in the copy: an example that kills a mutant is not made smaller.
+
+    Processes that tests start do not tell mutmut which functions they call: in another folder they
+    would not find its settings.
+    """
     from hypothesis import Phase, settings
+
+    class Popen(subprocess.Popen):
+        def __init__(self, *args, env=None, **options):
+            env = {**(os.environ if env is None else env), "MUTMUT_DEPENDENCY_DEPTH": "0"}
+            super().__init__(*args, env=env, **options)
+
+    subprocess.Popen = Popen
 
     phases, own = [Phase.explicit, Phase.generate], settings.get_profile("dfgen")
     settings.register_profile("mutants", own, phases=phases)
