@@ -239,10 +239,10 @@ def reason(error: Exception) -> str:
 
 
 def column_list(columns: Iterable[str]) -> str:
-    """Return the names of columns, the first twenty where there are more."""
+    """Return the names of columns, the first twenty where there are more, or none."""
     names = list(columns)
     more = f", ... ({len(names):,} in all)" if len(names) > 20 else ""
-    return ", ".join(map(str, names[:20])) + more
+    return (", ".join(map(str, names[:20])) or "none") + more
 
 
 def listed(values: Iterable[object]) -> str:

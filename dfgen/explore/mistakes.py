@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dfgen.errors import ArgumentError, ManifestError, brief, column_list
+from dfgen.errors import ArgumentError, ManifestError, brief, column_list, warn
 from dfgen.explore.chosen_rows import check_known
 from dfgen.explore.figures import new_figure
 from dfgen.explore.picture_grid import show
@@ -223,6 +223,8 @@ class Mistakes:
             {"id": self.mislabels["id"], self.label: self.mislabels["suggested"].astype(object)}
         )
         text = _csv(found)
+        if weak := _weak(found, self.frame):
+            warn(f"{len(found):,} of {len(self.frame):,} labels are to be corrected{weak}")
         refuse_others(os.path.abspath(path), "table of corrections", self._is_corrections)
         write_whole(os.path.abspath(path), lambda file: file.write(text))
         return found
@@ -294,17 +296,21 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
         told = told.assign(**{f"loss{end}": -np.log(np.maximum(own, 1e-7))})
     confusion = confusion_of(true, said, names)
     mislabels, how = _mislabels(told, end, true, prob, names)
-    missing, weak = len(frame) - len(told), ""
-    if len(mislabels) > _DOUBTED * len(told) and len(told) > _FEW:
-        weak = ". These are too many to be wrong: the model is too weak to judge labels"
+    missing = len(frame) - len(told)
     parts = [
         f"{len(told):,} rows, {np.mean(true == said):.1%} right, {(true != said).sum():,} wrong",
         f"{missing:,} without a label or a prediction" if missing else "",
-        f"{len(mislabels):,} labels likely wrong, by {how}{weak}",
+        f"{len(mislabels):,} labels likely wrong, by {how}{_weak(mislabels, told)}",
     ]
     classes = class_table(confusion, told[f"loss{end}"].to_numpy(np.float64), true)
     label = _label_column(frame, end) if label is None else label
     return Mistakes(told, end, confusion, classes, mislabels, label, "; ".join(filter(None, parts)))
+
+
+def _weak(mislabels: pd.DataFrame, told: pd.DataFrame) -> str:
+    if len(told) <= _FEW or len(mislabels) <= _DOUBTED * len(told):
+        return ""
+    return ". These are too many to be wrong: the model is too weak to judge labels"
 
 
 def _head(frame: pd.DataFrame, head: str | None) -> str:

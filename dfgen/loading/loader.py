@@ -396,7 +396,7 @@ class Loader:
         if self._trains:
             self.problems.check_batch(batch.rows, len(batch.skipped))
             if pending.position[1] == len(pending.plan) - 1:
-                self.problems.tell(pending.position[0])
+                self.problems.tell()
         now = time.perf_counter()
         self._waited += now - began
         self._handed_out += 1

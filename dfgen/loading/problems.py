@@ -70,13 +70,13 @@ class Problems(Mapping[int, Problem]):
                 f"leave out these rows, or allow more: limits=dfgen.Limits(problems={more})"
             )
 
-    def tell(self, epoch: int) -> None:
+    def tell(self) -> None:
         """Warn, as an epoch ends, of rows that turned out bad since the last one."""
         found, self._told = [*self._found][self._told :], len(self._found)
         if found:
             warn(
-                f"{len(found):,} of {len(self._reader):,} rows turned out bad in epoch {epoch}, "
-                f"and weigh 0; `problems` lists them:{self._lines(found)}"
+                f"{len(found):,} of {len(self._reader):,} rows turned out bad, and weigh 0; "
+                f"`problems` lists them:{self._lines(found)}"
             )
 
     def check_batch(self, rows: Collection[int], blank: int) -> None:

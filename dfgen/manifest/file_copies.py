@@ -113,7 +113,7 @@ def _masks(width: int, radius: int) -> list[int]:
 
 
 WITHIN = 8
-"""Bits that near copies differ in, at most: see `samples/whole_files.py`."""
+"""Bits that near copies differ in, at most: see `perceptual_hash` in `building/file_facts.py`."""
 
 _MOST_WITHIN = 16
 _ALIKE = 12  # bits: pairs that differ in no more may be copies

@@ -93,7 +93,7 @@ def offsets(column: str, values: pa.Array, advice: str) -> IntArray:
 
 
 def split_text(column: str, values: pa.Array, separator: str) -> pa.Array:
-    """Return text split into lists, without blanks around what is between, or blanks alone."""
+    """Return text split into lists, without blanks around the parts; of blanks alone none."""
     if not is_text(values.type):
         raise ManifestError(
             f"column {column!r} holds {values.type}, which sep={separator!r} cannot split: leave "

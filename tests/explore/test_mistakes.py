@@ -70,10 +70,12 @@ def test_labels_that_are_likely_wrong_are_found_and_update_labels_takes_them(pre
     assert mended["kind"].tolist()[6:10] == ["cat", "dog", "emu", "cat"]
 
 
-def test_a_model_that_doubts_a_third_of_all_labels_is_called_weak(predicted):
+def test_a_model_that_doubts_a_third_of_all_labels_is_called_weak(predicted, tmp_path):
     weak = ". These are too many to be wrong: the model is too weak to judge labels"
     guesses = predicted.assign(prob=[*np.random.default_rng(0).dirichlet(np.ones(3), 60)])
     assert mistakes(guesses).said.endswith(weak)
+    with pytest.warns(UserWarning, match="of 60 labels are to be corrected. These are too many"):
+        mistakes(guesses).write(tmp_path / "to_fix.csv")
     assert not mistakes(predicted).said.endswith(weak)
 
 

@@ -145,7 +145,7 @@ def test_a_batch_of_one_row_may_be_bad(paths):
 
 def test_the_end_of_an_epoch_names_rows_that_turned_out_bad_in_it_once(paths):
     with loader_of(paths, bad=(7, 90), known=(4,)) as loader:
-        with pytest.warns(UserWarning, match="2 of 200 rows turned out bad in epoch 0") as caught:
+        with pytest.warns(UserWarning, match="2 of 200 rows turned out bad, and weigh 0") as caught:
             passed(loader)
         [warning] = caught
         assert warning.filename == __file__ and "row id=7, path=" in str(warning.message)

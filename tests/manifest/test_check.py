@@ -282,6 +282,7 @@ def test_the_command_ends_with_0_1_or_2_and_prints_json(table):
         (("imgs", "labels.csv"), ArgumentError, "it comes first, dfgen check labels.csv imgs"),
         (("imgs",), ArgumentError, "it comes first, dfgen check labels.csv imgs"),
         (("gone.csv", "imgs"), MissingFileError, "there is no label table gone.csv"),
+        (("label.csv", "imgs"), MissingFileError, 'Did you mean "labels.csv"?'),
         (("labels.csv", "imgz"), MissingFileError, 'Did you mean "imgs"?'),
         (("labels.csv", "labels.csv"), ManifestError, '"labels.csv" is a file'),
         (("m.parquet", "imgs"), ArgumentError, "dfgen verify m.parquet"),

@@ -350,6 +350,9 @@ def test_numbers_of_classes_that_the_model_has_no_unit_for_are_told(frame, numbe
         "sparse_categorical_crossentropy takes for the classes 0 to 1: write "
         "y=dfgen.Category('kind'), which numbers its values from 0, or predict without y"
     )
+    kinds = frame(6).assign(kind=pd.Categorical([*"abcabc"]))
+    with pytest.raises(ArgumentError, match="has a unit for each of its 3 classes, or predict"):
+        dfgen.predict_frame(model, sequence(kinds, y="kind"))
 
 
 class Softmaxed(keras.Model):

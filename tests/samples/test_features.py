@@ -145,6 +145,8 @@ def test_a_row_without_the_column_or_with_pixels_in_it_is_told(made_as):
     assert message_of(ArgumentError, Image(), lacking) == told
     told = "'path' of the row is ndarray: expected the path of a file, or its bytes"
     assert message_of(ArgumentError, Image(), pixels) == told
+    told = "Image() takes a row, got 'a.png': give a mapping of columns, such as {'path': ...}, or"
+    assert message_of(ArgumentError, Image(), "a.png").startswith(told)
 
 
 def test_specs_are_values():

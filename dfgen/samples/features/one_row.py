@@ -10,7 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError, located
+from dfgen.errors import (
+    ArgumentError,
+    DecodeError,
+    ManifestError,
+    MissingFileError,
+    brief,
+    located,
+)
 from dfgen.samples.pixels.geometry import CHANNELS, in_rgb_mode
 from dfgen.samples.pixels.scaling import as_stored, in_depth
 from dfgen.samples.stores.schemes import store_of
@@ -107,6 +114,11 @@ def store_of_row(row: Mapping[str, Any], column: str, of_files: bool = True) -> 
 
 def array_of_row(feature: Any, row: Mapping[str, Any], rng: np.random.Generator | None) -> Any:
     """Return what a feature makes of one row: its array, or several by their keys."""
+    if not hasattr(row, "keys"):
+        raise ArgumentError(
+            f"{feature!r} takes a row, got {brief(row)}: give a mapping of columns, such as "
+            f"{{{feature.columns[0]!r}: ...}}, or a row of a frame"
+        )
     if absent := [name for name in feature.columns if name not in row]:
         held = [*row.keys()]
         raise ArgumentError(f"{feature!r} needs {absent}, which the row lacks. It has {held}")

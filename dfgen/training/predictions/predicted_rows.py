@@ -322,10 +322,12 @@ def _check_classes(head: ModelHead, target: npt.NDArray[Any], units: int) -> Non
         return
     wrong = target[((target < 0) | (target >= units)) & (target != known.ignored)]
     if wrong.size:
-        column = ", ".join(bound.feature.columns)
+        column, names = ", ".join(bound.feature.columns), head.class_names
+        advice = f"write y=dfgen.Category({column!r}), which numbers its values from 0"
+        if names is not None:
+            advice = f"predict with a model that has a unit for each of its {len(names)} classes"
         raise ArgumentError(
             f"column {column!r} holds the class {wrong.flat[0]:g}, but the output "
             f"{head.name or 'of the model'!r} has {units} units, which {known.name} takes for the "
-            f"classes 0 to {units - 1}: write y=dfgen.Category({column!r}), which numbers its "
-            "values from 0, or predict without y"
+            f"classes 0 to {units - 1}: {advice}, or predict without y"
         )
