@@ -135,7 +135,7 @@ def drained(
 
 def views(pack: Path) -> list[npt.NDArray[np.uint8]]:
     """Return the pixels of each shard, mapped, with every page touched."""
-    shards = bind(pack, options=Options(label_mode=None))["image"].pixels.shards
+    shards = bind(pack, options=Options(label_mode=None)).columns.packs.shards("path")
     found = [shards[number].pixels for number in range(len(shards))]
     for pixels in found:
         pixels[:, ::8].max()

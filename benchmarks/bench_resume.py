@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from unittest import mock
 
 import numpy as np
 from measure import Findings, Verdict, finish, in_new_process
@@ -97,20 +96,26 @@ def demo() -> tuple[float, float, float, float]:
     steps = -(-ROWS // BATCH)
     arguments = {"batch_size": BATCH, "epochs": 1, "verbose": 0}
     step = timed(lambda: model.fit(pixels, digits[:ROWS], **arguments)) / steps
-    import pandas as pd
-
-    frame = pd.DataFrame({"id": range(ROWS), "number": 0.0, "digit": digits[:ROWS].astype(int)})
-    sequence = dfgen.Sequence(frame, x="number", y="digit", batch_size=BATCH)
-    sequence.state_dict()
-    state = timed(lambda: json.dumps(sequence.state_dict()))
     with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder, "pixels.npy"), pixels)
+        frame = dfgen.build_manifest(arrays=Path(folder, "pixels.npy")).assign(
+            digit=digits[:ROWS].astype(int)
+        )
+        x = dfgen.Array("path", shape=pixels.shape[1:], dtype="float32", index="index")
+        sequence = dfgen.Sequence(frame, x=x, y="digit", batch_size=BATCH)
+        state = timed(lambda: json.dumps(sequence.state_dict()))
         ours = dfgen.BackupAndRestore(Path(folder, "ours"), sequence)
         theirs = keras.callbacks.BackupAndRestore(str(Path(folder, "theirs")))
-        for callback in (ours, theirs):
-            callback.set_model(model)
-        ours._epoch = ours._step = 0
-        with mock.patch.object(ours, "_sigterm", mock.Mock(noticed=False)):
-            return step, state, timed(ours._save), timed(theirs._save_model)
+        theirs.set_model(model)
+        backups: list[float] = []
+
+        def at_step(step: int, logs: object) -> None:
+            if step == 1:
+                backups.extend(map(timed, (ours._save, theirs._save_model)))
+
+        at = keras.callbacks.LambdaCallback(on_train_batch_end=at_step)
+        model.fit(sequence, epochs=1, verbose=0, callbacks=[ours, at])
+    return step, state, *backups
 
 
 if __name__ == "__main__":
