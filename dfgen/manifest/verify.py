@@ -23,13 +23,12 @@ from dfgen.manifest.building.join import rows_by_id
 from dfgen.manifest.building.recipe import A_FRAME
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.scan import (
-    PANDAS_TYPES,
     is_undecodable,
     problems_now,
     read_facts,
     refresh_facts,
 )
-from dfgen.manifest.building.update import match
+from dfgen.manifest.building.update import PANDAS_TYPES, match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.io import Path, only_writer_of, read_manifest, write_manifest
 from dfgen.manifest.metadata_check import paths_left_out

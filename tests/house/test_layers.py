@@ -188,6 +188,8 @@ def test_workers_load_neither_pandas_nor_a_framework() -> None:
     code = "\n".join(f"import {name}" for name in names)
     code += "\nimport sys; assert 'dfgen.explain' not in sys.modules"
     assert loaded_by(code) & (HEAVY | {"pandas", "soundfile"}) == set()
+    tasks = "import dfgen.manifest.building.scan, dfgen.packs.writing.shard_files"
+    assert loaded_by(tasks) & (HEAVY | {"pandas"}) == set()  # workers of an executor
 
 
 def test_manifests_binding_and_what_looks_at_frames_need_no_framework() -> None:

@@ -20,9 +20,17 @@ from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.building.kept_labels import KeptLabels, labels_to_keep
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, unit_of
 from dfgen.manifest.building.recipe_file import resolve
-from dfgen.manifest.building.scan import PANDAS_TYPES, read_facts, refresh_facts
+from dfgen.manifest.building.scan import read_facts, refresh_facts
 from dfgen.manifest.building.summary import MISSING_FILES, BuildReport, lines_of_skipped
-from dfgen.manifest.building.update import Growth, Old, changed_recipe, grow, read_old, rebase
+from dfgen.manifest.building.update import (
+    PANDAS_TYPES,
+    Growth,
+    Old,
+    changed_recipe,
+    grow,
+    read_old,
+    rebase,
+)
 from dfgen.manifest.duplicates import leaks_between_splits, notes_of
 from dfgen.manifest.io import Path, attributes, is_plain, only_writer_of, write_frame
 from dfgen.manifest.metadata_check import REMOVED, UNMATCHED, paths_as_text, paths_left_out

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -46,14 +45,6 @@ SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
 _COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
 """Facts that an older manifest must have so that files need not be opened again."""
 
-# Whole numbers that may be missing are pandas's nullable types: a float is no count of bytes.
-PANDAS_TYPES = {
-    pa.int64(): pd.Int64Dtype(),
-    pa.int32(): pd.Int32Dtype(),
-    pa.int16(): pd.Int16Dtype(),
-    pa.int8(): pd.Int8Dtype(),
-    pa.uint64(): pd.UInt64Dtype(),
-}
 SPANS = {False: (1_000, 100_000), True: (32, 10_000)}
 """Least and most files of a task: of headers, of whole files. The most take up to a minute."""
 

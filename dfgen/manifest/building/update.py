@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, count, first, quote
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import Recipe, absolute_recipe
-from dfgen.manifest.building.scan import PANDAS_TYPES, problems_now
+from dfgen.manifest.building.scan import problems_now
 from dfgen.manifest.diff import differ
 from dfgen.manifest.io import Path
 from dfgen.manifest.path_roots import below_place, joined
@@ -36,6 +36,15 @@ from dfgen.manifest.table_reading import read_table
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.spec import IntArray
 from dfgen.table.arrow_types import is_text
+
+# Whole numbers that may be missing are pandas's nullable types: a float is no count of bytes.
+PANDAS_TYPES = {
+    pa.int64(): pd.Int64Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int8(): pd.Int8Dtype(),
+    pa.uint64(): pd.UInt64Dtype(),
+}
 
 
 @dataclass(frozen=True)
