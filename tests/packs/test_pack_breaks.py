@@ -48,7 +48,8 @@ def test_a_disk_that_fills_up_leaves_whole_files_alone_and_a_pack_goes_on(tmp_pa
             line,
         )
     files = [int(line.split()[2]) for line in done.stdout.splitlines() if line[0] != "/"]
-    assert files[0] == 0 and files == sorted(files) and len({*files}) > 3
+    # shards are written side by side: which of them still fits where both do not, time decides
+    assert files[0] == 0 and files[-1] == max(files) and len({*files}) > 3
 
 
 def test_a_file_that_may_not_grow_leaves_nothing_beside(tmp_path):
