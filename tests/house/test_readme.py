@@ -146,6 +146,7 @@ def test_readme_runs_as_written(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:currentThread|getName:DeprecationWarning")  # of KerasTuner
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.* labels are to be corrected")  # of a model without training
 @pytest.mark.parametrize(
     "page",
     [
