@@ -1,6 +1,6 @@
 """Rows whose columns stay on the disk, however many there are: in a manifest in parts, or in packs.
 
-Of rows in packs, features are read from there.
+Features read their rows from packs there.
 """
 
 import contextlib
