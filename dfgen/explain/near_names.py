@@ -295,6 +295,12 @@ def _around(begin: Begin) -> Iterator[list[str]]:
     yield _folders_below([os.path.dirname(cwd)], 2)
 
 
+def near_entry(path: str) -> str:
+    """Ask whether an entry of its folder was meant by a path that is not there, or say nothing."""
+    above, name = os.path.split(os.path.abspath(path))
+    return did_you_mean(name, os.listdir(above)) if os.path.isdir(above) else ""
+
+
 def folder_below(path: str) -> str | None:
     """Return where a relative path of a folder leads in a folder below the working one."""
     first = os.path.normpath(path).split(os.sep)[0]

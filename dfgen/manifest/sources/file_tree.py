@@ -16,11 +16,10 @@ from dfgen.errors import (
     ManifestError,
     MissingFileError,
     ReadError,
-    did_you_mean,
     is_outside,
     quote,
 )
-from dfgen.explain.near_names import folder_below
+from dfgen.explain.near_names import folder_below, near_entry
 from dfgen.locks import LOCK_SUFFIX
 from dfgen.manifest.file_errors import fault_of
 from dfgen.manifest.path_roots import absolute_place
@@ -186,8 +185,7 @@ def _near(text: str) -> str:
         return ". Mount it, or give a list of its files as listing= (--listing)"
     if "\\" in text and os.sep == "/":
         return ". Write / for each backslash"
-    above, name = os.path.split(os.path.abspath(text))
-    hint = did_you_mean(name, os.listdir(above)) if os.path.isdir(above) else ""
+    hint = near_entry(text)
     found = None if hint else folder_below(text)
     return f". There is {quote(found)}" if found else hint and f".{hint}"
 

@@ -20,6 +20,7 @@ from dfgen.errors import (
     quote,
     warn,
 )
+from dfgen.explain.near_names import near_entry
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import reading, said
 from dfgen.manifest.schema import files_column
@@ -111,10 +112,8 @@ def _read(path: str, text: Sequence[str], limits: Limits, written: TableFormat) 
 
 def _no_table(path: str) -> str:
     home = os.path.expanduser(path)
-    near = f'. "~" is not expanded: give {quote(home)}' if home != path else ""
-    above, name = os.path.split(os.path.abspath(path))
-    hint = did_you_mean(name, os.listdir(above)) if os.path.isdir(above) else ""
-    near = near or (hint and f".{hint}")
+    hint = near_entry(path)
+    near = f'. "~" is not expanded: give {quote(home)}' if home != path else hint and f".{hint}"
     return f"there is no label table {path}. Looked in {os.getcwd()}{near}"
 
 
