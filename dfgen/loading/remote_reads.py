@@ -47,6 +47,7 @@ class ReadPace:
 
 
 FIRST_READERS, MOST_READERS = 32, 128
+_REST = 1.0  # seconds after which an idle reader looks again whether it is to end
 _PATIENCE = 0.1  # seconds after which who waits for a read looks again whether it is late
 _HEDGES = 0.05  # of all reads: so much more is asked of a server at most
 _UNWANTED = "nobody wants this row any more"
@@ -200,7 +201,7 @@ class FarReads:
                     self._begin(read)
                     return read
                 self._idle += 1
-                self._work.wait()
+                self._work.wait(_REST)
                 self._idle -= 1
         return None
 
@@ -259,13 +260,20 @@ class FarReads:
             return read.found is None and not read.running and not read.is_unwanted()
 
     def close(self) -> None:
-        """End the readers, each when what it reads has come."""
-        with self._lock:
-            self.closed = True
-            self._queue.clear()
-            self._under_way.clear()
-            self._work.notify_all()
-            self._done.notify_all()
+        """End the readers, each when what it reads has come.
+
+        This may run as garbage is collected in a thread that has the lock: then they look in vain
+        once more before they end.
+        """
+        self.closed = True
+        if self._lock.acquire(timeout=_PATIENCE):
+            try:
+                self._queue.clear()
+                self._under_way.clear()
+                self._work.notify_all()
+                self._done.notify_all()
+            finally:
+                self._lock.release()
 
 
 def _work(reads: FarReads) -> None:

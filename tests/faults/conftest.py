@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 
 import psutil
 import pytest
@@ -73,4 +74,5 @@ def bounded_and_clean(request):
             return
         gc.collect()  # 0.3 seconds of a process that has imported TensorFlow
         threading.Event().wait(0.05)
-    assert left == {}
+    stacks = ["".join(traceback.format_stack(frame)) for frame in sys._current_frames().values()]
+    assert left == {}, "\n".join(stacks)

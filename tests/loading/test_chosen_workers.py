@@ -224,7 +224,7 @@ def test_one_thread_does_all_while_others_rest_and_they_wake_at_once():
     counts = [seen.count(worker) for worker in pool.workers[1:]]
     assert max(counts) <= 1  # what was waiting for a task takes that
     pool._threads.use(3)
-    assert all(worker.awake.is_set() for worker in pool.workers)
+    assert not any(worker.resting for worker in pool.workers)
     pool.close()
 
 
@@ -249,7 +249,7 @@ def test_another_wakes_for_a_thread_that_is_given_up():
     threads.submit(lambda worker: None)
     threads.use(1)
     threads.replace(threads.workers[0])
-    assert [worker.awake.is_set() for worker in threads.workers] == [True, True, False, False]
+    assert [worker.resting for worker in threads.workers] == [False, False, True, True]
     threads.close()
 
 

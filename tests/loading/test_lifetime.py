@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from functools import partial
 
 import cloudpickle
 import keras
@@ -15,6 +16,11 @@ import pytest
 from watching import trained_watcher
 
 import dfgen
+from dfgen.loading.order.plan import Plan
+from dfgen.loading.pending_batch import PendingBatch
+from dfgen.loading.read_ahead import ReadAhead
+from dfgen.loading.workers.chunks import Chunk
+from dfgen.loading.workers.threads import Threads, Worker
 
 
 def sequence(df, **options):
@@ -207,3 +213,46 @@ def test_rows_and_ids_of_a_batch_of_the_epoch(frame):
             seq.rows(6)
         with pytest.raises(IndexError, match=r"^batch -7 does not exist: an epoch has 6 batches$"):
             seq.ids(-7)
+
+
+def test_threads_end_that_collect_their_own_pool_while_they_make_the_arrays_of_a_batch():
+    """A lock that they hold there must not be wanted by what ends them."""
+    dropped, lives = threading.Event(), []
+
+    def make():
+        dropped.wait()
+        gc.collect()
+        return {}
+
+    pool = Threads(1, Worker)
+    batch = PendingBatch(make, np.arange(2), (0, 0), Plan(2, 2), left=2)
+    for row in range(2):
+        chunk = Chunk(0, np.array([row]), np.zeros(1, int))
+        pool.submit(partial(batch.run, chunk, slice(row, row + 1)))
+    (thread,) = pool._threads
+    circle = [weakref.finalize(pool, lives.append, "no more"), pool]
+    circle.append(circle)
+    del pool, circle
+    dropped.set()
+    thread.join(10)
+    assert lives == ["no more"] and not thread.is_alive()
+
+
+def test_readers_end_that_collect_what_they_read_for_while_they_hold_its_lock():
+    dropped = threading.Event()
+
+    def cancelled():
+        dropped.wait()
+        gc.collect()
+        return True
+
+    ahead = ReadAhead(None, 1_000)
+    expected = ahead.expect(["a", "b"], cancelled)
+    readers = ahead._reads.threads
+    circle = [ahead]
+    circle.append(circle)
+    del ahead, expected, circle
+    dropped.set()
+    for thread in readers:
+        thread.join(10)
+    assert readers and not any(thread.is_alive() for thread in readers)

@@ -95,7 +95,7 @@ class Pool:
             if self._chooser.late is None and not self._switch.is_over:
                 self._switch.is_over = True
                 for worker in self.workers:
-                    if not worker.awake.is_set():  # the others end theirs before the next chunk
+                    if worker.resting:  # the others end theirs before the next chunk
                         worker.end_process()  # type: ignore[attr-defined]
         finally:
             self._noting.release()

@@ -25,9 +25,9 @@ class Worker:
         self.stopwatch = Stopwatch()
         self.abandoned = False
         self.busy_with: Any = None
-        self.awake = threading.Event()
-        """Not set: its thread rests before its next task."""
-        self.awake.set()
+        self.resting = False
+        """Whether its thread rests before its next task."""
+        self._woken: SimpleQueue[None] = SimpleQueue()
 
     def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
@@ -40,7 +40,17 @@ class Worker:
     def abandon(self) -> None:
         """Give up a worker that may never come back; its thread ends when its read does."""
         self.abandoned = True
-        self.awake.set()
+        self._woken.put(None)
+
+    def wake(self) -> None:
+        """Let its thread rest no more."""
+        self.resting = False
+        self._woken.put(None)
+
+    def rest(self) -> None:
+        """Wait until it is woken or abandoned, if it is to rest."""
+        while self.resting and not self.abandoned:
+            self._woken.get()
 
     def close(self) -> None:
         """Give back what the worker holds."""
@@ -144,10 +154,13 @@ class Threads:
     def _wake(self) -> None:
         there = [worker for worker in self.workers if not worker.abandoned]
         for place, worker in enumerate(there):
-            (worker.awake.set if place < self._awake else worker.awake.clear)()
+            if place < self._awake:
+                worker.wake()
+            else:
+                worker.resting = True
 
     def close(self) -> None:
-        """End the threads; tasks not begun are refused, and what is being made is given up."""
+        """End the threads; tasks not begun are dropped, and what is being made is given up."""
         if self._process != os.getpid():
             return
         with self._lock:
@@ -182,7 +195,10 @@ def _none_started(fault: RuntimeError) -> WorkerError:
 def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
     prepare_worker()
     try:
-        while worker.awake.wait() and not worker.abandoned and (task := tasks.get()) is not None:
+        while True:
+            worker.rest()
+            if worker.abandoned or (task := tasks.get()) is None:
+                return
             task(worker)
             del task  # or the thread would keep the batch until its next task
     finally:
@@ -195,10 +211,9 @@ def _stop(
     workers: list[Worker],
     threads: list[threading.Thread],
 ) -> None:
+    """Takes no lock: it runs wherever garbage is collected, in a thread that holds one even."""
     if process != os.getpid():
         return
-    refusing = Worker()  # so that nobody waits for ever
-    refusing.abandon()
     ending = [
         thread for worker, thread in zip(workers, threads, strict=False) if not worker.abandoned
     ]
@@ -206,8 +221,7 @@ def _stop(
         worker.abandon()
     with contextlib.suppress(Empty):
         while True:
-            if (task := tasks.get_nowait()) is not None:
-                task(refusing)
+            tasks.get_nowait()
     for _ in threads:
         tasks.put(None)
     end = time.monotonic() + _PATIENCE
