@@ -22,7 +22,8 @@ KILLED = ("killed", "timeout", "segfault", "suspicious")
 CONFIG = """
 [tool.mutmut]
 source_paths = ["dfgen"]
-only_mutate = [{room}]
+also_copy = ["benchmarks", "docs", "manifests"]
+only_mutate = {files}
 do_not_mutate_patterns = ['^ *raise ', '^ *f"']  # the texts of errors, which tests hold in full
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "tests.mutants"]
 pytest_add_cli_args_test_selection = {tests}
@@ -36,9 +37,12 @@ def pytest_sessionstart():
     """As a plugin of pytest in the copy: an example that kills a mutant is not made smaller.
 
     Processes that tests start do not tell mutmut which functions they call: in another folder they
-    would not find its settings.
+    would not find its settings. What stands between a function and its mutants is no caller that is
+    warned.
     """
     from hypothesis import Phase, settings
+
+    from dfgen import errors
 
     class Popen(subprocess.Popen):
         def __init__(self, *args, env=None, **options):
@@ -46,6 +50,7 @@ def pytest_sessionstart():
             super().__init__(*args, env=env, **options)
 
     subprocess.Popen = Popen
+    errors._is_ours = lambda module: module.partition(".")[0] in ("dfgen", "functools", "mutmut")
 
     phases, own = [Phase.explicit, Phase.generate], settings.get_profile("dfgen")
     settings.register_profile("mutants", own, phases=phases)
@@ -67,9 +72,10 @@ def copied(room, tests, anew):
     for folder in ("dfgen", "tests", "docs", "manifests", "benchmarks"):
         shutil.rmtree(stage / folder, ignore_errors=True)
         shutil.copytree(HERE / folder, stage / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    pattern = f"dfgen/{room}/*" if (HERE / "dfgen" / room).is_dir() else f"dfgen/{room}.py"
+    files = [*stage.glob(f"dfgen/{room}/*.py")] or [stage / f"dfgen/{room}.py"]
     config = CONFIG.format(
-        room=json.dumps(pattern), tests=json.dumps([f"tests/{t}" for t in tests])
+        files=json.dumps([str(file.relative_to(stage)) for file in files]),
+        tests=json.dumps([f"tests/{t}" for t in tests]),
     )
     (stage / "pyproject.toml").write_text((HERE / "pyproject.toml").read_text("utf-8") + config)
     return stage
