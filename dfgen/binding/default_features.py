@@ -31,6 +31,7 @@ from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.scaling import Scale
+from dfgen.samples.stores.archives.archive_paths import member_of
 from dfgen.samples.stores.schemes import store_of
 from dfgen.system import one_of
 from dfgen.table.arrow_types import (
@@ -379,4 +380,5 @@ def _suffix(paths: pa.Array) -> str:
 
 
 def _suffix_of(path: str | None) -> str:
-    return os.path.splitext(str(path or ""))[1].lower()
+    member = member_of(str(path or ""))
+    return os.path.splitext(member.name if member else str(path or ""))[1].lower()

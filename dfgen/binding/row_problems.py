@@ -16,11 +16,14 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.errors import DfgenError, ManifestError, MissingFileError, warn
 from dfgen.explain.near_names import Begin, advice
+from dfgen.manifest.path_roots import is_address
+from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.segmentation import Segmentation
 from dfgen.samples.pixels.scaling import too_deep
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.sources.file_source import HeldRows
+from dfgen.samples.stores.archives.archive_paths import member_of
 from dfgen.samples.stores.known_files import UNKNOWN, KnownFiles, is_same_time
 from dfgen.samples.stores.schemes import has_store, scheme_of
 from dfgen.samples.stores.store import Head, Store
@@ -151,7 +154,7 @@ def look_for_files(
 
     Nothing is opened. Files that a store reads by an address are left alone; so are rows `known`
     to be bad. Where bad rows are skipped, it raises only if all are missing, since then nothing
-    but zeros would be trained on.
+    but zeros would be trained on. A root that absolute paths do not need must exist all the same.
     """
     rows = {int(row) for row in np.linspace(0, len(reader) - 1, _ROWS)} - known.keys()
     files = [
@@ -168,6 +171,9 @@ def look_for_files(
             f"{len(missing)} of {len(files)} sampled files are missing, of {len(reader):,} rows. "
             f"Row id={reader.id(missing[0].row)!r}, {_told(columns, missing, alone)}{zeros}"
         )
+    root = columns.root
+    if root and columns.file is None and not (is_address(root) or member_of(root)):
+        check_folder(root, "Give its folder as root=")
 
 
 def _fault(store: Store, path: str) -> str:

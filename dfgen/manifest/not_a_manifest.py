@@ -83,15 +83,15 @@ def path_of_manifest(path: Any) -> str:
     )
 
 
-def check_place(path: str) -> None:
-    """Raise if a table cannot be written to a path, or should not be called so."""
+def check_place(path: str, kind: str = "manifest") -> None:
+    """Raise if a table of a `kind` cannot be written to a path, or should not be called so."""
     if not has_store(scheme_of(path)):
         check_writable(path)
     stem, suffix = os.path.splitext(path)
     if suffix.lower() in (*_MAKERS, ".db", ".html"):
         as_text = ". For text, df.to_csv does it" if suffix.lower() in (".csv", ".tsv") else ""
         raise WriteError(
-            f"{path} is called {suffix}, and a manifest is a Parquet file: name it {stem}.parquet"
+            f"{path} is called {suffix}, and a {kind} is a Parquet file: name it {stem}.parquet"
             + as_text
         )
 
@@ -106,7 +106,7 @@ def check_out(
     if key == KEY and is_in_parts(path):
         _check_folder(path)
         return
-    check_place(path)
+    check_place(path, kind.removesuffix(" of dfgen"))
     far = has_store(scheme_of(path))
     opened = {"opened": partial(_opened, options)} if far else {}
     refuse_others(path, kind, partial(_has_key, key), **opened)

@@ -134,9 +134,8 @@ def test_a_prefix_of_another_pack_is_refused_from_its_first_object_on(frame, at,
             packed(frame, at, shard_size=1500, seed=1, **given)
         assert str(caught.value) == expected
     assert expected == (
-        f'{at} holds another pack, whole or in part: order was {{"tag": "pack", "seed": 0, '
-        '"epoch": 0}, and is {"tag": "pack", "seed": 1, "epoch": 0}. Pack into another folder, or '
-        "delete this one"
+        f"{at} holds another pack, whole or in part: seed was 0, and is 1. Pack into another "
+        "folder, or delete this one"
     )
 
 

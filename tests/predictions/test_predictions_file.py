@@ -147,7 +147,7 @@ def test_parts_of_another_run_and_strangers_are_refused(tmp_path):
     assert str(caught.value) == (
         f"{out} is no file of predictions, as predict_frame(out=...) writes them"
     )
-    with pytest.raises(WriteError, match=r"is called \.csv"):
+    with pytest.raises(WriteError, match=r"called \.csv, and a file of predictions is"):
         dfgen.predict_frame(model(), sequence(), out=tmp_path / "p.csv")
 
 

@@ -10,6 +10,7 @@ import tarfile
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 from contracts import StoreContract, png
 from messages import message_of
@@ -431,6 +432,9 @@ def test_a_compressed_tar_is_refused_with_advice(pets):
         "source=pets.tar.gz cannot be read: the tar archive is compressed as a whole, so that no "
         "member can be read without all before it: make a plain one, gunzip -k pets.tar.gz"
     )
+    frame = pd.DataFrame({"path": ["tar://0.png::pets.tar.gz"]})
+    with pytest.raises(DecodeError, match=r"compressed as a whole, .* gunzip -k pets\.tar\.gz"):
+        dfgen.Sequence(frame, image_size=(8, 8))[0]
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,13 @@ CALLS = [
         'give root="imgs"',
     ),
     wrong(
+        "a root that is not there, and that absolute paths do not need",
+        lambda pets: opened(pets, os.path.abspath, root="img"),
+        'there is no folder "img"',
+        "Looked in ",
+        'Did you mean "imgs"?',
+    ),
+    wrong(
         "a home folder",
         lambda pets: opened(pets, lambda path: f"~/{path}"),
         "path='~/imgs/cat/100.jpg'",

@@ -80,18 +80,23 @@ def read_shard(path: str, identity: Mapping[str, Any], rows: int) -> PackedShard
 
 def check_same(folder: str, theirs: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
     """Refuse a folder in which another pack was begun, by what its files carry."""
-    differing = [name for name, value in identity.items() if theirs.get(name) != value]
-    if differing:
-        differences = "; ".join(
-            f"{name} was {json.dumps(theirs.get(name))}, and is {json.dumps(identity[name])}"
-            for name in differing
-            if name not in ("manifest", "starts")
-        )
+    if any(theirs.get(name) != value for name, value in identity.items()):
+        shown = {name: identity[name] for name in identity.keys() - {"manifest", "starts"}}
+        differences = "; ".join(sorted(_differences("", theirs, shown)))
         differences = differences or "its manifest has other rows, labels or facts of files"
         raise ManifestError(
             f"{folder} holds another pack, whole or in part: {differences}. Pack into another "
             "folder, or delete this one"
         )
+
+
+def _differences(name: str, was: Any, now: Any) -> Iterator[str]:
+    """Describe each value that differs, by the innermost name that it has."""
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        for key in now:
+            yield from _differences(key, was.get(key), now[key])
+    elif was != now:
+        yield f"{name} was {json.dumps(was)}, and is {json.dumps(now)}"
 
 
 _CHUNK = 32  # rows that a thread reads in one go

@@ -316,7 +316,7 @@ def _framed(prediction: Prediction) -> pd.DataFrame:
 
 
 def _written(prediction: Prediction, out: str) -> str:
-    check_place(out)
+    check_place(out, "file of predictions")
     run, steps = prediction.run, prediction.steps
     with only_writer(out):
         if os.path.exists(out):
