@@ -121,6 +121,16 @@ def test_points_of_coco_go_with_the_image_of_their_row(tmp_path, processes):
     assert sorted(seen) == [(n, [[n + 1, 5, 2], [30, 6, 1]], [-1] * 3) for n in range(4)]
 
 
+def test_a_point_that_a_pack_cropped_away_is_not_seen_in_what_pads_its_image(tmp_path):
+    frame = dfgen.build_manifest(coco=numbered(tmp_path))
+    dfgen.pack(frame, tmp_path / "pack", image_size=(20, 20), resize="crop")  # columns 5 to 35
+    points = dfgen.Keypoints(count=2, max_items=1)
+    image = dfgen.Image(size=(10, 20), resize="pad")
+    made = dfgen.Sequence(tmp_path / "pack", image, points, shuffle=False)
+    away, left = [0, 0, 0], [5 + (30 - 5) * 10 / 30, 2, 1]
+    np.testing.assert_allclose(made[0][1][:, 0], [[away, left]] * 4, atol=1e-5)
+
+
 def test_albumentations_moves_points_with_their_image(tmp_path):
     frame = dfgen.build_manifest(coco=numbered(tmp_path))
     pipeline = A.Compose(

@@ -194,6 +194,7 @@ def _moved(points: Values, geometry: Geometry) -> Values:
     if geometry.steps is not None:
         first, geometry = geometry.steps
         points = _moved(points, first)
+        forget_outside(points, first.size)
     source, target, (height, width) = geometry.source, geometry.target, geometry.size
     across, down = target.width / source.width, target.height / source.height
     left, top = target.left - source.left * across, target.top - source.top * down
