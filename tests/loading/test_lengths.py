@@ -192,6 +192,20 @@ def test_a_model_trains_under_the_mask_and_knows_what_lengths_hide(rows):
     assert losses[-1] < 0.2 < losses[0]
 
 
+@pytest.mark.backend
+def test_arrays_with_their_mask_are_one_input_of_several_in_a_dict(rows):
+    tokens = keras.Input((None,), dtype="int32", name="column")
+    mask = keras.Input((None,), dtype="bool", name="padding_mask")
+    number = keras.Input((1,), name="number")
+    vectors = keras.ops.cast(keras.ops.expand_dims(tokens, -1), "float32")
+    means = keras.layers.GlobalAveragePooling1D()(vectors, mask=mask)
+    inputs = {"text": {"column": tokens, "padding_mask": mask}, "number": number}
+    model = keras.Model(inputs, means + 100 * number)
+    x = {"text": X["column"], "number": dfgen.Number(["id"])}
+    with dfgen.Sequence(rows, x, label_mode=None, batch_size=4, shuffle=False) as seq:
+        np.testing.assert_allclose(model.predict(seq, verbose=0)[:, 0], 101 * rows.id + 1)
+
+
 def test_what_cannot_be_is_refused():
     assert message_of(ArgumentError, dfgen.Audio, "path", RATE, 1, max_seconds=2) == (
         "max_seconds=2 is for sounds of their own length, with seconds=None: seconds=1 cuts longer "

@@ -193,6 +193,18 @@ def test_outputs_meet_their_targets_losses_and_weights_by_name():
     assert paired(made, (1, 2, 3), None)[2][0] == "2"  # which no name is for
 
 
+def test_outputs_that_are_nested_meet_their_losses_and_weights():
+    image = keras.Input((2,))
+    outputs = {"kind": keras.layers.Dense(2)(image), "more": {"age": keras.layers.Dense(1)(image)}}
+    made = keras.Model(image, outputs)
+    losses, weights = {"kind": SPARSE, "more": {"age": "mse"}}, {"kind": 1.0, "more": {"age": 3.0}}
+    made.compile(loss=losses, loss_weights=weights)
+    y = {"kind": "k", "more": {"age": "a"}}
+    found = paired(made, {"kind": 1, "more": {"age": 2}}, y, k=NAMED, a=AGE)
+    mse = known_loss(keras.losses.get("mse")).name
+    assert [one[:4] for one in found] == [("kind", "k", SPARSE, 1.0), ("more_age", "a", mse, 3.0)]
+
+
 @pytest.mark.parametrize("loss", ["mse", ["mse"], {"age": "mse"}])
 def test_the_loss_of_a_single_output_is_found_however_compile_is_given_it(loss):
     image = keras.Input((2,))

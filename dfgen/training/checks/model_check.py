@@ -62,7 +62,10 @@ def _pairs(model: Any, x: Any) -> Iterator[tuple[Any, Any]]:
     keyed = None if isinstance(model, keras.Sequential) or not inputs else model.input
     if isinstance(x, Mapping):
         named = keyed if isinstance(keyed, Mapping) else {one.name: one for one in inputs}
-        yield from ((x[name], named[name]) for name in named if name in x)
+        for name in filter(x.__contains__, named):  # each may be a dict itself, as with a mask
+            given, expected = keras.tree.flatten(x[name]), keras.tree.flatten(named[name])
+            if len(given) == len(expected):
+                yield from zip(given, expected, strict=True)
     elif len(given := keras.tree.flatten(x)) == len(inputs):
         yield from zip(given, inputs, strict=True)
 

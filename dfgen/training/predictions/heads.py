@@ -179,8 +179,8 @@ def model_heads(
     in_lists = sorted(named) if keyed and keras_order(outputs) != [*outputs] else list(named)
     own = makes_own_outputs(model)
     told = has_keras_loss(model) and not own
-    losses = by_output(getattr(model, "loss", None), in_lists) if told else {}
-    weights = by_output(loss_weights(model), in_lists)
+    losses = by_output(_flat(getattr(model, "loss", None)), in_lists) if told else {}
+    weights = by_output(_flat(loss_weights(model)), in_lists)
     detects = own and named.keys() >= {*_OF_DETECTIONS}
     needed = [name for name in named if losses.get(name) is not None] or [*named] * (not detects)
     ends = Ends("output", "y", [*named], needed, keyed)
@@ -218,6 +218,11 @@ def _named(tree: Any, names: list[str], within: str = "") -> Iterator[tuple[str,
         return
     for key, one in tree.items():
         yield from _named(one, [], f"{within}_{key}" if within else str(key))
+
+
+def _flat(tree: Any) -> Any:
+    """Return the losses or weights of nested outputs by the names that these have."""
+    return dict(_named(tree, [])) if isinstance(tree, Mapping) else tree
 
 
 def _nested(ends: Ends, y: Any, targets: Mapping[str, tuple[Feature, BoundFeature | None]]) -> Any:
