@@ -26,6 +26,9 @@ _KINDS = {
 
 _BOXES = {"xyxy": "pascal_voc", "xywh": "coco", "rel_xyxy": "albumentations"}
 
+_MIDDLE = 0.5
+"""Where a pixel has its middle, from which Albumentations counts as it flips and turns points."""
+
 
 def albumentations(pipeline: Any) -> Transform:
     """Return an Albumentations pipeline as a `transform` of a Sequence.
@@ -106,7 +109,7 @@ class _Target(NamedTuple):
             return np.column_stack([value, np.arange(len(value))])
         if self.kind == "keypoints":
             flat = value.reshape(-1, 3)
-            return np.column_stack([flat[:, :2], np.arange(len(flat))])
+            return np.column_stack([flat[:, :2] - _MIDDLE, np.arange(len(flat))])
         return value[..., 0] if self.kind in ("mask", "masks") else value
 
     def put(self, made: Any, sample: Sample) -> None:
@@ -128,7 +131,7 @@ def _followed(points: Values, made: Any) -> Values:
     flat, left = points.reshape(-1, 3).copy(), np.reshape(made, (-1, 3))
     rows = left[:, 2].astype(int)
     seen = flat[rows, 2] > 0
-    flat[rows[seen], :2] = left[seen, :2]
+    flat[rows[seen], :2] = left[seen, :2] + _MIDDLE
     return flat.reshape(points.shape)
 
 

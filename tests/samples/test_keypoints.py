@@ -144,6 +144,9 @@ def test_albumentations_moves_points_with_their_image(tmp_path):
     assert found[0, 0].tolist() == [[0, 0, 0], [28, 6, 1]]
     assert found[3, 0].tolist() == [[2, 5, 2], [28, 6, 1]]
     assert (found[:, 1] == -1).all()
+    mirror = A.Compose([A.HorizontalFlip(p=1)], keypoint_params=A.KeypointParams("xy"))
+    made = dfgen.Sequence(*given, shuffle=False, transform=dfgen.albumentations(mirror))
+    assert np.asarray(made[0][1])[3, 0].tolist() == [[36, 5, 2], [10, 6, 1]]  # of 40 columns
     of_any_size = (frame[:1], dfgen.Image(size=None), target)
     made = dfgen.Sequence(*of_any_size, transform=dfgen.albumentations(pipeline))
     np.testing.assert_array_equal(made[0][1], found[:1])
