@@ -9,8 +9,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dfgen import system
 from dfgen.errors import ArgumentError, WriteError
-from dfgen.system import check_writable, flag, one_of, only_writer, whole, write_whole
+from dfgen.locks import FileLock
+from dfgen.platform_calls import physical_memory
+from dfgen.system import (
+    check_writable,
+    flag,
+    free_memory,
+    machine_memory,
+    one_of,
+    only_writer,
+    whole,
+    write_whole,
+)
 
 
 def test_a_folder_that_cannot_be_flushed_is_told_as_what_it_is(tmp_path, monkeypatch):
@@ -183,3 +195,60 @@ def test_what_is_meant_by_a_number_that_is_not_whole_is_told(value, said):
     with pytest.raises(ArgumentError) as error:
         whole("n", value, least=1, advice="ask for more")
     assert str(error.value).replace("n=2.0 ", "n=np.float32(2.0) ") == f"n={said}"
+
+
+def test_a_number_that_is_too_high_is_told_both_limits():
+    with pytest.raises(ArgumentError, match=r"^n=11 is not a whole number from 1 to 10$"):
+        whole("n", 11, least=1, most=10)
+
+
+def test_a_function_is_known_by_its_name():
+    with pytest.raises(ArgumentError, match=r"""write size="max"$"""):
+        one_of("size", max, ("min", "max"))
+
+
+def test_the_memory_of_a_cgroup_counts_where_it_is_less(tmp_path, monkeypatch):
+    files = most, used = tmp_path / "memory.max", tmp_path / "memory.current"
+    monkeypatch.setattr(system, "_CGROUP_MEMORY", (tuple(map(str, files)),))
+    used.write_text("400\n")
+    most.write_text("max\n")
+    assert machine_memory() == physical_memory() >= free_memory() > 1 << 20
+    most.write_text("1000\n")
+    assert (machine_memory(), free_memory()) == (1_000, 600)
+    used.write_text("1200\n")
+    assert free_memory() == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_device_that_is_full_is_told_with_the_bytes_that_it_has_taken(tmp_path):
+    with pytest.raises(WriteError) as caught:
+        write_whole("/dev/full", lambda file: file.write(bytes(1 << 16)))
+    assert str(caught.value).endswith("No space left on device. The bytes written so far are there")
+    path = str(tmp_path / "a.bin")
+    with pytest.raises(WriteError) as caught, open("/dev/full", "wb", 0) as full:
+        write_whole(path, lambda file: full.write(b"1"))
+    assert str(caught.value) == (
+        f"{path} cannot be written: [Errno 28] No space left on device. Nothing was changed"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_that_is_forked_does_not_hold_the_lock_of_its_parent(tmp_path):
+    first, second = (FileLock(str(tmp_path / "lock"), "x is in use", "wait") for _ in range(2))
+    first.acquire()
+    (says, told), (ends, open_) = os.pipe(), os.pipe()
+    if not (pid := os.fork()):
+        os.close(open_)
+        os.write(told, b"forked")
+        os.read(ends, 1)
+        os._exit(0)
+    os.read(says, 6)
+    with pytest.raises(WriteError, match="x is in use"):
+        second.acquire()
+    first.let_go()
+    second.acquire()
+    second.release()
+    for end in (says, told, ends, open_):
+        os.close(end)
+    os.waitpid(pid, 0)

@@ -317,9 +317,22 @@ def test_what_stands_around_an_mp3_changes_nothing_and_writes_nothing(tmp_path, 
 
 def test_an_mp3_with_a_hole_is_named(tmp_path, mp3, capfd):
     half = len(mp3) // 2
-    message = refused(written(tmp_path, "a.mp3", mp3[:half] + b"hole" * 100 + mp3[half:]))
-    assert message.startswith("broken mp3 file: there is no frame at byte ")
+    for tags in (b"", ID3):
+        message = refused(
+            written(tmp_path, "a.mp3", tags + mp3[:half] + b"hole" * 100 + mp3[half:])
+        )
+        assert message.startswith("broken mp3 file: there is no frame at byte ")
     assert capfd.readouterr().err == ""
+
+
+def test_frames_within_a_tag_are_no_sound(tmp_path, mp3):
+    """As a preview in an ID3 tag, whose size has seven bits a byte."""
+    tag = b"ID3\3\0\0" + bytes([0, 0, 2000 >> 7, 2000 & 127]) + mp3[:2000]
+    plain, tagged = (
+        Audio("path", RATE, 1, 2)({"path": written(tmp_path, f"{len(before)}.mp3", before + mp3)})
+        for before in (b"", tag)
+    )
+    np.testing.assert_array_equal(tagged, plain)
 
 
 def test_mp3_files_that_were_joined_are_read_as_one(tmp_path, mp3, capfd):
