@@ -62,6 +62,8 @@ def checked_problems(
         if known and pc.any(pc.equal(columns["problem"], "")).as_py():
             is_good = 'df["problem"].fillna("") == ""'
         without = f"df = df[{is_good}], " if known else ""
+        if without and columns.file is not None:
+            without = 'where="problem is None", '
         raise ManifestError(
             _refusal(problems, rows, f"a problem, by {source}")
             + f'\nLeave them out, {without}or train on the others with on_error="skip"'

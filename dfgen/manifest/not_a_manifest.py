@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from functools import partial
 from typing import IO, Any
 
@@ -46,7 +47,7 @@ def frame_of_file(path: str) -> str | None:
     suffix = os.path.splitext(path.lower().removesuffix(".gz").removesuffix(".zip"))[1]
     tree = f'df = dfgen.build_manifest("{path.partition("*")[0].rstrip("/") or "."}")'
     if os.path.isdir(path):
-        command = f"dfgen build-manifest {path} --out pets.parquet"
+        command = f"dfgen build-manifest {shlex.quote(path)} --out pets.parquet"
         return f"it is a folder: make a frame of its files, {tree} ({command})"
     if "*" in path:
         return f'"*" is not expanded: make a frame of a folder, {tree}'
@@ -54,7 +55,7 @@ def frame_of_file(path: str) -> str | None:
         return "it is a model: give the manifest of its rows, such as pets.parquet"
     if suffix in _MAKERS:
         made = _MAKERS[suffix].replace("{}", f'"{path}"')
-        command = _COMMANDS.get(suffix, "").replace("{}", path)
+        command = _COMMANDS.get(suffix, "").replace("{}", shlex.quote(path))
         return f"make a frame of it, df = {made}" + (
             f" (dfgen build-manifest {command})" if command else ""
         )

@@ -82,7 +82,7 @@ def test_a_binding_is_what_a_sequence_makes_of_the_same_arguments(frame):
     np.testing.assert_array_equal(batch.arrays["label"], labels)
 
 
-def test_problems_of_the_manifest_are_refused_or_kept(frame):
+def test_problems_of_the_manifest_are_refused_or_kept(frame, tmp_path):
     df = frame(3).assign(problem=[None, "broken png file", None])
     with pytest.raises(ManifestError) as error:
         bind(df)
@@ -97,6 +97,10 @@ def test_problems_of_the_manifest_are_refused_or_kept(frame):
     ):
         bind(df.assign(problem=["", "broken png file", ""]))
     assert bind(df, on_error="skip").problems == {1: "broken png file"}
+    dfgen.write_manifest(df.assign(id=range(3)), tmp_path / "m.parquet")
+    with pytest.raises(ManifestError, match='Leave them out, where="problem is None", or train'):
+        bind(str(tmp_path / "m.parquet"))
+    assert len(bind(str(tmp_path / "m.parquet"), where="problem is None").reader) == 2
 
 
 def test_ten_problems_are_shown(frame):

@@ -271,6 +271,8 @@ def test_a_plain_parquet_file_is_no_manifest(tmp_path):
 
 
 def test_what_is_no_parquet_file_is_refused(tmp_path):
+    (tmp_path / "my pets").mkdir()
+    assert f"(dfgen build-manifest '{tmp_path}/my pets' --out" in refuses(tmp_path / "my pets")
     path = tmp_path / "m.parquet"
     path.write_text("id,path\n1,a.png\n")
     assert refuses(path).startswith(f"{path} cannot be read as a Parquet file: ")
