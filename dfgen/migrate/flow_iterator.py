@@ -339,7 +339,8 @@ def _layout(options: FlowOptions, y: Any, weighs: bool) -> FlowLayout:
         first = options.data_format == "channels_first"
         saved = SavedImages(options.save_to_dir, options.save_prefix, options.save_format, first)
     weighing = dict.fromkeys((y,) if isinstance(y, str) else y or (), (0, None))
-    return FlowLayout(IMAGE, y, frozenset(), False, weighing, WEIGHT if weighs else None, saved)
+    own = WEIGHT if weighs else None
+    return FlowLayout(IMAGE, y, frozenset(), False, weighing, own_weights=own, saved=saved)
 
 
 def _as_keras(batch: tuple[Any, ...]) -> Any:

@@ -87,7 +87,25 @@ class TorchBatches:
             return found.pin_memory().to("cuda", non_blocking=True) if on_gpu else found
 
         on_gpu = torch.cuda.is_available()
-        return (keras.tree.map_structure(tensor, batch) for batch in self._batches())
+        batches = map(_with_own_weights, self._batches())
+        return (keras.tree.map_structure(tensor, batch) for batch in batches)
+
+
+def _with_own_weights(batch: Any) -> Any:
+    """Return a batch in which each target's weights are copied, as large as its loss.
+
+    On torch Keras multiplies them in place by the mask of a loss, as of `ignore_class`. Another
+    loss must not get these, and (batch, 1, 1) has no room for the mask of pixels.
+    """
+    if len(batch) < 3:
+        return batch
+    x, y, weights = batch
+    given, targets = keras.tree.flatten(weights), keras.tree.flatten(y)
+    if len(given) < len(targets):  # of a model with a loss of its own, which shares them
+        return batch
+    pairs = zip(given, targets, strict=True)
+    made = [np.broadcast_to(one, target.shape[: one.ndim]).copy() for one, target in pairs]
+    return x, y, keras.tree.pack_sequence_as(weights, made)
 
 
 def super_batch(nested: list[Any], blocks: list[Block | None], steps: int) -> Any:

@@ -37,6 +37,7 @@ class Layout:
     images: frozenset[str]  # that follow `keras.config.image_data_format()`
     weighted: bool  # every batch has weights
     weighing: Mapping[str, tuple[int, str | None]]
+    apart: bool = False  # each target has its own weights, even where all are alike
 
     def batch(self, batch: Batch) -> tuple[Any, ...]:
         """Return (x,), (x, y) or (x, y, weights), always the same of them."""
@@ -69,7 +70,8 @@ class Layout:
         A loss of pixels, (batch, height, width), needs them as (batch, 1, 1). Where losses differ
         in that, in what rows weigh or which have a label, each target has its own, nested as y.
         """
-        alike = len(set(self.weighing.values())) == 1
+        apart = self.apart and len(self.weighing) > 1
+        alike = len(set(self.weighing.values())) == 1 and not apart
         tree = next(iter(self.weighing)) if alike else self.y
         return tree_of(tree, lambda name: of(name, self.weighing[name][0]))
 

@@ -258,3 +258,35 @@ def test_weights_of_two_outputs_survive_a_backup(df):
         resumed.load_state_dict(whole.state_dict())
         for left, right in zip(batches, resumed, strict=False):
             np.testing.assert_array_equal(left[2]["kind"], right[2]["kind"])
+
+
+def cross_entropy(logits, classes):
+    picked = np.take_along_axis(logits, classes[..., None], -1)[..., 0]
+    return np.log(np.exp(logits).sum(-1)) - picked
+
+
+@pytest.mark.backend
+def test_a_class_that_one_loss_ignores_leaves_the_weights_of_other_losses_alone(df):
+    ours, sparse = model(), keras.losses.SparseCategoricalCrossentropy
+    ours.compile("sgd", {"kind": sparse(from_logits=True, ignore_class=0), "age": "mse"})
+    with sequence(df, sample_weight="w", batch_size=ROWS) as seq:
+        said = ours.predict(seq, verbose=0)
+        found = ours.evaluate(seq, verbose=0, return_dict=True)
+    classes = df.kind.cat.codes.to_numpy("i8")
+    kinds = cross_entropy(said["kind"], classes)[classes > 0] * W[classes > 0]
+    np.testing.assert_allclose(found["kind_loss"], kinds.mean(), rtol=1e-5)
+    ages = W * (said["age"][:, 0] - df.age) ** 2
+    np.testing.assert_allclose(found["age_loss"], ages.mean(), rtol=1e-5)
+
+
+@pytest.mark.backend
+def test_rows_have_weights_beside_a_loss_that_ignores_some_of_their_pixels(df):
+    inputs = keras.Input((2,))
+    ours = keras.Model(inputs, keras.layers.Reshape((2, 3))(keras.layers.Dense(6)(inputs)))
+    ours.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0))
+    y = dfgen.Column("id", lambda row: [row % 3, 2], shape=(2,), dtype="int32")
+    with sequence(df, y, sample_weight="w", batch_size=ROWS) as seq:
+        said, found = ours.predict(seq, verbose=0), ours.evaluate(seq, verbose=0)
+    pixels = np.stack([df.id % 3, np.full(ROWS, 2)], axis=1)
+    losses = cross_entropy(said, pixels) * W[:, None]
+    np.testing.assert_allclose(found, losses[pixels > 0].mean(), rtol=1e-5)
