@@ -83,6 +83,13 @@ def test_every_option_makes_the_same_of_rows_as_of_files(frame, rows, files, opt
     assert_same(found, batches(frame, Image(files, **options)))
 
 
+def test_time_that_resizing_rows_takes_is_told(frame):
+    found = bind(frame, Image("rgb.npy", (6, 9), index="index"), options=Options(label_mode=None))
+    loader = Loader(found.reader, workers=0)
+    loader.batch(0, 0)
+    assert loader.metrics.seconds["resize"] > 0
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
 def test_rows_of_16_bits_are_as_deep_as_files_of_them(frame, dtype):
     options = {"size": (6, 9), "dtype": dtype}

@@ -159,9 +159,12 @@ def test_an_array_file_that_was_replaced_is_the_problem_of_its_rows(tmp_path):
     rows, problems = rows_and_problems(frame, x, options)
     assert rows == [0, 1, 2, 3, 0, 0, 0, 0] and sorted(problems) == [4, 5, 6, 7]
     shutil.copy2(tmp_path / "a.npy", tmp_path / "b.npy")
-    loader = Loader(bind(frame, x, options=options).reader, batch_size=4, shuffle=False, workers=0)
-    with pytest.raises(DecodeError, match="the file has changed since the manifest was made"):
-        loader.batch(0, 1)
+    for size, step in ((4, 1), (8, 0)):  # rows of this file alone, and beside those of another
+        loader = Loader(
+            bind(frame, x, options=options).reader, batch_size=size, shuffle=False, workers=0
+        )
+        with pytest.raises(DecodeError, match="the file has changed since the manifest was made"):
+            loader.batch(0, step)
 
 
 @each(

@@ -121,6 +121,7 @@ def test_later_objects_cover_earlier_ones_and_crowds_lie_below_all(path):
 def test_every_object_has_a_mask_of_its_own(path):
     row = row_of(path, [SQUARE], rle(mixed()), labels=["dog", "cat"])
     found = feature(max_items=3)(row)
+    assert [spec.loss_axes for spec in feature(max_items=3).spec] == [3, 1]  # a weight an object
     assert found["labels"].tolist() == [1, 0, -1]
     np.testing.assert_array_equal(found["masks"][0, ..., 0], drawn([SQUARE]))
     np.testing.assert_array_equal(found["masks"][1, ..., 0], mixed())
