@@ -203,7 +203,7 @@ def test_a_pattern_that_fits_nothing_is_refused_with_examples(tmp_path):
     assert refused(ManifestError, read_files, str(tmp_path), parse_pattern("{id}.jpg")) == (
         f'no file in "{tmp_path}" is of the pattern "{{id}}.jpg", which describes the whole path '
         f"below the folder. Files there: {shown}. Write a field in braces for each part that "
-        "changes, and the rest as it is"
+        "changes, {_} if you do not need it, and the rest as it is"
     )
 
 

@@ -238,7 +238,8 @@ def _check_shared(recipe: Recipe) -> None:
         (
             source is not None and table and not joined,
             "labels= needs on= (--on): which part of a file's path is the key of which column of "
-            "the table. FIELD=COLUMN, where FIELD is a field of the pattern, name, stem or relpath",
+            "the table. FIELD=COLUMN, where FIELD is a field of the pattern, name, stem or relpath"
+            ". dfgen check TABLE FOLDER finds both",
         ),
         (
             joined and not (source and table),

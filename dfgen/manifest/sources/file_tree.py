@@ -338,8 +338,8 @@ def _nothing_found(
         return (
             f"no file in {quote(folder)} is of the pattern {quote(pattern.text)}, which describes "
             f"the whole path below the folder. Files there: {', '.join(map(quote, misfits))}. "
-            "Write a field in braces for each part that changes, and the rest as it is"
-            + _why_no_fit(folder, pattern.text)
+            "Write a field in braces for each part that changes, {_} if you do not need it, and "
+            "the rest as it is" + _why_no_fit(folder, pattern.text)
         )
     others = ", ".join(f"{len(paths)} {reason}" for reason, paths in sorted(skipped.items()))
     return (
