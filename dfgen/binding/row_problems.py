@@ -174,7 +174,7 @@ def look_for_files(
             f"Row id={reader.id(missing[0].row)!r}, {_told(columns, missing, alone)}{zeros}"
         )
     root = columns.root
-    if root and columns.file is None and not (is_address(root) or member_of(root)):
+    if files and root and columns.file is None and not (is_address(root) or member_of(root)):
         check_folder(root, "Give its folder as root=")
 
 
