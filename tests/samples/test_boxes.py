@@ -158,8 +158,7 @@ def refused(column, labels, **options):
         ([[[1, 2, 3, "4"]]], [["cat"]], {},
          "column 'boxes' has lists that mix int, str: give all entries one type"),
         ([XYXY], [[0.5, 1.0]], {"class_names": None},
-         "column 'labels' holds lists of double: write dfgen.Boxes(..., labels='labels', "
-         "class_names=[...])"),
+         "column 'labels' holds lists of double: tell the feature their order, class_names=[...]"),
         ([XYXY], [[0, -1]], {"class_names": None},
          "column 'labels' holds the numbers -1 to 0: classes go from 0 on"),
     ],

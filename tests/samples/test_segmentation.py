@@ -341,6 +341,8 @@ def test_text_that_is_no_region_is_told(path):
         ({"labels": [[0]]}, {"class_names": None},
          "row 0 has an object of class 0 in column 'labels', the background, which is not seen: "
          "add 1 to the labels, or give their class_names=[...]"),
+        ({"labels": [[1.0]]}, {"class_names": None},
+         "column 'labels' holds lists of double: tell the feature their order, class_names=[...]"),
         ({"labels": [[9]]}, {"class_names": None, "ignore": 8},
          "column 'labels' has the class 9, and ignore=8 is that of a class: write ignore=255"),
         ({"iscrowd": [["maybe"]]}, {"ignore": 255},

@@ -105,8 +105,8 @@ def class_numbers(
         return numbers
     if not pa.types.is_integer(labels.type):
         raise ManifestError(
-            f"column {column!r} holds lists of {labels.type}: write "
-            f"dfgen.Boxes(..., labels={column!r}, class_names=[...])"
+            f"column {column!r} holds lists of {labels.type}: tell the feature their order, "
+            "class_names=[...]"
         )
     low, high = (pc.min_max(labels)[side].as_py() for side in ("min", "max"))
     if low < 0 or high >= 2**31:
