@@ -1,7 +1,6 @@
 """Labels that were corrected, by a person or a model, put into a manifest."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from copy import deepcopy
@@ -22,8 +21,8 @@ from dfgen.errors import (
     count,
     did_you_mean,
     first,
-    legible,
     quote,
+    warn,
 )
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.manifest.building.join import rows_by_id
@@ -208,7 +207,7 @@ def update_labels(
     written = TableFormat(sep, decimal, encoding, sheet)
     _, frame, notes = correct(manifest, corrections, label, new_classes, out, written)
     for note in notes:
-        warnings.warn(legible(note, 1_000), stacklevel=2)
+        warn(note)
     return frame
 
 

@@ -1,7 +1,6 @@
 """Differences between a manifest and the disk."""
 
 import os
-import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
@@ -13,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, DfgenError, ManifestError, column_list, legible, listed
+from dfgen.errors import ArgumentError, DfgenError, ManifestError, column_list, listed, warn
 from dfgen.executors import Made
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
@@ -130,7 +129,7 @@ def verify(
     access = Access(workers, limits_given(limits), options, executor)
     found, notes = Verification(manifest, root, decode, write, add, access).run()
     for note in notes:
-        warnings.warn(legible(note, 1_000), stacklevel=2)
+        warn(note)
     return found
 
 

@@ -160,11 +160,12 @@ class Threads:
                 worker.resting = True
 
     def close(self) -> None:
-        """End the threads; tasks not begun are dropped, and what is being made is given up."""
-        if self._process != os.getpid():
-            return
+        """End the threads; tasks not begun are refused, and what is being made is given up."""
+        refusing = Worker()
+        refusing.abandon()
         with self._lock:
-            self._finalizer()
+            for task in self._finalizer() or ():
+                task(refusing)
 
     def _start(self) -> RuntimeError | None:
         """Start a thread; return why the system, as without room for another one, starts none."""
@@ -210,21 +211,27 @@ def _stop(
     tasks: "SimpleQueue[Task | None]",
     workers: list[Worker],
     threads: list[threading.Thread],
-) -> None:
-    """Takes no lock: it runs wherever garbage is collected, in a thread that holds one even."""
+) -> list[Task]:
+    """End the threads; return tasks that nobody has begun.
+
+    It takes no lock, since it runs wherever garbage is collected: in a thread that has one, even.
+    """
     if process != os.getpid():
-        return
+        return []
     ending = [
         thread for worker, thread in zip(workers, threads, strict=False) if not worker.abandoned
     ]
     for worker in workers:
         worker.abandon()
+    left = list[Task]()
     with contextlib.suppress(Empty):
         while True:
-            tasks.get_nowait()
+            if (task := tasks.get_nowait()) is not None:
+                left.append(task)
     for _ in threads:
         tasks.put(None)
     end = time.monotonic() + _PATIENCE
     for thread in ending:
         if thread.ident and thread is not threading.current_thread():
             thread.join(max(0.0, end - time.monotonic()))
+    return left

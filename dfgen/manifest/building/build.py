@@ -1,7 +1,6 @@
 """The doors where manifests are made: build one, or split one anew."""
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Never
@@ -14,8 +13,8 @@ from dfgen.errors import (
     brief,
     column_list,
     did_you_mean,
-    legible,
     quote,
+    warn,
 )
 from dfgen.executors import Made
 from dfgen.explain.other_libraries import refuse_unknown
@@ -209,13 +208,13 @@ def build_manifest(
             *lines_of_skipped(report.skipped),
             f"{advice} files that are no samples elsewhere.",
         ]
-        warnings.warn(legible("\n".join(lines), 1_000), stacklevel=2)
+        warn("\n".join(lines))
     if problems := problem_lines(frame):
         problems.append('They keep their rows: df[df["problem"].notna()].')
-        warnings.warn(legible("\n".join(problems), 1_000), stacklevel=2)
+        warn("\n".join(problems))
     dropped = report.notes if build.recipe.unmatched == "drop" else ()
     for warning in (*dropped, *report.warnings):
-        warnings.warn(legible(warning, 1_000), stacklevel=2)
+        warn(warning)
     return frame
 
 
@@ -276,7 +275,7 @@ def split(
     how = Splitting(shares, folds, stratify, group, order, group_duplicates, seed)
     frame, messages = make_split(manifest, how, out)
     for message in messages:
-        warnings.warn(legible(message, 1_000), stacklevel=2)
+        warn(message)
     return frame
 
 
