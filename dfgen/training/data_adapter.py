@@ -23,6 +23,7 @@ from dfgen.loading.state import OF_RANK, State
 from dfgen.spec import IntArray
 from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
+from dfgen.training.checks.loss_axes import fit_to_losses
 from dfgen.training.checks.meanings import check_trained, note_epoch
 from dfgen.training.checks.model_check import (
     check_arguments,
@@ -30,6 +31,7 @@ from dfgen.training.checks.model_check import (
     check_model,
     check_variables,
     check_whole,
+    warn_of_losses,
     warn_of_metrics,
 )
 from dfgen.training.checks.pairing import paired
@@ -198,7 +200,9 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         check_model(call, view)
         check_loss(call, view)
         if call.purpose in ("fit", "evaluate") and self._layout.y is not None:
-            warn_of_metrics(call.model, view, padded=self._divided(call)[0].tail == "pad")
+            padded = self._divided(call)[0].tail == "pad"
+            warn_of_metrics(call.model, view, padded)
+            warn_of_losses(view, padded)
         if (other := validation_of(call, Passes)) is not None:
             validated = replace(call, purpose="evaluate")
             tested = view_of(other, call.model, "evaluate")
@@ -468,4 +472,6 @@ def view_of(passes: Passes, model: Any = None, purpose: str | None = None) -> Se
     loader, layout = passes._loader, passes._layout
     if model is not None:
         layout = paired(layout, loader.reader.features, model, purpose)
+    if purpose in ("fit", "evaluate"):
+        layout = fit_to_losses(layout, loader.reader.features, model, purpose)
     return SequenceView(loader, layout, passes._endless, vars(passes).get("_binding"))

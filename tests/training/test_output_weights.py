@@ -290,3 +290,82 @@ def test_rows_have_weights_beside_a_loss_that_ignores_some_of_their_pixels(df):
     pixels = np.stack([df.id % 3, np.full(ROWS, 2)], axis=1)
     losses = cross_entropy(said, pixels) * W[:, None]
     np.testing.assert_allclose(found, losses[pixels > 0].mean(), rtol=1e-5)
+
+
+def masked(df, folder):
+    """The frame with an image and a mask for each row, which has as many ones as its number."""
+    df["image"] = [str(folder / f"{row}.png") for row in range(ROWS)]
+    df["mask"] = [str(folder / f"mask{row}.png") for row in range(ROWS)]
+    for row in range(ROWS):
+        Image.fromarray(np.full((SIZE, SIZE, 3), 20 * row, np.uint8)).save(df["image"][row])
+        ones = (np.arange(SIZE * SIZE) <= row).astype(np.uint8)
+        Image.fromarray(ones.reshape(SIZE, SIZE)).save(df["mask"][row])
+    return df
+
+
+def of_pixels(df, folder, **options):
+    x = dfgen.Image("image", size=(SIZE, SIZE), scale="0..1")
+    options = {"batch_size": 5, "shuffle": False, "workers": 1, **options}
+    return dfgen.Sequence(masked(df, folder), x, dfgen.Mask("mask"), **options)
+
+
+def pixel_model(loss, built=True):
+    start = keras.initializers.RandomNormal(seed=1)
+    last = keras.layers.Conv2D(1, 1, activation="sigmoid", kernel_initializer=start)
+    made = keras.Sequential([keras.Input((SIZE, SIZE, 3)), last] if built else [last])
+    made.compile("sgd", loss)
+    return made
+
+
+PIXEL_LOSSES = {
+    "of each pixel": ("binary_crossentropy", keras.losses.BinaryCrossentropy(reduction=None)),
+    "of each row": (
+        keras.losses.Dice(axis=(1, 2, 3)),
+        keras.losses.Dice(axis=(1, 2, 3), reduction=None),
+    ),
+}
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("built", [True, False], ids=["built", "not built"])
+@pytest.mark.parametrize("kind", PIXEL_LOSSES)
+def test_the_loss_of_a_mask_is_weighed_by_its_row_whatever_axes_it_has(df, tmp_path, kind, built):
+    """(batch, 1, 1) times (batch,) would weigh each row by the mean of all."""
+    given, alone = PIXEL_LOSSES[kind]
+    trained = pixel_model(given, built)
+    with of_pixels(df, tmp_path, sample_weight="w") as seq:
+        found = trained.evaluate(seq, verbose=0)
+        expected = []
+        for step, (x, y, _) in enumerate(seq):
+            made = alone(np.asarray(y, "f4"), trained(x))
+            rows = keras.ops.convert_to_numpy(made).reshape(len(x), -1).mean(1)
+            expected.append(np.mean(rows * W[5 * step : 5 * step + 5]))
+    assert found == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+LOST = {
+    "weights": ({"sample_weight": "w"}, "those with another sample_weight= or class_weight="),
+    "a bad row": ({"on_error": "skip"}, '1 that cannot be read, as zeros (on_error="skip")'),
+}
+
+
+@pytest.mark.parametrize("kind", LOST)
+def test_a_loss_that_is_one_number_of_a_batch_warns_of_rows_that_weigh_otherwise(
+    df, tmp_path, kind
+):
+    options, why = LOST[kind]
+    with of_pixels(df, tmp_path, **options) as seq:
+        if kind == "a bad row":
+            (tmp_path / "3.png").write_bytes(b"")
+            list(seq)
+        with pytest.warns(UserWarning) as caught:
+            pixel_model(keras.losses.Dice()).fit(seq, verbose=0)
+    assert (
+        "the loss of 'mask' makes one number of a whole batch, and Keras cannot weigh the rows in "
+        f"it: {why} count as the others do. For one number a row give the loss axis=(1, 2, 3)"
+    ) in [str(one.message) for one in caught]
+
+
+def test_a_loss_that_is_one_number_of_a_batch_of_like_rows_is_taken_as_it_is(df, tmp_path):
+    with of_pixels(df, tmp_path, on_error="skip") as seq:
+        pixel_model(keras.losses.Dice()).fit(seq, verbose=0)

@@ -13,6 +13,7 @@ import numpy as np
 from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, did_you_mean, listed, warn
 from dfgen.loading.order.plan import Plan
+from dfgen.training.checks.loss_axes import OF_THE_BATCH
 from dfgen.training.checks.loss_rules import doubt, mismatch
 from dfgen.training.checks.model_outputs import (
     CHECKED,
@@ -278,6 +279,21 @@ def warn_of_metrics(model: Any, view: SequenceView, padded: bool) -> None:
             f"{'; '.join(left_out)}. For metrics of the other rows alone compile the model with "
             "weighted_metrics= instead of metrics="
         )
+
+
+def warn_of_losses(view: SequenceView, padded: bool) -> None:
+    """Warn of losses that are one number of a batch, where some of its rows weigh otherwise."""
+    for name, (axes, _) in view.layout.weighing.items():
+        loader, alike = view.loader, [*_left_out({name: None}, view, padded)]
+        if loader.weights is not None or name in loader.own_weights:
+            alike.append("those with another sample_weight= or class_weight=")
+        if axes == OF_THE_BATCH and alike:
+            every = tuple(range(1, len(loader.specs[name].shape) + 1))
+            warn(
+                f"the loss of {name!r} makes one number of a whole batch, and Keras cannot weigh "
+                f"the rows in it: {'; '.join(alike)} count as the others do. For one number a row "
+                f"give the loss axis={every}"
+            )
 
 
 def _left_out(metrics: Any, view: SequenceView, padded: bool) -> Iterator[str]:

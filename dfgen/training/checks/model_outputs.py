@@ -162,19 +162,28 @@ def _activation(layer: Any) -> str | None:
 
 def outputs_of(model: Any) -> dict[str, Output]:
     """Return the outputs of a model by the names that y and a dict of losses have for them."""
-    if not type(model).call.__module__.startswith("keras."):
-        return {}  # it may do with its layers what it likes
-    tensors = getattr(model, "outputs", None)
-    if not tensors:
+    if calls_as_keras(model) and not getattr(model, "outputs", None):
         output = _unbuilt(model)
         return {} if output is None else {output.name: output}
+    return {name: _of_tensor(tensor) for name, tensor in tensors_of(model).items()}
+
+
+def tensors_of(model: Any) -> dict[str, Any]:
+    """Return the symbols of what a model makes by those names; none of one that is not built."""
+    tensors = getattr(model, "outputs", None)
+    if not tensors or not calls_as_keras(model):
+        return {}
     if isinstance(keyed := getattr(model, "output", None), Mapping):  # a Sequential has none
-        tensors = {name: keyed[name] for name in keras_order(keyed)}  # some may be nested further
-        return {name: _of_tensor(one) for name, one in tensors.items() if hasattr(one, "shape")}
-    found = [_of_tensor(tensor) for tensor in tensors]
+        found = {name: keyed[name] for name in keras_order(keyed)}  # some may be nested further
+        return {name: one for name, one in found.items() if hasattr(one, "shape")}
     names = list(getattr(model, "output_names", ()))
-    names = names if len(names) == len(found) else [output.name for output in found]
-    return dict(zip(names, found, strict=True)) if len({*names}) == len(found) else {}
+    names = names if len(names) == len(tensors) else [_of_tensor(one).name for one in tensors]
+    return dict(zip(names, tensors, strict=True)) if len({*names}) == len(tensors) else {}
+
+
+def calls_as_keras(model: Any) -> bool:
+    """Whether it does not do with its layers what it likes."""
+    return bool(type(model).call.__module__.startswith("keras."))
 
 
 def outputs_made(model: Any, made: Any) -> dict[str, Output]:

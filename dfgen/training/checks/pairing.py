@@ -13,7 +13,7 @@ import keras
 from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, listed
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.training.checks.model_outputs import keras_order
+from dfgen.training.checks.model_outputs import calls_as_keras, keras_order
 from dfgen.training.keras_private import built_outputs
 from dfgen.training.layout import Layout
 
@@ -84,7 +84,7 @@ def paired(layout: Layout, features: Iterable[BoundFeature], model: Any, purpose
     """Return a layout nested as a model is, for fit, evaluate or predict; refuse as `nest` does."""
     columns, inputs = columns_of(features), inputs_of(model)
     alike = all(steps_as_keras(model, one) for one in _STEPS)  # which predict as they train
-    if alike and inputs is not None and _calls_as_keras(model):
+    if alike and inputs is not None and calls_as_keras(model):
         layout = replace(layout, x=inputs.nest(layout.x, columns))
     if purpose == "predict" or layout.y is None or not steps_as_keras(model, purpose):
         return layout
@@ -142,7 +142,7 @@ def outputs_of_loss(model: Any) -> Ends | None:
         last = model.layers[-1:]
         names = [layer.name for layer in last if not isinstance(layer, keras.Model)]
         return Ends("output", "y", names, names, False) if names else None
-    functional = getattr(model, "inputs", None) and _calls_as_keras(model)
+    functional = getattr(model, "inputs", None) and calls_as_keras(model)
     made = model.output if functional else built_outputs(model)
     return None if made is None else ends_made(model, made)
 
@@ -161,7 +161,3 @@ def ends_made(model: Any, made: Any) -> Ends:
         losses = by_output(loss, order)
         needed = [name for name in order if losses.get(name) is not None]
     return Ends("output", "y", names, needed, keyed)
-
-
-def _calls_as_keras(model: Any) -> bool:
-    return bool(type(model).call.__module__.startswith("keras."))
