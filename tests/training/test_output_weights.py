@@ -317,7 +317,13 @@ def pixel_model(loss, built=True):
     return made
 
 
+class OfOwn(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        return keras.ops.mean(keras.ops.abs(y_true - y_pred), axis=(1, 2, 3))
+
+
 PIXEL_LOSSES = {
+    "of one's own": (OfOwn(), OfOwn(reduction=None)),
     "of each pixel": ("binary_crossentropy", keras.losses.BinaryCrossentropy(reduction=None)),
     "of each row": (
         keras.losses.Dice(axis=(1, 2, 3)),
@@ -362,7 +368,8 @@ def test_a_loss_that_is_one_number_of_a_batch_warns_of_rows_that_weigh_otherwise
             pixel_model(keras.losses.Dice()).fit(seq, verbose=0)
     assert (
         "the loss of 'mask' makes one number of a whole batch, and Keras cannot weigh the rows in "
-        f"it: {why} count as the others do. For one number a row give the loss axis=(1, 2, 3)"
+        f"it: {why} count as the others do. For one number a row let the loss reduce the axes "
+        "(1, 2, 3) alone, as Dice(axis=(1, 2, 3)) does"
     ) in [str(one.message) for one in caught]
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import keras
@@ -17,16 +16,14 @@ from dfgen.training.layout import Layout
 OF_THE_BATCH = -1
 """The axes of a loss that makes one number of a whole batch, of which no row can be weighed."""
 
-_MOST = 1 << 25  # numbers of zeros that a loss is tried with
-
 
 def fit_to_losses(
     layout: Layout, features: Iterable[BoundFeature], model: Any, purpose: Any
 ) -> Layout:
-    """Return a layout whose weights fit what losses of Keras make of zeros, for fit or evaluate.
+    """Return a layout whose weights fit what losses make of symbols, for fit or evaluate.
 
     Of pixels most make (batch, height, width), but `Dice(axis=(1, 2, 3))` makes (batch,) and
-    `Dice()` one number. Losses of the user's own are not called: those may count their calls.
+    `Dice()` one number.
     """
     if layout.y is None or not (steps_as_keras(model, purpose) and has_keras_loss(model)):
         return layout
@@ -46,16 +43,24 @@ def fit_to_losses(
     return replace(layout, weighing=weighing)
 
 
+class _Made(keras.Layer):  # type: ignore[misc]
+    """What a loss makes of targets and outputs, of symbols too."""
+
+    def __init__(self, loss: Any) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return self.loss.call(y_true, y_pred)
+
+
 def _axes(given: Any, *shapes: tuple[int | None, ...]) -> int | None:
     """Return the axes of a loss of two arrays of such rows; None where nobody knows."""
-    loss = as_loss(given)
-    if not getattr(loss, "fn", type(loss)).__module__.startswith("keras."):
-        return None
-    sizes = [(2, *(4 if size is None else size for size in shape)) for shape in shapes]
-    if max(map(prod, sizes)) > _MOST:
-        return None
     try:
-        made = tuple(loss.call(*map(keras.ops.zeros, sizes)).shape)
+        loss = as_loss(given)
+        if type(loss).__call__ is not keras.losses.Loss.__call__:
+            return None
+        made = _Made(loss)(*(keras.KerasTensor((2, *shape)) for shape in shapes)).shape
     except Exception:  # `fit` tells what does not go together
         return None
     if not made:

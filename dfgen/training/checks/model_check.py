@@ -292,7 +292,7 @@ def warn_of_losses(view: SequenceView, padded: bool) -> None:
             warn(
                 f"the loss of {name!r} makes one number of a whole batch, and Keras cannot weigh "
                 f"the rows in it: {'; '.join(alike)} count as the others do. For one number a row "
-                f"give the loss axis={every}"
+                f"let the loss reduce the axes {every} alone, as Dice(axis={every}) does"
             )
 
 
