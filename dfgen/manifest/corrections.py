@@ -141,7 +141,7 @@ def with_values(
     kind = column.dtype
     if isinstance(kind, pd.CategoricalDtype):
         kind = pd.CategoricalDtype([*kind.categories, *new], kind.ordered)
-    held = column.to_numpy(object, copy=True)
+    held = column.astype(object).to_numpy(copy=True)  # at once, whole classes would be floats
     for row, value in zip(rows, values, strict=True):  # at once, lists would be an array
         held[row] = value
     return pd.Series(held, column.index, kind)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, brief
 from dfgen.table.arrow_types import check_names, is_binary, is_list, is_text, storable
@@ -311,9 +312,18 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
         frame = table.to_pandas(types_mapper=kept, ignore_metadata=True)
     for name in frame.columns[[isinstance(kind, pd.CategoricalDtype) for kind in frame.dtypes]]:
         frame[name] = frame[name].copy()  # as Arrow gives them they cannot be written to
-    unsigned = [field.name for field in table.schema if field.type == pa.uint64()]
-    for name in unsigned:  # of which floats would lose the last digits
-        if unsigned.count(name) == 1 and table[name].null_count:
-            whole = table[name].to_pandas(types_mapper=lambda kind: pd.UInt64Dtype())
-            frame[name] = whole.set_axis(frame.index)
+    whole = [field.name for field in table.schema if field.type in _WHOLE]
+    for name in whole:  # of which floats would lose the last digits
+        if whole.count(name) == 1 and table[name].null_count and _is_long(table[name]):
+            found = table[name].to_pandas(types_mapper=_WHOLE.get)
+            frame[name] = found.set_axis(frame.index)
     return frame
+
+
+_WHOLE = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+
+
+def _is_long(column: pa.ChunkedArray) -> bool:
+    """Whether whole numbers have more digits than floats hold; hashes, unsigned, always may."""
+    low, high = (end.as_py() or 0 for end in pc.min_max(column).values())
+    return bool(pa.types.is_uint64(column.type) or max(-low, high) > 2**53)

@@ -77,6 +77,13 @@ def test_corrections_go_to_the_rows_of_their_ids_and_class_names_keep_their_numb
     pd.testing.assert_frame_equal(frame, before)
 
 
+def test_classes_of_many_digits_stay_as_they_are_where_some_are_missing(frame):
+    grades = pd.Categorical([2**53, 2**53 + 1, None, 2**53 + 3])
+    fixes = pd.DataFrame({"id": [3], "grade": [2**53 + 3]})
+    after = dfgen.update_labels(frame.assign(grade=grades), fixes)
+    assert after["grade"].cat.codes.tolist() == [2, 1, -1, 2]
+
+
 def test_a_csv_of_a_spreadsheet_is_read_as_the_manifest_has_its_columns(frame, tmp_path):
     text = "\ufeffid,kind,grade,sick,age,legs,free,says,seen\r\n"
     text += "007,cat,01,FALSE,2,3,TRUE,miaow,2021-02-03\r\n"

@@ -239,10 +239,15 @@ def write_manifest_nowhere(given):
 
 
 @pytest.mark.parametrize("index", [None, [7, 5]], ids=["none", "its own"])
-def test_hashes_keep_all_digits_in_their_rows_where_some_are_missing(index):
+@pytest.mark.parametrize(
+    ("kind", "held", "one"),
+    [(pa.uint64(), "UInt64", 2**63 + 1), (pa.int64(), "Int64", -(2**53) - 1),
+     (pa.int64(), "float64", 2**53)],
+)  # fmt: skip
+def test_numbers_keep_all_digits_in_their_rows_where_some_are_missing(index, kind, held, one):
     table = pa.Table.from_pandas(pd.DataFrame({"id": [1, 2]}, index))
-    found = data_frame(table.append_column("phash", pa.array([2**63 + 1, None], pa.uint64())))
-    expected = pd.DataFrame({"id": [1, 2], "phash": pd.array([2**63 + 1, None], "UInt64")}, index)
+    found = data_frame(table.append_column("phash", pa.array([one, None], kind)))
+    expected = pd.DataFrame({"id": [1, 2], "phash": pd.array([one, None], held)}, index)
     pd.testing.assert_frame_equal(found, expected)
 
 

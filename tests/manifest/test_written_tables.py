@@ -62,6 +62,8 @@ def test_a_german_table_is_read_as_it_is_meant(name, saved, written, text):
         (["1,5", ""], [1.5, None]),
         (["1.5", "2"], [1.5, 2.0]),
         (["7", "8"], [7, 8]),
+        (["+7", "8"], [7.0, 8.0]),
+        (["9007199254740993", ""], [9007199254740993, None]),
         (["1.000", "0.5"], [1.0, 0.5]),
         (["1,25e3"], [1250.0]),
         (["13/01/2024", "02/01/2024"], [date(2024, 1, 13), date(2024, 1, 2)]),
@@ -82,6 +84,9 @@ def test_numbers_and_dates_are_recognised_where_all_are_some(values, meant):
     ("values", "message"),
     [
         (["007", "8"], '"007" has a leading zero: it is taken for a code'),
+        (["0x10", "0x0010"], '"0x10" has a leading zero: it is taken for a code'),
+        (["12345678901234567890", "12345678901234567891"],
+         '"12345678901234567890" has more digits than a number: it is taken for a code'),
         (["0,5", "n/a", "1,5"], 'numbers such as "0,5", but 1 of 3 are others, as "n/a"'),
         (["0.5", "-", "1.5"], 'numbers such as "0.5", but 1 of 3 are others, as "-"'),
         (["01/02/2024", "03/04/2024"], 'dates such as "01/02/2024", day or month first'),
@@ -91,7 +96,7 @@ def test_numbers_and_dates_are_recognised_where_all_are_some(values, meant):
         (["31.12.2024", "soon"], 'dates such as "31.12.2024", but 1 of 2 are others, as "soon"'),
         (["31.02.2024"], "dates, of which one is none: "),
     ],
-)
+)  # fmt: skip
 def test_a_column_that_stays_text_though_it_looks_like_something_else_is_told(values, message):
     text = "".join(f"{row}.png;{value}\n" for row, value in enumerate(values))
     with pytest.warns(UserWarning, match="column 'v' of t.csv is text") as caught:

@@ -31,7 +31,9 @@ _BYTE_ORDER_MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16
 _RUN = "=+-@\t\r"  # first characters of a cell that a spreadsheet may run as a formula
 _HEAD = 1 << 18  # characters that are looked at
 _ROWS = 1_000
-_CODE = r"^0[0-9]+$"
+_CODE = r"^0([0-9]+|[xX].*)$"
+_WHOLE = r"^[+-]?[0-9]+$"
+_LONG = r"[0-9]{16}"  # floats have not all whole numbers of so many digits
 _MARKED = r"^[+-]?[0-9]+(?:[.,][0-9]{3})*[.,][0-9]+$"
 _DATE = r"^([0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{4}|[0-9]{4}[./-][0-9]{1,2}[./-][0-9]{1,2})\b"
 _TIMES = {"": "", r"[ T][0-9]{1,2}:[0-9]{2}": " %H:%M", r"[ T][0-9:]{7,8}": " %H:%M:%S"}
@@ -235,12 +237,14 @@ def as_meant(
 
 
 def _codes(numbers: Any, raw: Any, what: str) -> Any:
-    """Return numbers, as text if one has a leading zero."""
-    found = raw.filter(pc.match_substring_regex(raw, _CODE))
+    """Return numbers, as text if one has a leading zero, or more digits than a number holds."""
+    why, found = "a leading zero", raw.filter(pc.match_substring_regex(raw, _CODE))
+    if not len(found) and pa.types.is_floating(numbers.type) and _all(raw, _WHOLE):
+        why, found = "more digits than a number", raw.filter(pc.match_substring_regex(raw, _LONG))
     if not len(found):
         return numbers
     warn(
-        f"{what} is text, as {quote(found[0].as_py())} has a leading zero: it is taken for "
+        f"{what} is text, as {quote(found[0].as_py())} has {why}: it is taken for "
         "a code. For numbers, write them without"
     )
     return raw
