@@ -81,10 +81,10 @@ def test_a_file_holds_what_the_frame_does(tmp_path):
 @pytest.mark.backend
 def test_killed_at_any_write_it_goes_on_with_what_is_there(tmp_path):
     """Each of its runs is killed one write later than the one before, until one ends."""
-    out = tmp_path / "p.parquet"
+    out, env = tmp_path / "p.parquet", {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for number in itertools.count():
         command = [sys.executable, __file__, str(out), str(number)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=150)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=150, env=env)
         if ended.returncode != -signal.SIGKILL:
             break
     assert ended.returncode == 0, ended.stderr
