@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list, did_you_mean, reason
 from dfgen.explain.near_names import not_a_column
 from dfgen.manifest.path_roots import joined
-from dfgen.manifest.schema import with_column
+from dfgen.manifest.schema import Label, with_column
 from dfgen.table.arrow_types import is_text, value_type
 
 _COMPARES: Mapping[type[ast.cmpop], tuple[Callable[..., Any], type[ast.cmpop]]] = {
@@ -104,18 +104,21 @@ class Selection:
 EVERYTHING = Selection()
 
 
-def selection(columns: Any, where: Any, schema: pa.Schema) -> Selection:
-    """Return what `columns=` and `where=` choose of a manifest of this schema.
+def selection(
+    columns: Any, where: Any, schema: pa.Schema, labels: Mapping[str, Label]
+) -> Selection:
+    """Return what `columns=` and `where=` choose of a manifest of this schema and these labels.
 
     Raises:
         ArgumentError: they are not what they should be.
         ManifestError: a column is not there.
     """
     plain = pa.schema([field.with_type(value_type(field.type)) for field in schema])
+    ordered = [name for name, label in labels.items() if label.get("ordered")]
     chosen = None if columns is None else _columns(columns, plain)
     if where is None:
         return Selection(chosen)
-    condition = expression(where, plain) if isinstance(where, str) else where
+    condition = expression(where, plain, ordered) if isinstance(where, str) else where
     if not isinstance(condition, pc.Expression):
         raise ArgumentError(f"where={brief(where)} is no condition, expected a text {_SYNTAX}")
     _try(where, condition, plain)
@@ -166,8 +169,10 @@ def _try(where: Any, condition: Any, schema: pa.Schema) -> None:
         ) from None
 
 
-def expression(where: str, schema: pa.Schema) -> Any:
+def expression(where: str, schema: pa.Schema, ordered: Sequence[str] = ()) -> Any:
     """Return the `pyarrow.compute.Expression` of a condition that is a text.
+
+    `ordered` are the categories that pandas compares by their order.
 
     Example:
         >>> str(expression("1 < id <= 3", pa.schema([("id", pa.int64())])))
@@ -189,7 +194,7 @@ def expression(where: str, schema: pa.Schema) -> Any:
             f"where={where!r} cannot be read: {reason(error).rstrip('.')}. {advice}"
         ) from None
     try:
-        return _Condition(where, names, schema).of(tree, turned=False)
+        return _Condition(where, names, schema, ordered).of(tree, turned=False)
     except RecursionError:
         raise ArgumentError(f"where={brief(where)} is nested too deep: write it shorter") from None
 
@@ -201,6 +206,7 @@ class _Condition:
     where: str
     names: Mapping[str, str]
     schema: pa.Schema
+    ordered: Sequence[str]
 
     def of(self, node: ast.expr, turned: bool) -> Any:
         """Return the expression of a condition; `turned`: of its opposite."""
@@ -238,10 +244,19 @@ class _Condition:
             raise self._refused(right, "stands behind `is`, which is for None alone: write ==")
         compute = _COMPARES[_COMPARES[type(op)][1] if turned else type(op)][0]
         answer = compute(self._side(left), self._side(right))
+        if not isinstance(op, ast.Eq | ast.NotEq):
+            self._refuse_ordered(left, right)
         if isinstance(op, ast.NotEq) == turned:
             return answer
         fields = [self._field(one) for one in (left, right) if isinstance(one, ast.Name)]
         return self._joined(False, [answer, *(one.is_null(nan_is_null=True) for one in fields)])
+
+    def _refuse_ordered(self, *sides: ast.expr) -> None:
+        """Refuse categories that pandas would compare by their order, and Arrow by their values."""
+        for one in sides:
+            if isinstance(one, ast.Name) and self.names.get(one.id, one.id) in self.ordered:
+                fault = "is an ordered category, whose order < and > do not follow here"
+                raise self._refused(one, f"{fault}: write in [...] with the values you want")
 
     def _is_none(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Constant) and node.value is None

@@ -57,9 +57,9 @@ class _Asked:
     columns: Sequence[str] | None
     where: Any
 
-    def selection(self, schema: pa.Schema) -> Selection:
+    def selection(self, schema: pa.Schema, metadata: Metadata) -> Selection:
         """Return what is chosen of a manifest of this schema."""
-        return selection(self.columns, self.where, schema)
+        return selection(self.columns, self.where, schema, metadata["labels"])
 
     def begin(self, stored: str | None) -> str | None:
         """Return where paths begin whose stored root is this, before any of them is looked at."""
@@ -116,7 +116,7 @@ def _rows_of_pack(asked: _Asked) -> tuple[pa.Table, Metadata]:
     folder = os.path.dirname(asked.path)
     table, content = read_pack(folder, asked.options)
     metadata = metadata_of_pack(content, folder)
-    chosen = asked.selection(table.schema)
+    chosen = asked.selection(table.schema, metadata)
     return chosen.of_table(table, asked.begin(metadata["root"])), metadata
 
 
@@ -128,7 +128,7 @@ def _rows_in_parts(asked: _Asked, given: str) -> tuple[pa.Table, Metadata]:
     index = read_parts_index(path, options)
 
     def rows(index: PartsIndex) -> pa.Table:
-        chosen = asked.selection(index.schema)
+        chosen = asked.selection(index.schema, index.dfgen)
         return rows_of_parts(index, asked.limits, options, chosen, asked.begin(index.dfgen["root"]))
 
     try:
@@ -155,7 +155,7 @@ def column_files(
     index = read_parts_index(path, options)
     metadata, stored = index.dfgen, index.dfgen["root"]
     metadata["root"] = begin = None if stored is None else asked.begin(stored)
-    files = ColumnFiles(index, asked.selection(index.schema), begin, limits, options)
+    files = ColumnFiles(index, asked.selection(index.schema, metadata), begin, limits, options)
     if root is None and "path" in index.schema.names and len(files):
         _say_outside(path, begin, lambda: files["path"])
     return files, metadata
@@ -169,7 +169,7 @@ def _rows_in_file(asked: _Asked) -> tuple[pa.Table, Metadata, bool]:
         with pq.ParquetFile(handle, page_checksum_verification=not is_whole) as file:
             schema = file.schema_arrow
             metadata = decode_metadata(schema.metadata, path)
-            chosen = asked.selection(schema)
+            chosen = asked.selection(schema, metadata)
             if chosen.where is None:
                 table = read_parquet(file, path, asked.limits, handle.size(), chosen.columns)
             else:
