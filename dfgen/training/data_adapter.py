@@ -368,7 +368,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def get_torch_dataloader(self) -> TorchBatches:
         """Return an iterable of passes of torch tensors."""
-        return TorchBatches(partial(self.new_pass, self._run(call_by_keras(self))))
+        run = self._run(call_by_keras(self))
+        return TorchBatches(partial(self.new_pass, run), run.layout)
 
     def get_tf_dataset(self) -> Any:
         """Return a tf.data.Dataset of passes, of known length but after `load_state_dict`."""

@@ -1,7 +1,7 @@
 """How the arrays of a batch are nested for a model; how a Sequence is seen: a view, its repr."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -30,6 +30,7 @@ class Layout:
 
     `weighing` has for each array of y the axes that its loss has beside that of the batch, and the
     name of the target where its rows weigh otherwise than those of others, or may lack it.
+    `fills` has for arrays of y whether weights must be, or may not be, as large as they are.
     """
 
     x: Any  # names of arrays, nested as the inputs of a model
@@ -38,6 +39,7 @@ class Layout:
     weighted: bool  # every batch has weights
     weighing: Mapping[str, tuple[int, str | None]]
     apart: bool = False  # each target has its own weights, even where all are alike
+    fills: Mapping[str, bool] = field(default_factory=dict)
 
     def batch(self, batch: Batch) -> tuple[Any, ...]:
         """Return (x,), (x, y) or (x, y, weights), always the same of them."""
@@ -45,13 +47,23 @@ class Layout:
             name: channels_first(array) if self.turns(name) else array
             for name, array in batch.arrays.items()
         }
-        of = lambda name, axes: batch.weights_of(name).reshape(-1, *[1] * axes)  # noqa: E731
+
+        def of(name: str, axes: int) -> Any:
+            weights = batch.weights_of(name).reshape(-1, *[1] * axes)
+            shape = arrays[name].shape[: weights.ndim]
+            return np.broadcast_to(weights, shape).copy() if self.fills.get(name) else weights
+
         return self._nest(arrays, of)
 
     def specs(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
         """Return the Spec of every array, nested as the batches are."""
         turned = {name: self._spec(name, spec) for name, spec in specs.items()}
-        return self._nest(turned, lambda name, axes: Spec((1,) * axes, np.dtype(np.float32)))
+
+        def of(name: str, axes: int) -> Spec:
+            shape = turned[name].shape[: max(axes, 0)] if self.fills.get(name) else (1,) * axes
+            return Spec(shape, np.dtype(np.float32))
+
+        return self._nest(turned, of)
 
     def element_spec(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
         """Return the KerasTensor of every array, nested as the batches are."""

@@ -309,10 +309,10 @@ def of_pixels(df, folder, **options):
     return dfgen.Sequence(masked(df, folder), x, dfgen.Mask("mask"), **options)
 
 
-def pixel_model(loss, built=True):
+def pixel_model(loss, built=True, size=SIZE):
     start = keras.initializers.RandomNormal(seed=1)
     last = keras.layers.Conv2D(1, 1, activation="sigmoid", kernel_initializer=start)
-    made = keras.Sequential([keras.Input((SIZE, SIZE, 3)), last] if built else [last])
+    made = keras.Sequential([keras.Input((size, size, 3)), last] if built else [last])
     made.compile("sgd", loss)
     return made
 
@@ -333,12 +333,12 @@ PIXEL_LOSSES = {
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("built", [True, False], ids=["built", "not built"])
+@pytest.mark.parametrize("built", ["built", "not built", "of any size"])
 @pytest.mark.parametrize("kind", PIXEL_LOSSES)
 def test_the_loss_of_a_mask_is_weighed_by_its_row_whatever_axes_it_has(df, tmp_path, kind, built):
     """(batch, 1, 1) times (batch,) would weigh each row by the mean of all."""
     given, alone = PIXEL_LOSSES[kind]
-    trained = pixel_model(given, built)
+    trained = pixel_model(given, built != "not built", SIZE if built == "built" else None)
     with of_pixels(df, tmp_path, sample_weight="w") as seq:
         found = trained.evaluate(seq, verbose=0)
         expected = []
@@ -347,6 +347,61 @@ def test_the_loss_of_a_mask_is_weighed_by_its_row_whatever_axes_it_has(df, tmp_p
             rows = keras.ops.convert_to_numpy(made).reshape(len(x), -1).mean(1)
             expected.append(np.mean(rows * W[5 * step : 5 * step + 5]))
     assert found == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+class TwoHeads(keras.Model):
+    def __init__(self):
+        super().__init__()
+        start = keras.initializers.RandomNormal(seed=1)
+        self.pixels = keras.layers.Conv2D(1, 1, activation="sigmoid", kernel_initializer=start)
+        self.flat, self.kinds = keras.layers.Flatten(), keras.layers.Dense(2)
+
+    def call(self, x):
+        return {"kind": self.kinds(self.flat(x)), "mask": self.pixels(x)}
+
+
+@pytest.mark.backend
+def test_a_loss_of_each_row_beside_another_head_of_a_subclassed_model_is_weighed(df, tmp_path):
+    trained, x = TwoHeads(), dfgen.Image("image", size=(SIZE, SIZE), scale="0..1")
+    sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    trained.compile("sgd", {"kind": sparse, "mask": keras.losses.Dice(axis=(1, 2, 3))})
+    y = {"kind": "kind", "mask": dfgen.Mask("mask")}
+    options = {"batch_size": ROWS, "shuffle": False, "workers": 1, "sample_weight": "w"}
+    with dfgen.Sequence(masked(df, tmp_path), x, y, **options) as seq:
+        found = trained.evaluate(seq, verbose=0, return_dict=True)
+        said = trained.predict(seq, verbose=0)["mask"]
+        true = np.asarray(seq[0][1]["mask"], "f4")
+    np.testing.assert_allclose(found["mask_loss"], (dice(true, said) * W).mean(), rtol=1e-5)
+
+
+def dice(true, said, axes=(1, 2, 3)):
+    return 1 - 2 * (true * said).sum(axes) / (true.sum(axes) + said.sum(axes))
+
+
+def cross_entropy_of_pixels(true, said):
+    return -(true * np.log(said) + (1 - true) * np.log(1 - said))
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("kind", ["sums channels", "divides by weights"])
+def test_a_loss_that_sums_or_divides_by_its_weights_has_as_many_as_it_has_numbers(
+    df, tmp_path, kind
+):
+    given, by_hand = {
+        "sums channels": (
+            keras.losses.Dice(axis=(1, 2), reduction="sum"),
+            lambda *both: (dice(*both, (1, 2)) * W[:, None]).sum(),
+        ),
+        "divides by weights": (
+            keras.losses.BinaryCrossentropy(reduction="mean_with_sample_weight"),
+            lambda *both: np.average(cross_entropy_of_pixels(*both).mean((1, 2, 3)), weights=W),
+        ),
+    }[kind]
+    trained = pixel_model(given)
+    with of_pixels(df, tmp_path, sample_weight="w", batch_size=ROWS) as seq:
+        found, said = trained.evaluate(seq, verbose=0), trained.predict(seq, verbose=0)
+        true = np.asarray(seq[0][1], "f4")
+    np.testing.assert_allclose(found, by_hand(true, said), rtol=1e-5)
 
 
 LOST = {

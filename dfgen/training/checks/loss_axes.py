@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import keras
@@ -27,20 +28,43 @@ def fit_to_losses(
     """
     if layout.y is None or not (steps_as_keras(model, purpose) and has_keras_loss(model)):
         return layout
+    fills = dict(layout.fills)
     specs = {name: spec for bound in features for name, spec in bound.specs.items()}
     tensors, weighing = tensors_of(model), dict(layout.weighing)
-    if not tensors and not isinstance(model.loss, Mapping | list | tuple):
-        tensors = dict.fromkeys(leaves(layout.y))  # not built yet: most make what their targets are
+    if not tensors:  # not built yet: most make what their targets are
+        tensors = dict.fromkeys(_told_by(model.loss, layout.y))
     losses, targets = (by_output(tree, [*tensors]) for tree in (model.loss, layout.y))
     for output, tensor in tensors.items():
         name = targets.get(output)
         if not isinstance(name, str) or layout.turns(name) or not weighing[name][0]:
             continue
-        shape = specs[name].shape
-        axes = _axes(losses.get(output), shape, shape if tensor is None else tensor.shape[1:])
-        if axes is not None:
-            weighing[name] = axes, weighing[name][1]
-    return replace(layout, weighing=weighing)
+        given, shape = losses.get(output), specs[name].shape
+        said = shape if tensor is None else tuple(tensor.shape[1:])
+        sizes = _sizes(shape, said), _sizes(said, shape)
+        made = _made(given, *sizes)
+        if made is not None:
+            weighing[name] = OF_THE_BATCH if made == () else len(made) - 1, weighing[name][1]
+            if made != sizes[0][: len(made)]:
+                fills[name] = False
+            elif as_loss(given).reduction == "mean_with_sample_weight":  # divides by their sum
+                fills[name] = True
+    apart = layout.apart or any(fills.values())
+    return replace(layout, weighing=weighing, fills=fills, apart=apart)
+
+
+def _told_by(loss: Any, y: Any) -> list[str]:
+    """Return names of the outputs of a model that is not built, as far as losses tell them."""
+    if not isinstance(loss, Mapping | list | tuple):
+        return list(leaves(y))
+    if isinstance(loss, Mapping) != isinstance(y, Mapping):
+        return []
+    return [*loss] if isinstance(loss, Mapping) else [*map(str, range(len(loss)))]
+
+
+def _sizes(shape: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the sizes of two rows, which are those of the other array where they are not known."""
+    pairs = enumerate(zip_longest(shape, other[: len(shape)]))
+    return 2, *(a or b or 5 + place for place, (a, b) in pairs)
 
 
 class _Made(keras.Layer):  # type: ignore[misc]
@@ -54,15 +78,13 @@ class _Made(keras.Layer):  # type: ignore[misc]
         return self.loss.call(y_true, y_pred)
 
 
-def _axes(given: Any, *shapes: tuple[int | None, ...]) -> int | None:
-    """Return the axes of a loss of two arrays of such rows; None where nobody knows."""
+def _made(given: Any, *sizes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the shape of a loss of two arrays; None where nobody knows."""
     try:
         loss = as_loss(given)
         if type(loss).__call__ is not keras.losses.Loss.__call__:
             return None
-        made = _Made(loss)(*(keras.KerasTensor((2, *shape)) for shape in shapes)).shape
+        made = tuple(_Made(loss)(*map(keras.KerasTensor, sizes)).shape)
     except Exception:  # `fit` tells what does not go together
         return None
-    if not made:
-        return OF_THE_BATCH
-    return len(made) - 1 if made[0] == 2 else None
+    return made if made[:1] in ((), (2,)) else None
