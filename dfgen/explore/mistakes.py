@@ -268,7 +268,8 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
         the logarithm of the probability of the own label.
 
     Raises:
-        ManifestError: the frame is no such frame, has no labels, or what is predicted is no class.
+        ManifestError: the frame is no such frame, has no labels, what is predicted is no class, or
+            labels, predictions and probabilities are of different classes.
         ArgumentError: the model has several outputs, and `head` names none of them.
 
     Example:
@@ -286,11 +287,17 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
     told = frame[frame[f"y_true{end}"].notna() & frame[f"y_pred{end}"].notna()]
     if not len(told):
         raise ManifestError(f"none of the {len(frame):,} rows has a label and a prediction")
+    classes = pd.Index(names, dtype=object)
     true, said = (
-        pd.Categorical(told[f"{kind}{end}"], names).codes for kind in ("y_true", "y_pred")
+        classes.get_indexer(told[f"{kind}{end}"].astype(object)).astype(np.int64)
+        for kind in ("y_true", "y_pred")
     )
-    true, said = true.astype(np.int64), said.astype(np.int64)
     prob = np.stack(told[f"prob{end}"].to_list()) if f"prob{end}" in told else None
+    if min(true.min(), said.min()) < 0 or (prob is not None and prob.shape[1] != len(names)):
+        raise ManifestError(
+            f"y_true{end}, y_pred{end} and prob{end} are not of the same classes, {brief(names)}: "
+            f"give the frame as predict_frame returns it, with all categories of y_pred{end}"
+        )
     if f"loss{end}" not in told:
         own = (true == said) if prob is None else prob[np.arange(len(told)), true]
         told = told.assign(**{f"loss{end}": -np.log(np.maximum(own, 1e-7))})
@@ -302,9 +309,9 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
         f"{missing:,} without a label or a prediction" if missing else "",
         f"{len(mislabels):,} labels likely wrong, by {how}{_weak(mislabels, told)}",
     ]
-    classes = class_table(confusion, told[f"loss{end}"].to_numpy(np.float64), true)
+    table = class_table(confusion, told[f"loss{end}"].to_numpy(np.float64), true)
     label = _label_column(frame, end) if label is None else label
-    return Mistakes(told, end, confusion, classes, mislabels, label, "; ".join(filter(None, parts)))
+    return Mistakes(told, end, confusion, table, mislabels, label, "; ".join(filter(None, parts)))
 
 
 def _weak(mislabels: pd.DataFrame, told: pd.DataFrame) -> str:

@@ -199,6 +199,16 @@ def test_of_several_outputs_one_is_named(predicted):
         assert message_of(error, mistakes, several, **how) == message
 
 
+def test_classes_that_were_taken_away_do_not_move_the_probabilities_of_others(predicted):
+    without = predicted[(predicted["y_true"] != "cat") & (predicted["y_pred"] != "cat")]
+    assert mistakes(without).mislabels["suggested"].tolist() == ["emu"]
+    fewer = without.assign(y_pred=without["y_pred"].cat.remove_unused_categories())
+    stranger = predicted.assign(y_true=predicted["y_true"].cat.rename_categories({"cat": "cow"}))
+    for frame, classes in ((fewer, NAMES[1:]), (stranger, NAMES)):
+        said = f"y_true, y_pred and prob are not of the same classes, {classes}"
+        assert message_of(ManifestError, mistakes, frame).startswith(said)
+
+
 def test_frames_of_something_else_are_refused(predicted):
     for frame, how, message in (
         (predicted[["id", "path"]], {}, "expected the frame of dfgen.predict_frame, got one "
