@@ -404,6 +404,27 @@ def test_a_loss_that_sums_or_divides_by_its_weights_has_as_many_as_it_has_number
     np.testing.assert_allclose(found, by_hand(true, said), rtol=1e-5)
 
 
+def likelihood(true, said):
+    return -np.log(np.take_along_axis(said, true.astype("i8")[..., None], -1)[..., 0])
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("built", [True, False], ids=["built", "not built"])
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_a_loss_of_each_token_is_weighed_by_its_row_whatever_type_tokens_have(df, dtype, built):
+    """(batch, length) times (batch,) would weigh each place where both are alike."""
+    dense = keras.layers.Dense(ROWS * 3, kernel_initializer=keras.initializers.RandomNormal(seed=1))
+    layers = [dense, keras.layers.Reshape((ROWS, 3)), keras.layers.Softmax()]
+    trained = keras.Sequential([keras.Input((2,)), *layers] if built else layers)
+    loss = keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")
+    trained.compile(loss=loss)
+    y = dfgen.Column("id", lambda row: [row % 3] * ROWS, shape=(ROWS,), dtype=dtype)
+    with sequence(df, y, sample_weight="w", batch_size=ROWS) as seq:
+        found, said = trained.evaluate(seq, verbose=0), trained.predict(seq, verbose=0)
+        rows = likelihood(seq[0][1], said).mean(1)
+    np.testing.assert_allclose(found, np.average(rows, weights=W), rtol=1e-5)
+
+
 LOST = {
     "weights": ({"sample_weight": "w"}, "those with another sample_weight= or class_weight="),
     "a bad row": ({"on_error": "skip"}, '1 that cannot be read, as zeros (on_error="skip")'),

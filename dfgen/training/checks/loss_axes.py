@@ -36,12 +36,14 @@ def fit_to_losses(
     losses, targets = (by_output(tree, [*tensors]) for tree in (model.loss, layout.y))
     for output, tensor in tensors.items():
         name = targets.get(output)
-        if not isinstance(name, str) or layout.turns(name) or not weighing[name][0]:
+        if not isinstance(name, str) or layout.turns(name) or not specs[name].shape:
             continue
         given, shape = losses.get(output), specs[name].shape
         said = shape if tensor is None else tuple(tensor.shape[1:])
         sizes = _sizes(shape, said), _sizes(said, shape)
         made = _made(given, *sizes)
+        if made is None and tensor is None:  # as of classes and CTC, with one axis more
+            made = _made(given, sizes[0], (*sizes[1], 7))
         if made is not None:
             weighing[name] = OF_THE_BATCH if made == () else len(made) - 1, weighing[name][1]
             if made != sizes[0][: len(made)]:
