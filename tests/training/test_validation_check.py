@@ -227,3 +227,13 @@ def test_pixels_that_a_model_makes_larger_again_are_left_alone(frame, first):
     own = keras.Sequential([first, *last])
     own.compile("sgd", LOSS)
     begin(sequence(frame(8), image(scale="0..1")), None, own)
+
+
+def test_numbers_in_place_of_classes_that_are_numbered_otherwise_are_refused(frame):
+    rows = frame(24).assign(kind=[1, 2, 5] * 8)
+    classes = dfgen.Category("kind", class_names=[1, 2, 5])
+    train = dfgen.Sequence(rows[:12], image(), classes, batch_size=4, workers=0)
+    validation = dfgen.Sequence(rows[12:], image(), dfgen.Number("kind"), batch_size=4, workers=0)
+    with pytest.raises(ArgumentError) as caught:
+        begin(train, validation, model(3))
+    assert "number 0 is class 1 of 'kind' in training and 0 in validation" in str(caught.value)
