@@ -202,6 +202,24 @@ def test_a_number_that_is_too_high_is_told_both_limits():
         whole("n", 11, least=1, most=10)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_what_a_killed_writer_has_left_goes_with_the_next_one(tmp_path):
+    path = str(tmp_path / "a.bin")
+    if not (pid := os.fork()):
+        write_whole(path, lambda file: os._exit(0))
+    os.waitpid(pid, 0)
+    assert len(os.listdir(tmp_path)) == 1
+    write_whole(path, lambda file: file.write(b"new"))
+    assert os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_a_value_that_nothing_is_known_of_is_told_what_is_allowed():
+    with pytest.raises(ArgumentError) as caught:
+        one_of("anything", "x", ("min",))
+    assert str(caught.value) == "anything must be one of ('min',), got 'x'"
+
+
 def test_a_function_is_known_by_its_name():
     with pytest.raises(ArgumentError, match=r"""write size="max"$"""):
         one_of("size", max, ("min", "max"))
