@@ -43,6 +43,7 @@ def test_a_loader_that_loses_and_doubles_rows_is_found_out():
 
 
 @pytest.mark.slow
+@pytest.mark.alarm(150)
 def test_a_program_that_is_killed_leaves_none_and_one_that_waits_for_ever_is_ended():
     assert survive.watch("parent", "dfgen, processes").good
     assert survive.watch("kill_one", "dfgen, processes", limit=0.1).what == "hangs"
