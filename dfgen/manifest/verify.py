@@ -27,7 +27,7 @@ from dfgen.manifest.building.scan import (
     read_facts,
     refresh_facts,
 )
-from dfgen.manifest.building.update import PANDAS_TYPES, match
+from dfgen.manifest.building.update import match
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.io import Path, only_writer_of, read_manifest, write_manifest
 from dfgen.manifest.metadata_check import paths_left_out
@@ -51,7 +51,7 @@ from dfgen.packs.pack_index import is_pack
 from dfgen.samples.stores.archives.archive_paths import archive_at
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import has_store, scheme_of, without_store
-from dfgen.table.any_table import Table, arrow_table, data_frame
+from dfgen.table.any_table import PANDAS_TYPES, Table, arrow_table, data_frame
 from dfgen.table.arrow_types import text_where
 from dfgen.table.file_columns import paths_of
 

@@ -27,7 +27,7 @@ _KINDS = {
 _BOXES = {"xyxy": "pascal_voc", "xywh": "coco", "rel_xyxy": "albumentations"}
 
 _MIDDLE = 0.5
-"""Where a pixel has its middle, from which Albumentations counts as it flips and turns points."""
+"""The middle of a pixel, from which Albumentations counts as it flips and turns points."""
 
 
 def albumentations(pipeline: Any) -> Transform:

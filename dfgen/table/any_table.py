@@ -17,6 +17,15 @@ from dfgen.errors import ManifestError, brief
 from dfgen.table.arrow_types import check_names, is_binary, is_list, is_text, storable
 from dfgen.table.file_columns import FILE, are_files, large_bytes, with_large_bytes
 
+# Whole numbers that may be missing are pandas's nullable types: a float is no count of bytes.
+PANDAS_TYPES = {
+    pa.int64(): pd.Int64Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int8(): pd.Int8Dtype(),
+    pa.uint64(): pd.UInt64Dtype(),
+}
+
 _LISTS = 'make a frame of it, df = pd.DataFrame({"path": paths, "label": labels})'
 _ARRAYS = f'{_LISTS}; of pixels dfgen.build_manifest(arrays="x.npy") makes one, or fit takes them'
 _SAMPLES = 'make a frame of it, df = pd.DataFrame(given.samples, columns=["path", "label"])'
@@ -312,15 +321,12 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
         frame = table.to_pandas(types_mapper=kept, ignore_metadata=True)
     for name in frame.columns[[isinstance(kind, pd.CategoricalDtype) for kind in frame.dtypes]]:
         frame[name] = frame[name].copy()  # as Arrow gives them they cannot be written to
-    whole = [field.name for field in table.schema if field.type in _WHOLE]
+    whole = [field.name for field in table.schema if field.type in PANDAS_TYPES]
     for name in whole:  # of which floats would lose the last digits
         if whole.count(name) == 1 and table[name].null_count and _is_long(table[name]):
-            found = table[name].to_pandas(types_mapper=_WHOLE.get)
+            found = table[name].to_pandas(types_mapper=PANDAS_TYPES.get)
             frame[name] = found.set_axis(frame.index)
     return frame
-
-
-_WHOLE = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
 
 
 def _is_long(column: pa.ChunkedArray) -> bool:

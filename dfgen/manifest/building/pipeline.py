@@ -22,15 +22,7 @@ from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, uni
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.scan import read_facts, refresh_facts
 from dfgen.manifest.building.summary import MISSING_FILES, BuildReport, lines_of_skipped
-from dfgen.manifest.building.update import (
-    PANDAS_TYPES,
-    Growth,
-    Old,
-    changed_recipe,
-    grow,
-    read_old,
-    rebase,
-)
+from dfgen.manifest.building.update import Growth, Old, changed_recipe, grow, read_old, rebase
 from dfgen.manifest.duplicates import leaks_between_splits, notes_of
 from dfgen.manifest.io import Path, attributes, is_plain, only_writer_of, write_frame
 from dfgen.manifest.metadata_check import REMOVED, UNMATCHED, paths_as_text, paths_left_out
@@ -60,7 +52,7 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.split_rules import lacking_rows
 from dfgen.samples.stores.schemes import has_store, scheme_of, without_store
-from dfgen.table.any_table import to_frame
+from dfgen.table.any_table import PANDAS_TYPES, to_frame
 from dfgen.table.file_columns import are_files, is_file_struct, paths_of, with_paths
 
 

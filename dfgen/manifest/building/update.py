@@ -35,16 +35,8 @@ from dfgen.manifest.schema import (
 from dfgen.manifest.table_reading import read_table
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.spec import IntArray
+from dfgen.table.any_table import PANDAS_TYPES
 from dfgen.table.arrow_types import is_text
-
-# Whole numbers that may be missing are pandas's nullable types: a float is no count of bytes.
-PANDAS_TYPES = {
-    pa.int64(): pd.Int64Dtype(),
-    pa.int32(): pd.Int32Dtype(),
-    pa.int16(): pd.Int16Dtype(),
-    pa.int8(): pd.Int8Dtype(),
-    pa.uint64(): pd.UInt64Dtype(),
-}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def fit_to_losses(
 ) -> Layout:
     """Return a layout whose weights fit what losses make of symbols, for fit or evaluate.
 
-    Of pixels most make (batch, height, width), but `Dice(axis=(1, 2, 3))` makes (batch,) and
+    Most make (batch, height, width) of pixels, but `Dice(axis=(1, 2, 3))` makes (batch,) and
     `Dice()` one number.
     """
     if layout.y is None or not (steps_as_keras(model, purpose) and has_keras_loss(model)):
@@ -70,7 +70,7 @@ def _sizes(shape: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 class _Made(keras.Layer):  # type: ignore[misc]
-    """What a loss makes of targets and outputs, of symbols too."""
+    """Makes what a loss makes of targets and outputs, of symbols too."""
 
     def __init__(self, loss: Any) -> None:
         super().__init__()

@@ -283,11 +283,12 @@ def warn_of_metrics(model: Any, view: SequenceView, padded: bool) -> None:
 
 def warn_of_losses(view: SequenceView, padded: bool) -> None:
     """Warn of losses that are one number of a batch, where some of its rows weigh otherwise."""
-    for name, (axes, _) in view.layout.weighing.items():
-        loader, alike = view.loader, [*_left_out({name: None}, view, padded)]
+    loader, weighing = view.loader, view.layout.weighing
+    for name in (name for name, (axes, _) in weighing.items() if axes == OF_THE_BATCH):
+        alike = [*_left_out({name: None}, view, padded)]
         if loader.weights is not None or name in loader.own_weights:
             alike.append("those with another sample_weight= or class_weight=")
-        if axes == OF_THE_BATCH and alike:
+        if alike:
             every = tuple(range(1, len(loader.specs[name].shape) + 1))
             warn(
                 f"the loss of {name!r} makes one number of a whole batch, and Keras cannot weigh "
