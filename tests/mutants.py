@@ -37,7 +37,7 @@ def pytest_sessionstart():
     """As a plugin of pytest in the copy: an example that kills a mutant is not made smaller.
 
     Processes that tests start do not tell mutmut which functions they call: in another folder they
-    would not find its settings. What stands between a function and its mutants is no caller that is
+    would not find its settings. The code between a function and its mutants is no caller that is
     warned.
     """
     from hypothesis import Phase, settings
@@ -107,7 +107,18 @@ def change_of(name, path):
 def tried(sample, living, jobs, allowed):
     """Run mutmut; return mutant -> (file, how it ended), of those that were to be tried."""
     from mutmut import __main__ as mutmut
+    from mutmut.state import state
     from mutmut.stats import status_by_exit_code
+    from mutmut.utils.format_utils import mangled_name_from_mutant_name
+
+    def collect(*args, found=mutmut.collect_or_load_stats, **options):
+        """Have all tests try what none calls in its own process: a worker of theirs may call it."""
+        found(*args, **options)
+        for function in {mangled_name_from_mutant_name(name) for name in names}:
+            callers = state().tests_by_mangled_function_name[function]
+            callers |= set() if callers else set(state().duration_by_test)
+
+    mutmut.collect_or_load_stats = collect
 
     def ends():
         found, _ = mutmut.collect_source_file_mutation_data(mutant_names=())
@@ -115,7 +126,7 @@ def tried(sample, living, jobs, allowed):
 
     def lived(name, path, end):
         lives = end == "survived" and (str(path), change_of(name, path)[1]) not in allowed
-        return lives or end not in ("survived", *KILLED)
+        return lives or end not in ("survived", "not checked", *KILLED)
 
     mutmut.copy_src_dir()
     mutmut.create_mutants(jobs)

@@ -69,24 +69,14 @@ def _sizes(shape: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[int, ...]:
     return 2, *(a or b or 5 + place for place, (a, b) in pairs)
 
 
-class _Made(keras.Layer):  # type: ignore[misc]
-    """Makes what a loss makes of targets and outputs, of symbols too."""
-
-    def __init__(self, loss: Any) -> None:
-        super().__init__()
-        self.loss = loss
-
-    def call(self, y_true: Any, y_pred: Any) -> Any:
-        return self.loss.call(y_true, y_pred)
-
-
 def _made(given: Any, *sizes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the shape of a loss of two arrays; None where nobody knows."""
     try:
         loss = as_loss(given)
         if type(loss).__call__ is not keras.losses.Loss.__call__:
             return None
-        made = tuple(_Made(loss)(*map(keras.KerasTensor, sizes)).shape)
+        made_of = keras.layers.Lambda(lambda both: loss.call(*both), name="loss")
+        made = tuple(made_of([*map(keras.KerasTensor, sizes)]).shape)
     except Exception:  # `fit` tells what does not go together
         return None
     return made if made[:1] in ((), (2,)) else None
