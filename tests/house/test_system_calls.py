@@ -1,0 +1,264 @@
+"""Each call of the system does what it is for, and what stands in for it does the same."""
+
+import ctypes
+import fcntl
+import mmap
+import os
+import re
+import signal
+import stat
+import sys
+from itertools import pairwise
+from pathlib import Path
+from threading import Lock
+
+import pytest
+
+from dfgen import platform_calls
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def file(tmp_path):
+    handle = os.open(tmp_path / "a.bin", os.O_RDWR | os.O_CREAT)
+    os.write(handle, b"0123456789")
+    yield handle
+    os.close(handle)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Record the calls of a function of a module, in order, instead of making them."""
+    made = []
+
+    def record(module, *names):
+        for name in names:
+            monkeypatch.setattr(module, name, lambda *given, of=name: made.append((of, *given)))
+        return made
+
+    return record
+
+
+def test_bytes_that_are_not_in_the_cache_are_read_ahead_in_short_steps_and_no_others(
+    tmp_path, monkeypatch
+):
+    opened, steps = [], []
+
+    def preadv(handle, buffers, at, flags):
+        assert flags == os.RWF_NOWAIT and len(buffers[0]) == 1
+        if at == 7 * MIB or 12 * MIB <= at < 24 * MIB:
+            raise BlockingIOError
+        return 0 if at == 30 * MIB else 1  # 0: the file ends before
+
+    def advise(handle, start, length, advice):
+        assert advice == os.POSIX_FADV_WILLNEED
+        opened.append(os.readlink(f"/proc/self/fd/{handle}"))
+        steps.append((start, start + length))
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    path = tmp_path / "a.bin"
+    path.touch()
+    handles = len(os.listdir("/proc/self/fd"))
+    # the stretches of 8 MiB of the second begin in the cache, at 9, and end beside it, and so on
+    extents = [(0, 7), (MIB, 24 * MIB + 5), (7 * MIB, 1), (30 * MIB, 1)]
+    platform_calls.read_ahead(str(path), extents)
+    inside = [9 * MIB, *range(9 * MIB + 131072, 25 * MIB, 131072), 25 * MIB]
+    assert steps == [*pairwise(inside), (7 * MIB, 7 * MIB + 1), (30 * MIB, 30 * MIB + 1)]
+    assert {*opened} == {str(path)} and len(os.listdir("/proc/self/fd")) == handles
+
+
+def test_all_is_read_ahead_where_the_cache_cannot_be_asked_and_nothing_where_that_cannot(
+    tmp_path, monkeypatch, calls
+):
+    made = calls(os, "posix_fadvise")
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"0123456789")
+    monkeypatch.delattr(os, "RWF_NOWAIT")
+    platform_calls.read_ahead(str(path), [(2, 3)])
+    assert [(start, length) for _, _, start, length, _ in made] == [(2, 3)]
+    monkeypatch.setattr(platform_calls, "CAN_READ_AHEAD", False)
+    platform_calls.read_ahead(str(path), [(2, 3)])
+    platform_calls.forget_written(0)
+    assert len(made) == 1
+
+
+def test_what_was_written_is_on_the_disk_before_it_leaves_the_cache(calls):
+    made = calls(os, "fdatasync", "posix_fadvise")
+    platform_calls.forget_written(5)
+    assert made == [("fdatasync", 5), ("posix_fadvise", 5, 0, 0, os.POSIX_FADV_DONTNEED)]
+
+
+def test_pages_of_a_mapping_that_are_given_back_are_read_again(tmp_path):
+    path = tmp_path / "mapped.bin"
+    path.write_bytes(b"7" * MIB)
+
+    def resident():
+        smaps = Path("/proc/self/smaps").read_text()
+        return sum(map(int, re.findall(rf"{path.name}\n(?:.+\n)*?Rss: +(\d+) kB", smaps)))
+
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping:
+        assert mapping[:] == b"7" * MIB and resident() == 1024
+        platform_calls.give_back(mapping)
+        assert resident() == 0
+        assert mapping[:] == b"7" * MIB
+
+
+def test_a_reserved_file_has_its_bytes_and_without_that_call_a_hole(file, monkeypatch):
+    platform_calls.reserve(file, MIB, MIB)
+    found = os.fstat(file)
+    assert found.st_size == 2 * MIB and MIB <= found.st_blocks * 512 < 2 * MIB
+    monkeypatch.delattr(os, "posix_fallocate")
+    platform_calls.reserve(file, 2 * MIB, 5)
+    assert os.fstat(file).st_size == 2 * MIB + 5
+
+
+def test_a_read_from_a_place_leaves_the_file_where_it_stands_but_without_that_call(
+    file, monkeypatch
+):
+    assert platform_calls.read_at(file, 3, 2, Lock()) == b"234"
+    assert os.lseek(file, 0, os.SEEK_CUR) == 10
+    monkeypatch.delattr(os, "pread")
+    assert platform_calls.read_at(file, 3, 2, Lock()) == b"234"
+
+
+def test_a_lock_is_waited_for_or_not_and_refused_where_there_are_none(monkeypatch, calls):
+    made = calls(fcntl, "flock")
+    platform_calls.flock(5, wait=True)
+    platform_calls.flock(6, wait=False)
+    alone = fcntl.LOCK_EX
+    assert made == [("flock", 5, alone), ("flock", 6, alone | fcntl.LOCK_NB)]
+    monkeypatch.setattr(platform_calls, "_fcntl", None)
+    with pytest.raises(OSError, match=r"^there are no locks$"):
+        platform_calls.flock(5, wait=True)
+
+
+def test_cpus_and_memory_are_those_of_the_machine_where_nobody_tells(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 8}.difference([process]))
+    assert platform_calls.allowed_cpus() == 3
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert platform_calls.allowed_cpus() == 7
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert platform_calls.allowed_cpus() == 1
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 6, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert platform_calls.physical_memory() == 6 * 4096
+    monkeypatch.delattr(os, "sysconf")
+    assert platform_calls.physical_memory() == sys.maxsize
+
+
+def test_a_file_in_memory_has_its_name(file):
+    handle = platform_calls.memory_file("dfgen-pool")
+    try:
+        assert "dfgen-pool" in os.readlink(f"/proc/self/fd/{handle}")
+    finally:
+        os.close(handle)
+
+
+def test_a_descriptor_of_a_child_is_none_of_the_first_three(file, monkeypatch):
+    assert platform_calls.inherited(file) == file
+    before = os.dup(0)
+    os.dup2(file, 0)
+    try:
+        found = platform_calls.inherited(0)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(0)
+        assert found > 2 and os.path.samestat(os.fstat(found), os.fstat(file))
+        assert not os.get_inheritable(found)
+        os.close(found)
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+    monkeypatch.setattr(platform_calls, "_fcntl", None)
+    assert platform_calls.inherited(0) == 0
+
+
+def test_a_group_is_given_though_the_owner_may_not_be(monkeypatch):
+    given = []
+
+    def fchown(file, owner, group):
+        given.append((file, owner, group))
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", fchown)
+    platform_calls.give_owner(5, 1000, 100)
+    assert given == [(5, 1000, -1), (5, -1, 100)]
+    monkeypatch.delattr(os, "fchown")
+    platform_calls.give_owner(5, 1000, 100)
+
+
+def test_a_folder_is_written_to_its_disk_and_closed(tmp_path, monkeypatch):
+    flushed = []
+
+    def fsync(handle):
+        flushed.append((os.readlink(f"/proc/self/fd/{handle}"), stat.S_ISDIR(os.fstat(handle)[0])))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    handles = len(os.listdir("/proc/self/fd"))
+    platform_calls.flush_folder(str(tmp_path))
+    assert flushed == [(str(tmp_path), True)]
+    assert len(os.listdir("/proc/self/fd")) == handles
+    monkeypatch.setattr(os, "name", "nt")
+    platform_calls.flush_folder("none")
+
+
+def test_an_open_file_gets_its_name_only_where_that_can_be(tmp_path, monkeypatch):
+    beside, path = str(tmp_path / "beside"), str(tmp_path / "a.bin")
+    Path(beside).write_bytes(b"new")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(os, "name", "nt")
+        assert platform_calls.replace_open(beside, path) is False
+    assert platform_calls.replace_open(beside, path) is True
+    assert os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_a_call_is_made_after_a_fork_in_the_child(monkeypatch):
+    told = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **calls: told.append(calls))
+    platform_calls.after_fork(print)
+    assert told == [{"after_in_child": print}]
+    monkeypatch.delattr(os, "register_at_fork")
+    platform_calls.after_fork(print)
+
+
+def test_linux_kills_this_process_with_its_parent(monkeypatch):
+    libc, told = ctypes.CDLL(None), ctypes.c_int()
+    libc.prctl(2, ctypes.byref(told))
+    before = told.value
+    try:
+        platform_calls.end_with_parent()
+        libc.prctl(2, ctypes.byref(told))
+    finally:
+        libc.prctl(1, before)
+    assert told.value == signal.SIGKILL
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delattr(ctypes, "CDLL")
+    platform_calls.end_with_parent()
+
+
+def test_an_interrupt_is_blocked_beside_what_was_and_let_through_again(monkeypatch):
+    def blocked():
+        return signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        with platform_calls.interrupts_blocked():
+            assert blocked() >= {signal.SIGINT, signal.SIGUSR1}
+        assert blocked() == {*before, signal.SIGUSR1}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    monkeypatch.delattr(signal, "pthread_sigmask")
+    with platform_calls.interrupts_blocked():
+        pass
+
+
+def test_a_pipe_that_wakes_is_never_waited_for_at_either_end(monkeypatch):
+    ends = platform_calls.waking_pipe()
+    assert [os.get_blocking(end) for end in ends] == [False, False]
+    os.write(ends[1], b"\2")
+    assert os.read(ends[0], 8) == b"\2"
+    for end in ends:
+        os.close(end)
+    monkeypatch.delattr(os, "set_blocking")
+    assert platform_calls.waking_pipe() is None
