@@ -19,7 +19,7 @@ from PIL import Image
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.samples.stores.archives import archive_index
-from dfgen.samples.stores.archives.archive_paths import Member
+from dfgen.samples.stores.archives.archive_paths import Member, archive_at
 from dfgen.samples.stores.archives.members import Archives
 
 
@@ -223,8 +223,15 @@ def test_damage_of_a_zip_is_told(tmp_path, method):
     path.write_bytes(whole[10:])
     with pytest.raises(DecodeError, match="the names of its members are not where they should be"):
         read(f"zip://a.bin::{path}")
-    path.write_bytes(b"no archive" * 9)
-    with pytest.raises(DecodeError, match=r"'.*a\.zip' is no zip archive$"):
+    for none in (b"no archive" * 9, whole[-22:-1], b""):  # the second: an end that is cut short
+        path.write_bytes(none)
+        with pytest.raises(DecodeError, match=r"'.*a\.zip' is no zip archive$"):
+            read(f"zip://a.bin::{path}")
+    path.write_bytes(whole[:-18] + b"\1" + whole[-17:])
+    with pytest.raises(DecodeError, match=r"^the archive is one of several parts: "):
+        read(f"zip://a.bin::{path}")
+    path.write_bytes(whole[:-12] + b"\3" + whole[-11:])
+    with pytest.raises(DecodeError, match=r"it should have 3 members, of which 2 are there"):
         read(f"zip://a.bin::{path}")
     path.write_bytes(b"#!/bin/sh\n" + whole)  # one that unpacks itself
     assert read(f"zip://a.bin::{path}") == b"0123456789" * 50
@@ -315,6 +322,8 @@ def test_names_of_zips_are_utf8_or_of_code_page_437(tmp_path):
     path.write_bytes(data.replace(b"Bbbb", b"\x84\x84\x84\x84"))  # as MS-DOS does
     for name in ("\u00e4\u00e4.bin", "\u00e4" * 4 + ".bin", "\u4e2d.bin"):
         assert len(read(f"zip://{name}::{path}")) == 1
+    path.write_bytes(data.replace("\u4e2d".encode(), b"\xff\xfe\xfd"))  # no UTF-8 though it says so
+    assert read(f"zip://\udcff\udcfe\udcfd.bin::{path}") == b"3"
 
 
 def test_backslashes_are_slashes_in_zips_of_ms_dos_and_nowhere_else(tmp_path):
@@ -479,6 +488,72 @@ def test_an_archive_that_is_replaced_is_opened_anew(tmp_path):
     with pytest.raises(MissingFileError):
         store.read(path)
     store.close()
+
+
+def test_archives_are_known_by_how_they_begin_then_by_their_names(tmp_path):
+    write_zip(tmp_path / "zip", {"a": b"1"})
+    write_zip(tmp_path / "empty", {})
+    write_tar(tmp_path / "tar", {"a": b"1"}, tarfile.USTAR_FORMAT)
+    begins = {name: (tmp_path / name).read_bytes() for name in ("zip", "empty", "tar")}
+    begins |= {"spanned": b"PK\x07\x08", "packed": b"\x1f\x8b", "text": b"text"}
+    for begin, name, kind in (
+        ("zip", "a", "zip"), ("empty", "b.jar", "zip"), ("spanned", "c", "zip"),
+        ("zip", "d.npz", None), ("zip", "e.NPZ", None), ("zip", "f.tar", "zip"),
+        ("tar", "g", "tar"), ("tar", "h.npz", "tar"), ("tar", "i.zip", "tar"),
+        ("packed", "j.tgz", "tar"), ("packed", "k.csv.gz", None), ("packed", "l.zip", "tar"),
+        ("text", "m.ZIP", "zip"), ("text", "n.tar.xz", "tar"), ("text", "o.png", None),
+    ):  # fmt: skip
+        place = str(tmp_path / name)
+        (tmp_path / name).write_bytes(begins[begin])
+        assert archive_at(place) == (kind and Member(kind, "", place)), name
+    assert archive_at(str(tmp_path)) is None and archive_at("zip://a::b") == ("zip", "a", "b")
+    (tmp_path / "a::b.zip").write_bytes(begins["zip"])
+    with pytest.raises(ArgumentError, match=r"^the path of the archive '.*' has :: in it: rename"):
+        archive_at(str(tmp_path / "a::b.zip"))
+
+
+def test_times_of_zips_are_those_of_ms_dos_or_of_unix_where_they_have_it(tmp_path):
+    whole = struct.pack("<2HBi", 0x5455, 5, 1, 1_700_000_001)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name, date, extra in (
+            ("first", (1980, 1, 1, 0, 0, 0), b""),
+            ("leap", (2024, 2, 29, 13, 44, 58), b""),
+            ("last", (2107, 12, 31, 23, 59, 58), b""),
+            ("unix", (2024, 2, 29, 13, 44, 58), struct.pack("<2H3s", 9, 3, b"abc") + whole),
+            ("other", (1980, 1, 1, 0, 0, 2), struct.pack("<2HBi", 0x5455, 5, 2, 7)),
+            ("short", (1980, 1, 1, 0, 0, 4), struct.pack("<2HB", 0x5455, 1, 1)),
+        ):
+            info = zipfile.ZipInfo(name, date)
+            info.extra = extra
+            archive.writestr(info, b"1")
+    start = 315_532_800
+    wanted = {"first": start, "leap": 1_709_214_298, "last": 4_354_819_198}
+    wanted |= {"unix": 1_700_000_001, "other": start + 2, "short": start + 4}
+    store = Archives()
+    for name, seconds in wanted.items():
+        assert store.head(f"zip://{name}::{tmp_path}/a.zip").mtime_ns == seconds * 10**9, name
+
+
+@pytest.mark.parametrize("front", [b"", b"#!/bin/sh\n" * 9])
+def test_large_zips_are_read_with_something_in_front_too(tmp_path, monkeypatch, front):
+    """As zipfile writes archives of more than 4 GB: their numbers stand in other fields."""
+    for name in ("ZIP64_LIMIT", "ZIP_FILECOUNT_LIMIT"):
+        monkeypatch.setattr(zipfile, name, 3)
+    path, data = tmp_path / "a.zip", {f"{row}": b"%d" % row * 50 for row in range(5)}
+    write_zip(path, data, zipfile.ZIP_DEFLATED)
+    whole = path.read_bytes()
+    path.write_bytes(front + whole)
+    for name, content in data.items():
+        assert read(f"zip://{name}::{path}") == content
+        assert Archives().head(f"zip://{name}::{path}").size == 50
+    end = whole.index(b"PK\6\6")
+    path.write_bytes(front + whole[:end] + b"PK\6\5" + whole[end + 4 :])
+    with pytest.raises(DecodeError, match="the end that large archives have is missing"):
+        read(f"zip://0::{path}")
+    place = whole.index(b"\1\0\x18\0", whole.index(b"PK\1\2"))
+    path.write_bytes(whole[: place + 2] + b"\x07" + whole[place + 3 :])
+    with pytest.raises(DecodeError, match="a large member does not say how large it is"):
+        read(f"zip://0::{path}")
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(66_000, marks=pytest.mark.slow)])

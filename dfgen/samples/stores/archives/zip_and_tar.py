@@ -106,7 +106,7 @@ def _end_64(file: ArchiveFile, place: int, end: int) -> tuple[int, tuple[int, in
 
 def _begins(data: bytes, count: int) -> WholeNumbers:
     begins, at, lengths = list[int](), 0, struct.Struct("<3H")
-    while at < len(data) and data.startswith(b"PK\1\2", at) and at + 46 <= len(data):
+    while data.startswith(b"PK\1\2", at) and at + 46 <= len(data):
         begins.append(at)
         at += 46 + sum(lengths.unpack_from(data, at + 28))
     # of more than 65,535 members old programs wrote the number without its upper digits
