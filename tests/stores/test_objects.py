@@ -10,6 +10,7 @@ from ipaddress import ip_address
 
 import numpy as np
 import pytest
+from cases import each
 from contracts import StoreContract
 from messages import message_of
 from servers import MODIFIED, SECRET, Files, http_server, s3_server
@@ -17,8 +18,16 @@ from servers import MODIFIED, SECRET, Files, http_server, s3_server
 pytest.importorskip("obstore")
 
 
-from dfgen.errors import AccessError, ArgumentError, DecodeError, MissingFileError, ReadError
+from dfgen.errors import (
+    AccessError,
+    ArgumentError,
+    DecodeError,
+    MissingFileError,
+    ReadError,
+    RefusedError,
+)
 from dfgen.samples.stores.known_files import KnownFiles
+from dfgen.samples.stores.remote.object_errors import error_of_object, looked_for
 from dfgen.samples.stores.remote.objects import Objects
 from dfgen.samples.stores.remote.ranges import fetch
 from dfgen.samples.stores.remote.store_options import StorageOptions, travelling
@@ -318,6 +327,85 @@ def test_the_clock_and_the_proxy_of_the_environment_are_obeyed(s3, monkeypatch):
         with pytest.raises((ReadError, MissingFileError)):
             objects(s3, retry_config=ONCE).read(address)
         assert proxy.asked.total()
+
+
+def test_what_the_user_says_of_a_client_counts_more_than_the_rest(s3):
+    address, hurried = "s3://bucket/taken/a.jpg", {"client_options": {"timeout": "1ns"}}
+    with pytest.raises(ReadError, match="the server stopped answering"):
+        objects(s3, timeout="9s", retry_config=ONCE, **hurried).read(address)
+    assert objects(s3, client_options={"user_agent": "a"}).read(address) == b"0123456789"
+
+
+def test_options_are_equal_by_their_values():
+    one = StorageOptions({"region": "a", "key": "b"})
+    assert one == StorageOptions({"key": "b", "region": "a"}) != StorageOptions({"region": "a"})
+    assert one != {"region": "a", "key": "b"} and StorageOptions() == StorageOptions(None)
+    assert hash(one) == hash(StorageOptions({"key": "b", "region": "a"}))
+
+
+NOT_READ = "the file cannot be read: "
+ELSEWHERE = 'the bucket is elsewhere: give its region as storage_options={"region": ...}'
+UNENCRYPTED = (
+    'http:// is not encrypted: if you want that, give storage_options={"allow_http": True}'
+)
+NO_PATH = (
+    "its address has an empty part, . or .. for one, or a control character, which no store takes"
+)
+
+
+@each(
+    "kind, text, raised, said",
+    [
+        ("PermissionDeniedError", "", AccessError, "gs://b refuses it (PermissionDeniedError). "
+         "Credentials come from storage_options= (service_account), "),
+        ("UnauthenticatedError", "", AccessError, "gs://b refuses it (UnauthenticatedError). "),
+        ("GenericError", "status code: 401 Unauthorized", AccessError,
+         "gs://b refuses it (401 Unauthorized). "),
+        ("GenericError", "status code: 403", RefusedError, "gs://b refuses it (403). "),
+        ("GenericError", "status code: 404 Not Found <Code>ContainerNotFound</Code>", AccessError,
+         "there is no bucket 'b' (404 Not Found, ContainerNotFound)"),
+        ("GenericError", "error: Missing credentials", AccessError,
+         "no credentials for gs://b were found. Looked for in storage_options= (service_account)"),
+        ("InvalidPathError", "", DecodeError, NO_PATH),
+        ("ValueError", "", DecodeError, NO_PATH),
+        *(("GenericError", f"status code: {code} Moved", ReadError, ELSEWHERE)
+          for code in (301, 307, 308)),
+        ("GenericError", "Received redirect without LOCATION", ReadError, ELSEWHERE),
+        ("GenericError", "BadScheme", ReadError, UNENCRYPTED),
+        ("GenericError", "builder error", ReadError, UNENCRYPTED),
+        ("GenericError", "status code: 302 Found, BadScheme after 0 retries", ReadError,
+         "the server answers 302 Found after 1 tries"),
+        ("GenericError", "Timeout after 5 retries", ReadError,
+         "the server stopped answering after 6 tries"),
+        ("GenericError", "TimedOut", ReadError, "the server stopped answering"),
+        ("GenericError", "body error", ReadError,
+         "the connection was closed before the whole file had come"),
+        ("GenericError", "IncompleteBody", ReadError,
+         "the connection was closed before the whole file had come"),
+        ("GenericError", "dns error after 10 retries", ReadError,
+         "the name of its server is not known after 11 tries"),
+        ("GenericError", "error sending request", ReadError,
+         "the server cannot be reached, or closes connections"),
+        ("GenericError", "EOF after 1 retries", ReadError,
+         "the server's answer makes no sense after 2 tries"),
+    ],
+)  # fmt: skip
+def test_what_a_client_raises_is_told_in_words(kind, text, raised, said):
+    found = error_of_object(type(kind, (Exception,), {})(text), "gs", "b")
+    assert type(found) is raised
+    assert str(found).startswith(NOT_READ + said)
+    assert raised is not ReadError or str(found) == NOT_READ + said
+
+
+def test_credentials_are_looked_for_by_scheme():
+    for schemes, place in (
+        (("s3", "s3a"), "AWS_ACCESS_KEY_ID"),
+        (("gs", "gcs"), "GOOGLE_APPLICATION_CREDENTIALS"),
+        (("az", "abfs", "abfss"), "AZURE_STORAGE_ACCOUNT_NAME"),
+        (("http", "https"), '"default_headers"'),
+    ):
+        for scheme in schemes:
+            assert place in looked_for(scheme)
 
 
 def test_a_bucket_that_is_not_there_is_named(s3):

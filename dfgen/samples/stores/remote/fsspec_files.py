@@ -78,7 +78,7 @@ class FsspecFiles(RemoteStore):
     def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
         """Yield path and head of all files below a folder."""
         prefix = prefix.rstrip("/")
-        root = self._system(prefix)._strip_protocol(prefix).rstrip("/")
+        root = self._system(prefix)._strip_protocol(prefix)
         for name, info in self._ask(prefix, "find", detail=True).items():
             yield f"{prefix}/{name[len(root) :].lstrip('/')}", _head(info)
 
