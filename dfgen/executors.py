@@ -8,7 +8,6 @@ does it is found.
 import pickle
 import platform
 import time
-import warnings
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dfgen import __version__
-from dfgen.errors import ArgumentError, WorkerError, brief, reason
+from dfgen.errors import ArgumentError, WorkerError, brief, reason, warn
 from dfgen.samples.stores.remote.store_options import travelling
 
 LOSSES = 3  # of a task, before it is held to end its worker
@@ -127,7 +126,7 @@ class _Run(Generic[_Task]):
         self._executor: Any = given if self._make is None else self._make()
         workers = workers_of(self._executor)
         self._work, self._waiting = work, deque(tasks(workers))
-        self._left, self._half = len(self._waiting), len(self._waiting) / 2
+        self._half = len(self._waiting) / 2
         self._window = 2 * (workers or AHEAD // 2)
         self._suspects, self._losses = deque[_Task](), Counter[_Task]()
         self._flying: dict[Future[Any], _Copy[_Task]] = {}
@@ -207,7 +206,6 @@ class _Run(Generic[_Task]):
         for other in [key for key, each in self._flying.items() if each.task == copy.task]:
             other.cancel()
             del self._flying[other]
-        self._left -= 1
         yield copy.task, outcome
 
     def _lost(self, copy: _Copy[_Task], error: Exception) -> Iterator[tuple[_Task, Outcome]]:
@@ -222,7 +220,6 @@ class _Run(Generic[_Task]):
             return
         if parts := copy.alone and self._work.halves(task):
             self._suspects.extendleft(reversed(parts))
-            self._left += len(parts) - 1
             return
         self._losses[task] += 1
         if self._losses[task] < LOSSES:
@@ -267,16 +264,13 @@ class _Run(Generic[_Task]):
         if client is not None and not self._told and _threads_of(client) == 0:
             self._told = True
             address = client.scheduler.address
-            warnings.warn(
-                f"{address} has no workers, and is waited for: `dask worker {address}` starts one",
-                stacklevel=2,
-            )
+            warn(f"{address} has no workers, and is waited for: `dask worker {address}` starts one")
 
     def _slow(self) -> list[tuple[float, _Task]]:
         """Return the tasks that may be begun anew, and in how many seconds."""
-        if self._waiting or self._left > self._half or len(self._flying) >= self._window:
-            return []
         copies, now = Counter(copy.task for copy in self._flying.values()), time.monotonic()
+        if self._waiting or len(copies) > self._half or len(self._flying) >= self._window:
+            return []
         return [
             (copy.since + PATIENCE * self._slowest * copies[copy.task] - now, copy.task)
             for copy in self._flying.values()
@@ -315,6 +309,5 @@ def _threads_of(client: Any) -> int | None:
 
 def _is_of_python(error: Exception) -> bool:
     """Whether the call itself failed on its way, as no worker that was lost does."""
-    kind = type(error)
-    of_python = kind.__module__ in ("builtins", "_pickle", "pickle")
+    of_python = isinstance(error, pickle.PickleError) or type(error).__module__ == "builtins"
     return of_python and not isinstance(error, OSError)
