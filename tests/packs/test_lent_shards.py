@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pickle
 import signal
 import sys
 from pathlib import Path
@@ -60,6 +61,34 @@ def made(manifest, epochs=2, **more):
 
 def turned(sample: Sample, rng) -> Sample:
     return {**sample, "image": sample["image"][::-1] + rng.integers(9, dtype=np.uint8)}
+
+
+def test_what_is_lent_is_mapped_by_its_address_and_not_fetched_again(pixels, tmp_path):
+    near = bind(tmp_path / "pack").reader.sources["image"].stored.shards
+    [(_, shards)] = bind(f"{pixels.url}/pack").reader.far_packs
+    other = pickle.loads(pickle.dumps(shards))
+    numbers, places = np.array([2, 0, -1, 0, 2]), np.array([0, 3, 0, 1, 5])
+
+    def read(shards):
+        held = shards.holding({0, 2}, numbers, places)
+        pairs = [(0, 3), (0, 1), (2, 0), (2, 5)]
+        return [held[shard].at(place).tolist() for shard, place in pairs]
+
+    shards.lends = True
+    lent = shards.lent(numbers, places)
+    assert {*lent} == {0, 2}
+    pixels.clear_counts()
+    addresses = pickle.loads(pickle.dumps(lent))
+    for _ in range(2):
+        other.borrow(addresses)
+        assert read(other) == read(near)
+    mapped = other[2]
+    other.borrow({2: addresses[2], 0: ("/proc/self/fd/none", 1)})
+    assert other[2] is mapped and pixels.fetched() == []
+    assert read(other) == read(near)  # the one whose memory has gone is fetched
+    assert pixels.fetched() != []
+    other.borrow({})
+    assert other[2] is not mapped and other.lent(numbers, places) == {}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
 from dfgen.loading.state import ids_digest
-from dfgen.packs import named_packs
+from dfgen.packs import named_packs, pack_shards
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
@@ -283,6 +283,16 @@ def test_whole_shards_are_read_ahead(frame, tmp_path, how):
         pages_in_cache(shards[0]) >= sizes[0] for _ in range(1_000_000)
     )  # as the disk is at it
     assert pages_in_cache(shards[1]) < sizes[1] / 2
+
+
+def test_each_shard_of_some_rows_is_read_ahead_once_and_no_other(pack, monkeypatch):
+    asked = []
+    monkeypatch.setattr(pack_shards, "read_ahead", lambda *given: asked.append(given))
+    frame = dfgen.read_manifest(pack)
+    frame.loc[:4, ["shard", "row"]] = None  # rows in no pack
+    [*bind(frame, y="kind").reader.ahead(np.array([39, 0, 35, 12, 3, 11]))]
+    shards = [f"{pack}/shard-{number:05}.arrow" for number in (1, 3)]
+    assert asked == [(path, [(0, os.path.getsize(path))]) for path in shards]
 
 
 def test_images_that_are_larger_than_they_were_packed_are_enlarged_with_a_warning(pack):
