@@ -17,7 +17,8 @@ from dfgen.binding.default_features import Options
 from dfgen.errors import DecodeError
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.array import Array
-from dfgen.samples.stores.known_files import is_same_time
+from dfgen.samples.stores.known_files import UNKNOWN, KnownFiles, are_same_times, is_same_time
+from dfgen.samples.stores.local_files import Files
 
 OPTIONS = Options(image_size=(4, 4), label_mode=None)
 SECOND = 10**9
@@ -178,6 +179,54 @@ def test_an_array_file_that_was_replaced_is_the_problem_of_its_rows(tmp_path):
 )  # fmt: skip
 def test_a_time_that_a_copy_has_cut_is_the_same(now, same):
     assert is_same_time(now, TIME) is same
+    if now is not None:
+        both = np.array([[now, now, TIME], [TIME, TIME - SECOND, now]])
+        assert are_same_times(*both).tolist() == [is_same_time(*pair) for pair in both.T.tolist()]
+
+
+def test_what_the_manifest_knows_of_a_file_is_compared_and_nothing_else():
+    later, store = TIME + 10 * SECOND, Files()
+    known = KnownFiles(np.array([5, UNKNOWN, 7, UNKNOWN]), np.array([TIME, TIME, UNKNOWN, UNKNOWN]))
+    for row, agreeing, others in (
+        (0, [(5, TIME), (5, None)], [(6, TIME), (5, later), (6, None)]),
+        (1, [(9, TIME), (9, None)], [(9, later)]), (2, [(7, later)], [(5, later)]),
+        (3, [(9, later), (7, None)], []),
+    ):  # fmt: skip
+        assert (known.of(row, store) is store) is (row == 3)
+        for now in agreeing:
+            assert known.agrees(row, *now)
+            known.check(np.array([row, 3]), *now)
+        for now in others:
+            assert not known.agrees(row, *now)
+            with pytest.raises(DecodeError, match="the file has changed since"):
+                known.check(np.array([3, row]), *now)
+    for sizes, times in ((None, None), (None, known.times), (known.sizes, None)):
+        part = KnownFiles(sizes, times)
+        assert part.agrees(0, 5 if times is None else 9, TIME if sizes is None else later)
+        part.check(np.arange(1), 5 if times is None else 9, TIME if sizes is None else later)
+    assert KnownFiles(None, None).of(0, store) is store
+
+
+@each(
+    ("known", "now", "said"),
+    [
+        ((5_000, TIME), (6, TIME), "it was 5,000 bytes of 2023-11-14 22:13:20.123+00:00, and is 6 "
+         "bytes of 2023-11-14 22:13:20.123+00:00"),
+        ((5, TIME), (6, None), "it was 5 bytes, and is 6 bytes"),
+        ((5, UNKNOWN), (6, TIME), "it was 5 bytes, and is 6 bytes"),
+        ((UNKNOWN, TIME), (6, 0), "it was of another size of 2023-11-14 22:13:20.123+00:00, and is "
+         "6 bytes of 1970-01-01 00:00:00.000+00:00"),
+        ((5, TIME), (5, 10**30), "it was 5 bytes of 2023-11-14 22:13:20.123+00:00, and is 5 bytes "
+         f"of {10**30} ns"),
+    ],
+)  # fmt: skip
+def test_a_changed_file_is_told_by_what_is_known_of_both(known, now, said):
+    files = KnownFiles(*(np.array([fact]) for fact in known))
+    with pytest.raises(DecodeError) as caught:
+        files.check(np.array([0]), *now)
+    assert str(caught.value) == (
+        f"the file has changed since the manifest was made: {said}. {ADVICE}"
+    )
 
 
 @pytest.mark.parametrize(("cut", "changed"), [(10**6, 0), (10**9, 0), (60 * 10**9, 3)])

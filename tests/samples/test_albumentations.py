@@ -1,6 +1,7 @@
 """Albumentations pipelines: the same pixels from any worker; masks and boxes move with images."""
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
@@ -282,6 +283,21 @@ def test_what_a_pipeline_cannot_take_is_told_at_once(scenes, transform, x, y, me
     with pytest.raises(ArgumentError) as error:
         sequence(scenes, transform, x, y, **({} if y else {"label_mode": None}))
     assert str(error.value) == message
+
+
+def test_a_pipeline_draws_the_same_after_it_has_travelled(monkeypatch):
+    transform = dfgen.albumentations(pipeline(bbox_params=None))
+    pickled = pickle.dumps(transform.of([("image", "image", "")]))
+    sample = {"image": np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3), np.uint8)}
+    for before, after in ((None, "1"), ("0", "0")):
+        monkeypatch.delenv("NO_ALBUMENTATIONS_UPDATE", raising=False)
+        if before:
+            monkeypatch.setenv("NO_ALBUMENTATIONS_UPDATE", before)
+        other = pickle.loads(pickled)
+        assert os.environ["NO_ALBUMENTATIONS_UPDATE"] == after
+        made = [one(dict(sample), np.random.default_rng(3)) for one in (transform, other)]
+        np.testing.assert_array_equal(made[0]["image"], made[1]["image"])
+        assert repr(other).startswith("dfgen.albumentations(Compose([")
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """SampleReader: rows to samples, errors that name them, and the contract of a transform."""
 
 import pickle
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,13 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.items import Items
 from dfgen.samples.features.number import Number
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.stores.local_files import Files
+from dfgen.samples.stores.schemes import Several
+from dfgen.samples.stores.store import Store
+from dfgen.samples.transforms import batch_rng, fits, sample_rng, without_blanks
 
 SHAPE = (4, 5, 3)
 CATEGORY = Category("kind", "categorical", ("cat", "dog"))
@@ -204,6 +210,94 @@ def test_what_no_decoder_raises_is_raised_as_it_is_and_names_the_row(parts, monk
         sample_of(reader(parts), 1)
     assert caught.value is error
     assert error.__notes__ == [f"while reading {where(parts, 1)}"]
+
+
+class Far(Store):
+    far = True
+
+
+def test_paths_of_a_row_are_told_and_those_that_are_far(parts):
+    lists = pa.array([["s3://b/0.png", "x.png"], [], ["s3://b/2.png"]])
+    bytes_or_path = [{"bytes": b"1", "path": None}, {"bytes": None, "path": "s3://b/y"}, None]
+    rows = pa.array([{"path": "s3://b/a.npy", "index": row} for row in range(3)])
+    more = (
+        BoundFeature("list", Items(Image("list", size=(4, 4), max_items=2), None), lists),
+        BoundFeature("held", Image("held", size=(4, 4)), pa.array(bytes_or_path),
+                     present=np.array([True, True, False])),
+        BoundFeature("rows", Array("rows", (2,), index="index"), rows),
+    )  # fmt: skip
+    found = reader((*parts[2:], *more))
+    assert [path for _, path in found.paths(0)][1:] == ["s3://b/0.png", "x.png", "s3://b/a.npy"]
+    assert [*found.paths(1)][1:] == [("held", "s3://b/y"), ("rows", "s3://b/a.npy")]
+    assert [*found.paths(2)][1:] == [("list", "s3://b/2.png"), ("rows", "s3://b/a.npy")]
+    assert found.remote_paths(0) == []
+    vars(found)["store"] = Several({"": Files(), "s3": Far()})
+    told = [found.remote_paths(row) for row in range(3)]
+    assert told == [["s3://b/0.png"], ["s3://b/y"], ["s3://b/2.png"]]
+
+
+class Source:
+    """Where rows come from, which notes what is read ahead, lent and borrowed."""
+
+    def __init__(self, name, far):
+        self.name, self.asked = name, []
+        self.far_packs = ((self, self),) if far else ()
+
+    def ahead(self, rows):
+        self.asked.append(("ahead", rows))
+        yield
+
+    def of(self, rows):
+        return self.name, rows
+
+    def lent(self, name, rows):
+        return f"{name}{rows}"
+
+    def borrow(self, lent):
+        self.asked.append(("borrow", lent))
+
+
+def test_packs_in_a_store_are_read_ahead_if_asked_for_lent_and_borrowed(parts):
+    sources = {name: Source(name, name != "image") for name in ("image", "raw", "array")}
+    near, *far = sources.values()
+    found = SampleReader(np.arange(3), parts, sources=sources)
+    [*found.ahead(5, far=False)]
+    assert (near.asked, [one.asked for one in far]) == ([("ahead", 5)], [[], []])
+    [*found.ahead(6)]
+    assert [one.asked[-1] for one in sources.values()] == [("ahead", 6)] * 3
+    assert found.lent(7) == ["raw7", "array7"]
+    found.borrow(found.lent(7))
+    assert [one.asked[-1] for one in far] == [("borrow", "raw7"), ("borrow", "array7")]
+    assert near.asked == [("ahead", 5), ("ahead", 6)]
+
+
+def test_functions_of_the_user_are_known_by_what_they_are_given_to(parts):
+    own = BoundFeature("own", Array("array", (2,), decode=len), parts[2].values)
+    assert reader((own,), brighten).functions == {
+        "transform": brighten,
+        "decode of Array('array')": len,
+    }
+    assert reader(parts).functions == {"transform": None}
+
+
+def test_generators_are_those_of_their_documented_keys():
+    for kind, made in (("rng/1|5|2|a|3", sample_rng(5, 2, "a", 3)),
+                       ("rng/1|5|2|7|0", sample_rng(5, 2, 7)),
+                       ("batch-rng/1|5|2|3|1", batch_rng(5, 2, 3, 1)),
+                       ("batch-rng/1|5|2|3|0", batch_rng(5, 2, 3))):  # fmt: skip
+        key = int.from_bytes(blake2b(f"dfgen/{kind}".encode()).digest()[:16], "little")
+        same = np.random.Generator(np.random.Philox(key=key))
+        assert made.integers(2**60, size=4).tolist() == same.integers(2**60, size=4).tolist()
+
+
+def test_rows_at_the_end_that_are_blank_are_taken_away_and_no_others():
+    boxes = np.array([[1, 2], [-1, -1], [-1, 3], [-1, -1], [-1, -1]])
+    assert without_blanks(boxes, -1).tolist() == boxes[:3].tolist()
+    assert without_blanks(boxes[3:], -1).shape == (0, 2)
+    assert without_blanks(boxes[:1], -1).tolist() == [[1, 2]]
+    assert without_blanks(np.array([0, 5, 0]), 0).tolist() == [0, 5]
+    assert fits((3, 4), (None, 4)) and fits((), ())
+    assert not fits((3, 4), (None, 5)) and not fits((3, 4), (3,))
 
 
 def test_a_reader_survives_pickle(parts):

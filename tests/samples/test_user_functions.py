@@ -2,16 +2,27 @@
 
 import functools
 import os
+import pickle
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from cases import each
+from messages import message_of
 
 from dfgen import Array, Column
-from dfgen.errors import brief
-from dfgen.samples.user_functions import check_transform
+from dfgen.errors import ArgumentError, DfgenError, brief
+from dfgen.samples.user_functions import (
+    called,
+    check_transform,
+    is_ctrl_c,
+    pickled_by_value,
+    raised,
+    with_own_lines,
+)
 
 SCRIPT = """
 import sys
@@ -165,6 +176,87 @@ class Kept(dict):
 def test_whatever_takes_two_arguments_is_a_transform(function):
     check_transform("transform", function, "sample")
     check_transform("batch_transform", function, "batch")
+
+
+WRITE = 'write def transform(sample, rng): sample["image"] = ...; return sample'
+EXPECTED = "expected transform(sample, rng) -> sample: "
+
+
+class One:
+    def __call__(self, image):
+        return image
+
+
+class Resize:
+    """As one of torchvision."""
+
+    __module__ = "torchvision.transforms"
+
+    def __call__(self, image):
+        return image
+
+
+@each(
+    ("function", "said"),
+    [
+        (5, f"5 is no function, {EXPECTED}{WRITE}"),
+        ("flip", f"'flip' is no function, {EXPECTED}{WRITE}. Random flips and crops are "
+         'x=dfgen.Image("path", flip=..., crop=...)'),
+        ([len], f"[<built-in function len>] is no function, {EXPECTED}write one function that "
+         f"calls them in turn: {WRITE.removeprefix('write ')}"),
+        (Augment, f"Augment is a class, {EXPECTED}give an object of it, transform=Augment(...)"),
+        (lambda image: image, f"<lambda>(image) cannot be called as transform(sample, rng): "
+         f"{WRITE}"),
+        (functools.partial(lambda a, b, c: a, 1, 2), "<lambda>(c) cannot be called as "
+         f"transform(sample, rng): {WRITE}"),
+        (functools.partial(functools.partial(pow, 1), 2),
+         f"pow(mod=None) cannot be called as transform(sample, rng): {WRITE}"),
+        (One(), f"One(image) cannot be called as transform(sample, rng): {WRITE}"),
+        (Resize(), "a torchvision.Resize is of torchvision, expected a function "
+         "transform(sample, rng) of a dict of NumPy arrays: it works on torch tensors and PIL "
+         'images: write x=dfgen.Image("path", flip="horizontal", crop="random_resized"), or '
+         "dfgen.albumentations(A.Compose([...]))"),
+        (functools.partial(Resize()), "is of torchvision, expected a function "),
+        (Resize, "the class torchvision.Resize is of torchvision, "),
+    ],
+)  # fmt: skip
+def test_what_is_no_transform_is_told_what_to_write(function, said):
+    found = message_of(ArgumentError, check_transform, "transform", function, "sample")
+    assert said in found and found.startswith("transform=")
+    assert not said.endswith(WRITE) or found == f"transform={said}"
+
+
+def test_the_users_own_lines_are_shown_and_none_of_dfgen():
+    def own(sample):
+        return sample["none"]
+
+    error = DfgenError("told")
+    try:
+        called(own, {})
+    except KeyError as cause:
+        assert with_own_lines(error, cause) is error
+    [note] = error.__notes__
+    assert note.startswith("In your function:\nTraceback (most recent call last):\n")
+    assert note.endswith("KeyError: 'none'") and 'return sample["none"]' in note
+    assert with_own_lines(DfgenError("told"), KeyError("never raised")).args == ("told",)
+    assert raised(ValueError("two\n  lines")) == "raised ValueError: two lines"
+
+
+def test_only_the_main_thread_is_interrupted_by_the_user(monkeypatch):
+    assert is_ctrl_c(KeyboardInterrupt()) and not is_ctrl_c(ValueError())
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(is_ctrl_c, KeyboardInterrupt()).result() is False
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert not is_ctrl_c(KeyboardInterrupt())
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_function_that_is_pickled_by_value_knows_the_file_of_its_lines():
+    function = pickle.loads(pickled_by_value(lambda sample: sample["none"], protocol=5))
+    assert function({"none": 3}) == 3
+    assert function.__code__.co_filename == __file__
 
 
 @each(

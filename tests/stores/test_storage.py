@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -17,7 +18,16 @@ import dfgen
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError, MissingFileError
 from dfgen.samples.stores.array_files import MOST_OPEN
 from dfgen.samples.stores.local_files import Files
-from dfgen.samples.stores.schemes import STORES, Several, store_of, without_store
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import (
+    STORES,
+    Several,
+    examples_of_schemes,
+    schemes_of,
+    store_at,
+    store_of,
+    without_store,
+)
 from dfgen.samples.stores.store import Head, Store
 
 
@@ -206,6 +216,106 @@ def test_the_store_follows_from_the_schemes_of_all_paths(memory):
     assert store_of([paths["memory"], paths["local"]]) == both
     assert store_of([pa.concat_arrays(paths.values())]) == both
     assert without_store(pa.array(["memory://a", "gopher://b"])).to_pylist() == ["gopher://b"]
+
+
+def test_each_of_several_stores_has_the_limits_and_options(memory):
+    limits, options = dfgen.Limits(file_bytes=2), StorageOptions({"region": "a"})
+    paths = pa.array(["memory://a", "b"])
+    both = store_of([paths], limits, options)
+    assert both.limits == limits and both.options == options
+    for path in paths.to_pylist():
+        for one in (both.of(path), store_at(path, limits, options)):
+            assert one.limits == limits and one.options == options
+    memory["memory://a"] = b"123", 10**18
+    with pytest.raises(DecodeError, match=r"the file has 3 bytes, more than limits\.file_bytes=2"):
+        both.read("memory://a")
+
+
+def test_bytes_and_paths_that_rows_hold_are_read_by_one_store(memory, tmp_path):
+    memory["memory://a"] = b"123", 10**18
+    (tmp_path / "b").write_bytes(b"12345")
+    files = pa.array([{"bytes": b"1234", "path": "x"}, {"bytes": None, "path": "memory://a"}])
+    both, here = store_of([files, pa.array(["b"])]), {"bytes": b"1234", "path": "x"}
+    there, local = {"bytes": None, "path": "memory://a"}, str(tmp_path / "b")
+    for content, data, time in (
+        (here, b"1234", None), (b"1", b"1", None), (there, b"123", 10**18),
+        ("memory://a", b"123", 10**18), (local, b"12345", os.stat(local).st_mtime_ns),
+    ):  # fmt: skip
+        told = []
+        with both.open(content) as file:
+            assert both.read(content) == file.read() == data
+        assert both.head(content)[:2] == (len(data), time)
+        assert both.read_as(content, lambda *known, told=told: told.append(known)) == data
+        assert told == [(len(data), time if content is local else None)] * (time is not None)
+        assert both.look(content) is both
+    for nothing in (b"", {"bytes": b"", "path": "x"}):
+        assert message_of(DecodeError, both.read, nothing) == "the file is empty (0 bytes)"
+    neither = {"bytes": None, "path": None}
+    assert message_of(DecodeError, both.head, neither) == "neither bytes nor a path"
+    assert both.look(neither) is both
+    assert not both.far
+
+
+def test_one_path_of_each_scheme_is_an_example():
+    paths = pa.array(["b/a", "s3://b/c", None, "memory://a", "s3://b/d", "e"])
+    assert examples_of_schemes(paths).to_pylist() == ["b/a", "s3://b/c", "memory://a"]
+    assert examples_of_schemes(paths[1:2]).to_pylist() == ["s3://b/c"]
+    assert examples_of_schemes(paths[3:5]).to_pylist() == ["memory://a", "s3://b/d"]
+    assert len(examples_of_schemes(paths[:0])) == 0
+    for part, schemes in (
+        (paths, {"", "s3", "memory"}), (paths[:0], set()), (paths[:1], {""}),
+        (pa.chunked_array([paths[:1], paths[4:]]), {"", "s3"}), (paths[2:4], {"", "memory"}),
+        (pa.array([["a:b", "s3://c"], []]), {"", "s3"}), (pa.array(["x" * (1 << 18) + ":"]), {""}),
+        (pa.array(["s3://a", "S3A://b", "1://c"]), {"s3", "S3A", ""}),
+    ):  # fmt: skip
+        assert schemes_of(part) == schemes
+    assert schemes_of(pa.array(["x" * ((1 << 18) - 2), "s3://c"])) == {"", "s3"}
+
+
+def test_a_relative_path_stays_below_the_folder_of_then(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.npy").write_bytes(npy([[len(name), ord(name)]]))
+    monkeypatch.chdir(tmp_path / "a")
+    files = Files().within(None)
+    monkeypatch.chdir(tmp_path / "b")
+    for one, value in ((files, ord("a")), (files.within(None), ord("b")), (Files(), ord("b"))):
+        assert one.row("x.npy", 0).tolist() == [1, value]
+        with one.open("x.npy") as file:
+            assert file.read() == one.read("x.npy") == npy([[1, value]])
+    assert files == Files() and files.head("x.npy").size == len(npy([[1, 97]]))
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="Windows has no files without a size")
+def test_a_file_that_tells_no_size_is_read_to_its_end_or_limit(tmp_path, monkeypatch):
+    data = bytes(range(256)) * 1500
+    (tmp_path / "a").write_bytes(data)
+    for size in (0, 200_000, 500_000):  # as it was, or is to be
+        monkeypatch.setattr(os, "fstat", lambda file, size=size: SimpleNamespace(st_size=size))
+        assert Files().read(str(tmp_path / "a")) == data
+    monkeypatch.undo()
+    with pytest.raises(DecodeError, match=r"^the file has [34]\d\d,\d{3} bytes, more than limits"):
+        Files().within(dfgen.Limits(file_bytes=300_000)).read("/dev/zero")
+    assert Files().head("/dev/zero").problem == "not a regular file"
+
+
+def test_a_large_file_is_refused_by_its_size_before_it_is_read(tmp_path, monkeypatch):
+    path, asked, read = str(tmp_path / "a"), [], os.read
+    with open(path, "wb") as file:
+        file.truncate(10**6)
+    monkeypatch.setattr(os, "read", lambda file, most: asked.append(most) or read(file, most))
+    small = Files().within(dfgen.Limits(file_bytes=10**6 - 1))
+    with pytest.raises(DecodeError, match="the file has 1,000,000 bytes, more than"):
+        small.read(path)
+    assert len(asked) == 1
+    assert Files().within(dfgen.Limits(file_bytes=10**6)).read(path) == bytes(10**6)
+    assert len(asked) == 4  # its begin, its rest, and that nothing follows
+    told = []
+    assert len(Files().read_as(path, lambda *known: told.append(known))) == 10**6
+    assert told == [(10**6, os.stat(path).st_mtime_ns)]
+    with pytest.raises(DecodeError, match="the file has 5 bytes"):
+        (tmp_path / "b").write_bytes(b"12345")
+        Files().within(dfgen.Limits(file_bytes=4)).read(str(tmp_path / "b"))
 
 
 def descriptors():
