@@ -18,7 +18,7 @@ from cases import each
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.errors import DecodeError, MissingFileError, ReadError, is_outside
+from dfgen.errors import DecodeError, MissingFileError, ReadError, RefusedError, is_outside
 from dfgen.loading.loader import Loader
 from dfgen.loading.workers import retries
 from dfgen.samples.bound_feature import BoundFeature
@@ -433,3 +433,138 @@ def test_fault_32_a_check_of_all_numbers_without_descriptors_does_not_call_a_fil
     """
     told = subprocess.run([sys.executable, "-c", code, tmp_path / "a.h5"], capture_output=True)
     assert (told.stderr, told.stdout.decode().endswith("(EMFILE)\n")) == (b"", True), told.stdout
+
+
+@pytest.fixture
+def again(folder, monkeypatch):
+    """Return a function: try a row again whose file stays as it is, until `error` is raised."""
+    monkeypatch.setattr(retries, "WAITS", (0.0, 0.0))
+
+    def try_again(error, row=0, read=None, cancelled=lambda: False, reader=None):
+        def fail():
+            tries.append(row)
+            raise error
+
+        tries, stages = [], []
+        reader = loader_of(folder, workers=0).reader if reader is None else reader
+        try:
+            retries.read_again(read or fail, error, reader, row, stages.append, cancelled)
+        except Exception as raised:
+            return raised, len(tries), stages
+        return None, len(tries), stages
+
+    return try_again
+
+
+def caused(error, *causes):
+    for one, cause in zip((error, *causes), causes, strict=False):
+        one.__cause__ = cause
+    return error
+
+
+@each(
+    ("error", "advice"),
+    [
+        (ReadError("the disk"), ADVICE),
+        (caused(ReadError("the disk"), OSError(errno.EIO, "bad")), ADVICE),
+        (caused(ReadError("the disk"), OSError(errno.EMFILE, "many")), "have more files open, "),
+        (caused(ReadError("the disk"), KeyError(), OSError(errno.ENFILE, "")), "have more files "),
+        (caused(ReadError("the disk"), OSError(errno.ENOMEM, "")), "give the process more memory"),
+        (MemoryError("of images"), "give the process more memory"),
+    ],
+)
+def test_a_read_that_fails_for_good_tells_what_to_do(again, folder, error, advice):
+    raised, tries, stages = again(error)
+    told = "the disk"
+    if isinstance(error, MemoryError):
+        told = f"row id=0, path='{folder}/0.png': out of memory: of images"
+    assert str(raised).startswith(f"{told}; tried 3 times in 0.0 seconds{NO_FAULT}{advice}")
+    assert type(raised) is ReadError and raised.__cause__ is error and raised.files == ()
+    assert (tries, stages) == (2, ["idle"] * 2)
+
+
+def test_a_row_that_nobody_wants_any_more_is_not_tried_again(again, monkeypatch):
+    monkeypatch.setattr(retries, "WAITS", (1000.0,))
+    for wants in ([True], [False, True]):
+        error = ReadError("the disk")
+        assert again(error, cancelled=iter(wants).__next__)[:2] == (error, 0)
+
+
+def test_a_missing_file_that_is_back_is_read_and_one_that_is_missing_alone_is_not(again, folder):
+    missing = MissingFileError("the file does not exist")
+    assert again(missing, read=lambda: None)[0] is None
+    (folder / "0.png").unlink()
+    assert again(missing, read=lambda: None)[:2] == (missing, 0)
+
+
+@pytest.mark.parametrize("change", ["renamed", "emptied", "a file"])
+def test_files_of_the_working_folder_and_below_are_missed_with_their_folder(
+    folder, again, monkeypatch, change
+):
+    monkeypatch.chdir(folder if change == "emptied" else folder.parent)
+    name = "" if change == "emptied" else "imgs/"
+    feature = BoundFeature(
+        "x", Image("path", size=(4, 4)), pa.array([f"{name}{n}.png" for n in "01"])
+    )
+    reader = SampleReader(np.arange(2), (feature,))
+    missing = MissingFileError("the file does not exist")
+    for file in folder.iterdir():
+        file.unlink()
+    if change != "emptied":
+        folder.rmdir()
+    if change == "a file":
+        folder.write_text("")
+    gone = (
+        ", and its folder '.' is empty" if change == "emptied" else ", nor does its folder 'imgs'"
+    )
+    raised, tries, _ = again(missing, row=1, reader=reader)
+    assert str(raised).startswith(f"the file does not exist{gone}; tried 3 times in 0.0 seconds")
+    assert raised.files == (("path", f"{name}1.png"),) and tries == 2
+
+
+def test_a_folder_of_one_row_in_many_is_its_own_and_one_that_held_others_is_not(again, folder):
+    def reader_of(paths):
+        feature = BoundFeature("x", Image("path", size=(4, 4)), pa.array(paths))
+        return SampleReader(np.arange(len(paths)), (feature,))
+
+    there, missing = f"{folder}/0.png", MissingFileError("the file does not exist")
+    for held in (96, 104, 0, 199):  # beside the row, or anywhere
+        paths = [there] * 200
+        paths[100] = f"{folder}/gone/a.png"
+        assert again(missing, row=100, reader=reader_of(paths))[:2] == (missing, 0)
+        paths[held] = f"{folder}/gone/b.png"
+        raised, tries, _ = again(missing, row=100, reader=reader_of(paths))
+        assert f", nor does its folder '{folder}/gone'; tried 3 times" in str(raised) and tries == 2
+
+
+@each(
+    ("row", "hosts", "opens", "looked"),
+    [
+        (5, "a" * 10, True, ["far://a/1.png"]),
+        (0, "a" * 10, True, ["far://a/1.png"]),
+        (9, "a" * 10, True, ["far://a/5.png"]),
+        (5, "a" * 10, False, [f"far://a/{row}.png" for row in (1, 2, 3, 4)]),
+        (1, "abcd", False, []),
+        (1, "abba", True, ["far://b/2.png"]),
+    ],
+)
+def test_a_file_that_a_store_refuses_is_read_again_where_others_beside_it_open(
+    again, row, hosts, opens, looked
+):
+    class Remote(Store):
+        far = True
+
+        def read(self, path):
+            raise NotImplementedError
+
+        def look(self, path):
+            seen.append(path)
+            if not opens:
+                raise MissingFileError("the file does not exist")
+
+    seen, refused = [], RefusedError("refused")
+    paths = pa.array([f"far://{host}/{number}.png" for number, host in enumerate(hosts)])
+    feature = BoundFeature("x", Image("path", size=(4, 4)), paths)
+    reader = SampleReader(np.arange(len(paths)), (feature,), store=Remote())
+    raised, _, _ = again(refused, row, read=lambda: None, reader=reader)
+    assert raised is (None if opens else refused) and seen == looked
