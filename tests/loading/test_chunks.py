@@ -1,0 +1,406 @@
+"""Chunks by themselves, and the worker that makes them: what is read, told, counted and left."""
+
+import contextlib
+import errno
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from types import ModuleType
+
+import cloudpickle
+import cv2
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from cases import each
+from full_disk import files_of_at_most
+
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
+from dfgen.errors import ArgumentError, DecodeError, MissingFileError, TransformError, WorkerError
+from dfgen.loading.loader import Loader
+from dfgen.loading.metrics import Stopwatch
+from dfgen.loading.workers import processes, shared_memory
+from dfgen.loading.workers.chunks import Chunk, ChunkMaker
+from dfgen.loading.workers.process_main import (
+    NO_ROW,
+    STARTING,
+    _portable,
+    _received,
+    _SharedStopwatch,
+)
+from dfgen.loading.workers.processes import ProcessWorker, _take_along, pickled
+from dfgen.loading.workers.shared_memory import SharedPickle
+from dfgen.loading.workers.threads import Threads, ThreadWorker, Worker
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.number import Number
+from dfgen.samples.reader import SampleReader
+
+ROWS = 8
+
+
+@pytest.fixture
+def frame(tmp_path):
+    """A frame of PNG files of 2x2 pixels that hold their row, and of copies that hold it twice."""
+    for row in range(ROWS):
+        for name, value in (("a", row), ("b", 2 * row)):
+            cv2.imwrite(f"{tmp_path}/{name}{row}.png", np.full((2, 2, 3), value, np.uint8))
+    paths = {name: [f"{tmp_path}/{name}{row}.png" for row in range(ROWS)] for name in "ab"}
+    return pd.DataFrame({"id": range(ROWS), **paths, "number": range(ROWS)})
+
+
+def reader_of(frame, x, **options):
+    return bind(frame, x, None, options=Options(label_mode=None), **options).reader
+
+
+def image(name="a", **options):
+    return Image(name, size=(2, 2), **options)
+
+
+class Noted(Stopwatch):
+    """Notes each stage and the row of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __call__(self, stage, nbytes=0):
+        super().__call__(stage, nbytes)
+        self.seen.append((stage, self.row))
+
+
+def made(reader, rows=range(ROWS), skip=False, cancelled=lambda: False, fill=None, **options):
+    """Return the arrays of a chunk, what stays blank, and the stopwatch."""
+    chunk = Chunk(0, np.array(rows), np.zeros(len(rows), int), **options)
+    arrays = {
+        name: np.full((len(rows), *spec.shape), 99, spec.dtype)
+        for name, spec in reader.specs.items()
+    }
+    stopwatch, maker = Noted(), ChunkMaker(reader, 0, skip)
+    if fill is None:
+        return arrays, maker.fill(chunk, arrays, stopwatch, cancelled), stopwatch
+    return arrays, fill(maker).fill(chunk, arrays, cancelled), None
+
+
+def numbers_in(pixels):
+    return pixels[:, 0, 0, 0].tolist()
+
+
+def test_each_row_that_is_read_is_told_with_its_stages_and_time_on_a_cpu_counts(frame):
+    arrays, blanks, watch = made(reader_of(frame, image()), [3, 5])
+    assert (numbers_in(arrays["image"]), blanks) == ([3, 5], {})
+    assert watch.seen[0] == ("table", -1) and watch.seen[-1] == ("idle", 5)
+    assert [row for stage, row in watch.seen if stage == "read"] == [3, 5]
+    assert watch.counts["samples"] == 2 and watch.seconds["cpu"] > 0
+    arrays, _, watch = made(reader_of(frame, "number"), [3, 5])
+    assert watch.seen == [("table", -1), ("idle", -1)] and arrays["number"].tolist() == [3, 5]
+    assert watch.counts["samples"] == 2 and watch.seconds["cpu"] == 0
+
+
+def test_what_is_cached_is_taken_at_once_and_what_is_known_to_be_bad_stays_blank(frame):
+    reader = reader_of(frame, image(), cache="memory")
+    for known, hits in (({2}, 0), ({2}, ROWS - 1), ((), ROWS - 1), ({2, 5}, ROWS)):
+        arrays, blanks, watch = made(reader, skip=True, known=known)
+        assert numbers_in(arrays["image"]) == [0 if row in known else row for row in range(ROWS)]
+        assert blanks == dict.fromkeys(known) and watch.counts["samples"] == ROWS - len(known)
+        assert watch.counts["cache_hits"] == hits
+        assert watch.seen[:3] == [("table", -1), ("read", 0), ("table", 0)]
+    assert [stage for stage, _ in watch.seen[3:]] == ["idle"]
+
+
+def test_of_rows_that_are_cached_in_part_the_rest_is_read(frame):
+    x = {"one": image(), "other": image("b", flip="horizontal", scale="0..1")}
+    reader, plain = (reader_of(frame, x, cache=cache) for cache in ("memory", None))
+    made(reader, [1, 2, 3])
+    for rows in (range(ROWS), [1, 2, 3]):
+        (one, _, _), (other, _, _) = made(reader, rows), made(plain, rows)
+        assert all((one[name] == other[name]).all() for name in one)
+
+
+def test_rows_are_made_until_nobody_wants_them(frame):
+    reader, left = reader_of(frame, image()), iter([False] * 3 + [True])
+    arrays, _, watch = made(reader, cancelled=lambda: next(left))
+    assert numbers_in(arrays["image"]) == [0, 1, 2] + [99] * 5 and watch.counts["samples"] == 3
+    for wanted, abandoned in ((True, True), (False, False), (True, False)):
+
+        def worker(maker, abandoned=abandoned):
+            one = ThreadWorker(maker)
+            one.abandoned = abandoned
+            return one
+
+        arrays, _, _ = made(reader, cancelled=lambda wanted=wanted: not wanted, fill=worker)
+        assert (arrays["image"][0] == 0).all() == (wanted and not abandoned)
+
+
+def test_a_bad_row_is_told_by_its_stage_and_by_its_file_where_there_are_several(frame):
+    for name, row in (("a", 1), ("b", 2)):
+        with open(frame[name][row], "wb") as file:
+            file.write(b"no image")
+    one, both = (reader_of(frame, x) for x in (image(), {"x": image(), "y": image("b")}))
+    arrays, blanks, watch = made(one, skip=True)
+    [(place, found)] = blanks.items()
+    assert (place, found.stage) == (1, "decode") and numbers_in(arrays["image"])[:3] == [0, 0, 2]
+    assert found.reason.startswith("not an image") and watch.counts["samples"] == ROWS - 1
+    _, blanks, _ = made(both, skip=True)
+    assert [(place, found.reason.partition(":")[0]) for place, found in blanks.items()] == [
+        (row, f"a='{frame['a'][row]}', b='{frame['b'][row]}'") for row in (1, 2)
+    ]
+    with pytest.raises(DecodeError, match=r"^row id=1, a="):
+        made(one)
+
+
+def test_a_missing_file_names_the_files_of_its_row(frame):
+    os.remove(frame["b"][4])
+    reader = reader_of(frame, {"x": image(), "y": image("b")})
+    with pytest.raises(MissingFileError, match=r"^row id=4, ") as caught:
+        made(reader)
+    assert caught.value.files == (("a", frame["a"][4]), ("b", frame["b"][4]))
+
+
+def test_a_function_may_ask_another_loader_for_a_batch_and_never_its_own():
+    def loader(transform=None):
+        numbers = BoundFeature("number", Number("number"), np.arange(4))
+        reader = SampleReader(np.arange(4), (numbers,), transform)
+        return Loader(reader, batch_size=2, shuffle=False, workers=0)
+
+    other, asked = loader(lambda sample, rng: sample), []
+
+    def ask(sample, rng):
+        asked.append(other.batch(0, 1).arrays["number"].tolist())
+        own.batch(0, 1)
+
+    own = loader(ask)
+    for _ in range(2):
+        with pytest.raises(TransformError, match="asks that Sequence for a batch"):
+            own.batch(0, 0)
+    assert asked == [[2, 3]] * 2
+
+
+def test_threads_have_names_and_tasks_that_nobody_has_begun_are_told_of_the_end():
+    threads, gate, told = Threads(2, Worker), threading.Event(), []
+    for _ in range(2):
+        threads.submit(lambda worker: gate.wait(30))
+    threads.submit(told.append)
+    names = [(one.name, one.daemon) for one in threads._threads]
+    assert names == [("dfgen-0", True), ("dfgen-1", True)]
+    threading.Timer(0.05, gate.set).start()
+    threads.close()
+    assert [worker.abandoned for worker in told] == [True] and threads.closed
+    assert not any(one.is_alive() for one in threads._threads)
+
+
+# Processes
+
+
+def worker_of(frame, skip=True):
+    maker = ChunkMaker(reader_of(frame, image()), 0, skip)
+    return ProcessWorker(maker, pickled(maker), {}, 1)
+
+
+class Child:
+    """A process that has ended, or never does unless it is killed."""
+
+    def __init__(self, code=-9, ends=True):
+        self.stdin, self.stdout, self.code, self.ends = io.BytesIO(), io.BytesIO(), code, ends
+
+    def wait(self, patience=None):
+        if not self.ends:
+            raise subprocess.TimeoutExpired("", patience)
+        return self.code
+
+    def kill(self):
+        self.ends = True
+
+
+@each(
+    ("code", "how", "short"),
+    [
+        (3, "exit code 3", ""),
+        (0, "exit code 0", ""),
+        (-signal.SIGSEGV, "killed by SIGSEGV", ""),
+        (-9, "killed by SIGKILL", ", as the system does where memory is short: see its log, dmesg"),
+    ],
+)
+def test_a_row_on_which_three_processes_die_is_skipped_or_told(frame, code, how, short):
+    def bury(worker, *rows):
+        for row in rows:
+            worker._header, worker._child = np.array([1.0, row, 0]), Child(code)
+            found = worker._bury(chunk, deaths)
+            assert worker._child is None and worker._header[0] == 0
+        return found
+
+    chunk, where = Chunk(0, np.arange(4), np.zeros(4)), f"row id=2, a='{frame['a'][2]}'"
+    died = f"3 worker processes died on this row (the last: {how}{short})"
+    made = f"row id=0, a='{frame['a'][0]}' and 3 more"
+    deaths = Counter()
+    assert bury(worker_of(frame), 2, 2) == {} and bury(worker_of(frame), 2) == {2: ("worker", died)}
+    assert bury(worker_of(frame), 1, 1, NO_ROW, NO_ROW, NO_ROW) == {}  # the three do not count
+    for rows, skip, said in (
+        ((2, 2, 2), False, f"{where}: {died}"),
+        ((0, 0, 0), False, f"{where}: {died}".replace("2", "0", 1).replace("a2", "a0")),
+        ((STARTING,) * 3, True, f"a worker process cannot start ({how}): see what it printed. It "
+         f"was to make {made}"),
+        ((0, 1, 2, 3, 0, 1), True, f"6 worker processes died while they made {made} (the last: "
+         f"{how}), less than 3 times on any row: {processes._OTHER_CAUSES}"),
+    ):  # fmt: skip
+        deaths = Counter()
+        with pytest.raises(WorkerError) as caught:
+            bury(worker_of(frame, skip), *rows)
+        assert str(caught.value) == said
+    worker = worker_of(frame)
+    worker._header, worker._child = np.zeros(3), Child(5, ends=False)
+    assert worker._end() == 5 and worker._end() == 0
+
+
+@each(
+    ("number", "tries", "more"),
+    [(errno.EMFILE, 3, True), (errno.ENFILE, 3, True), (errno.ENOMEM, 3, False),
+     (errno.ENOENT, 1, False)],
+)  # fmt: skip
+def test_a_process_that_cannot_start_is_tried_again_if_that_may_pass(
+    frame, monkeypatch, number, tries, more
+):
+    def fail(*given, **options):
+        tried.append(given)
+        raise OSError(number, "no")
+
+    tried, worker = [], worker_of(frame)
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "WAITS", (0.0, 0.0))
+        patch.setattr(processes.subprocess, "Popen", fail)
+        with pytest.raises(WorkerError) as caught:
+            worker._spawned_at_last()
+        said = f"a worker process cannot start: [Errno {number}] no"
+        assert str(caught.value) == said + processes._MORE_FILES * more and len(tried) == tries
+        patch.setattr(processes, "WAITS", (1000.0,))
+        worker.abandon()
+        with pytest.raises(WorkerError, match="cannot start"):
+            worker._spawned_at_last()
+    worker.close()
+
+
+def test_the_row_in_hand_is_seen_from_outside_while_its_file_is_read(frame):
+    header, worker = np.zeros(3), worker_of(frame)
+    assert worker.file() is None
+    worker._header, watch = header, _SharedStopwatch(header)
+    for row in (7, 3):
+        watch.row = row
+        watch("read")
+        since = watch.since
+        for stage in ("read", "decode", "resize"):
+            _ = stage == "read" or watch(stage)
+            assert worker.file() == (row, since)
+        watch("transform", 5)
+        assert worker.file() is None and header[1] == row
+    watch.leave_row()
+    assert header[1] == NO_ROW and watch.stage == "idle"
+    seconds, counts = watch.take()
+    assert counts == {"bytes": 10} and seconds["read"] > 0
+    assert {*watch.take()[0].values()} == {0.0} and watch.counts == {}
+
+
+def test_an_error_comes_from_a_process_as_it_is_or_told_by_another_if_it_cannot_travel():
+    class Local(Exception):
+        pass
+
+    noted = TransformError("of dfgen")
+    noted.add_note("in the function")
+    assert _portable(noted).__notes__ == ["in the function"]
+    for error, kind, said in (
+        (KeyError("a"), KeyError, "'a'"),
+        (TransformError("plain"), TransformError, "plain"),
+        (Local("odd"), WorkerError, "Local: odd"),
+    ):
+        found = pickle.loads(pickle.dumps(_portable(error)))
+        assert (type(found), str(found)) == (kind, said)
+        [note] = found.__notes__
+        assert note.startswith("In the worker process:\n") and type(error).__name__ in note
+
+
+def test_a_process_to_which_nothing_more_is_sent_ends():
+    whole = pickle.dumps((1, 2))
+    assert _received(io.BytesIO(whole)) == (1, 2)
+    for cut in (b"", whole[:-2]):
+        with pytest.raises(SystemExit):
+            _received(io.BytesIO(cut))
+
+
+def test_modules_that_no_process_can_import_travel_with_the_functions_in_them(monkeypatch):
+    before = cloudpickle.list_registry_pickle_by_value()
+    monkeypatch.setitem(sys.modules, "a_job.of_mine", ModuleType("a_job.of_mine"))
+    monkeypatch.setitem(sys.modules, "alias", sys.modules["json"])
+    for name in (None, "", "no_module", "__main__", "json", "alias", "dfgen.spec"):
+        _take_along(name)
+    assert cloudpickle.list_registry_pickle_by_value() == before
+    for _ in range(2):
+        _take_along("a_job.of_mine")
+    assert cloudpickle.list_registry_pickle_by_value() - before == {"a_job.of_mine"}
+    cloudpickle.unregister_pickle_by_value(sys.modules["a_job.of_mine"])
+
+
+def test_memory_that_processes_share_is_given_back_and_what_has_no_room_is_told(monkeypatch):
+    sent = SharedPickle(np.zeros(1 << 20))
+    (handle,) = sent.handles
+    assert os.fstat(handle).st_size == 1 << 23
+    del sent
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(handle)
+    monkeypatch.setattr(shared_memory, "HAS_MEMORY_FILES", False)
+    size = (5 << 20) + 7
+    file, memory = shared_memory.shared_memory(size)
+    assert (len(memory), os.fstat(file.fileno()).st_size, file.tell()) == (size, size, 0)
+    with files_of_at_most(900), pytest.raises(WorkerError) as caught:
+        shared_memory.shared_memory(size)
+    assert str(caught.value).startswith("5,242,887 bytes that workers share have no room in ")
+    for one in (memory, file):
+        one.close()
+
+
+def test_what_a_transform_prints_and_reads_and_forks_is_none_of_the_parent(frame, capfd):
+    def talk(sample, rng):
+        print("of Python")
+        os.write(1, b"of C\n")
+        assert sys.stdin.read() == "" and os.read(0, 1) == b""
+        if not os.fork():
+            return sample
+        os.wait()
+        return sample
+
+    reader = reader_of(frame, image(), transform=talk)
+    with contextlib.closing(
+        Loader(reader, batch_size=4, shuffle=False, use_multiprocessing=True, workers=1)
+    ) as one:
+        found = [row for batch in one.batches() for row in numbers_in(batch.arrays["image"])]
+    told = capfd.readouterr()
+    assert found == [*range(ROWS)] and told.out == "" and "of C\n" in told.err
+
+
+def test_use_multiprocessing_needs_workers_and_functions_that_travel(frame):
+    def locked(sample, rng):
+        return sample if lock else None
+
+    lock = threading.Lock()
+
+    reader = reader_of(frame, image(), transform=locked)
+    with pytest.raises(ArgumentError) as caught:
+        Loader(reader, use_multiprocessing=True, workers=1)
+    assert str(caught.value).startswith(
+        f"transform={locked!r} cannot be sent to a worker process: T"
+    )
+
+
+def test_a_column_without_files_needs_no_row_by_row_work_in_a_process(frame):
+    reader = SampleReader(pa.array(range(ROWS)), reader_of(frame, "number").features)
+    given = {"batch_size": 4, "shuffle": False, "use_multiprocessing": True, "workers": 2}
+    with contextlib.closing(Loader(reader, **given)) as one:
+        assert [batch.arrays["number"].tolist() for batch in one.batches()] == [
+            [0, 1, 2, 3], [4, 5, 6, 7]
+        ]  # fmt: skip
+        assert one.metrics.use_multiprocessing and one.metrics.samples == ROWS
