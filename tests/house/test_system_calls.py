@@ -46,7 +46,7 @@ def test_bytes_that_are_not_in_the_cache_are_read_ahead_in_short_steps_and_no_ot
     opened, steps = [], []
 
     def preadv(handle, buffers, at, flags):
-        assert flags == os.RWF_NOWAIT and len(buffers[0]) == 1
+        assert flags == os.RWF_NOWAIT and len(buffers[0]) == 1 and os.pread(handle, 4, 0) == b"here"
         if at == 7 * MIB or 12 * MIB <= at < 24 * MIB:
             raise BlockingIOError
         return 0 if at == 30 * MIB else 1  # 0: the file ends before
@@ -59,7 +59,7 @@ def test_bytes_that_are_not_in_the_cache_are_read_ahead_in_short_steps_and_no_ot
     monkeypatch.setattr(os, "preadv", preadv)
     monkeypatch.setattr(os, "posix_fadvise", advise)
     path = tmp_path / "a.bin"
-    path.touch()
+    path.write_bytes(b"here")
     handles = len(os.listdir("/proc/self/fd"))
     # the stretches of 8 MiB of the second begin in the cache, at 9, and end beside it, and so on
     extents = [(0, 7), (MIB, 24 * MIB + 5), (7 * MIB, 1), (30 * MIB, 1)]

@@ -1,5 +1,7 @@
 """Packs in a bucket: read as the same pack in a folder is, and what goes wrong there."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -201,6 +203,28 @@ def test_a_shard_that_is_missing_or_of_another_length_is_named_before_training(c
     assert refused(MissingFileError, copied, server) == (
         f"{SHARD.format(copied)}, is missing: take another copy of it, or pack again"
     )
+
+
+def test_a_table_of_another_length_is_refused_before_it_is_read(copied, server):
+    whole = server.get("bucket", f"{copied}/manifest.arrow")
+    server.put("bucket", f"{copied}/manifest.arrow", whole + bytes(8))
+    assert refused(ManifestError, copied, server) == (
+        f"s3://bucket/{copied}/manifest.arrow is not the one that was written with s3://bucket/"
+        f"{copied}/_manifest.json: it is damaged, or of another pack. Take another copy of the "
+        "folder, or pack again"
+    )
+
+
+def test_where_many_files_begin_in_a_shard_is_fetched_too(tmp_path):
+    frame = pd.concat([write_images(tmp_path / "imgs", 40, (4, 5))] * 50, ignore_index=True)
+    packed(frame.assign(id=range(2_000)), tmp_path / "pack", format="original")
+    held = {f"pack/{path.name}": path.read_bytes() for path in tmp_path.glob("pack/[a-z_]*")}
+    with http_server(held) as web:
+        shards = shards_of(f"{web.url}/pack", web)
+        near = bind(tmp_path / "pack").reader
+        for place in (0, 999, 1_000, 1_999):
+            found = shards.of(0, place).at(place).tobytes()
+            assert found == Path(frame["path"].iloc[near.id(place)]).read_bytes()
 
 
 def trained(name, server, change):
