@@ -232,10 +232,7 @@ def _as_dict(given: Any, classes: int) -> str:
         near = str(given).lower() in ("auto", "balance", "balanced", "inverse", "true")
         return ': write class_weight="balanced"' if near else ""
     if isinstance(given, list | tuple | np.ndarray | pd.Series) and len(given) == classes:
-        named = "to_dict()" if isinstance(given, pd.Series) else ""
-        return (
-            f": write class_weight=weights.{named}"
-            if named
-            else (": write class_weight=dict(enumerate(weights))")
-        )
+        is_series = isinstance(given, pd.Series)
+        made = "weights.to_dict()" if is_series else "dict(enumerate(weights))"
+        return f": write class_weight={made}"
     return ': write class_weight={0: 1.0, 1: 2.0}, or "balanced"'

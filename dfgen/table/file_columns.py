@@ -37,8 +37,7 @@ def large_bytes(values: Any) -> Any:
         values: an Arrow array, or one in chunks, which stay as they are.
     """
     if isinstance(values, pa.ChunkedArray):
-        parts = [large_bytes(chunk) for chunk in values.chunks]
-        return pa.chunked_array(parts, parts[0].type if parts else values.type)
+        return pa.chunked_array(map(large_bytes, values.chunks or [pa.array([], values.type)]))
     if is_binary(values.type):
         return values.cast(pa.large_binary())
     data = pc.struct_field(values, "bytes").cast(pa.large_binary())

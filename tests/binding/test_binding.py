@@ -5,12 +5,14 @@ import sys
 
 import numpy as np
 import pytest
+from messages import message_of
 
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.row_draws import Ordering
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.binding.row_problems import look_for_files
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError
 from dfgen.loading.loader import Loader
 
 SCRIPT = """
@@ -125,3 +127,28 @@ def test_options_refuse_what_is_none():
     assert str(error.value) == (
         "label_mode must be one of ('int', 'categorical', 'binary', None), got 'multi'"
     )
+
+
+def test_of_files_that_are_looked_for_the_first_missing_one_is_named(frame, tmp_path):
+    df, folder = frame(12), tmp_path / "imgs"
+    folder.mkdir(exist_ok=True)
+
+    def looked(paths=df["path"], root=None, known=(), skips=False):
+        given = df.assign(path=paths)
+        bound = bind(given, y=None, options=Options(image_size=(4, 4)), root=root)
+        return look_for_files(bound.columns, bound.reader, dict.fromkeys(known, ""), skips)
+
+    none = [f"{tmp_path}/imgs/none{row}.png" for row in range(12)]
+    assert looked() is None
+    assert looked([*none[:2], *df["path"][2:]], skips=True) is None
+    assert looked([none[0], *df["path"][1:]], known=[0]) is None
+    last = [*df["path"][:11], none[11]]
+    begin = "1 of 6 sampled files are missing, of 12 rows. Row id=11, "
+    assert message_of(MissingFileError, looked, last).startswith(begin)
+    everything = message_of(MissingFileError, looked, none, skips=True)
+    assert everything.startswith("6 of 6 sampled files are missing, of 12 rows. Row id=0, ")
+    assert everything.endswith('. on_error="skip" would train on zeros alone')
+    one = message_of(MissingFileError, looked, [str(folder)] * 12)
+    assert ": a folder is where a file should be at " in one
+    assert one.endswith(f"Make a frame of its content, df = dfgen.build_manifest({str(folder)!r})")
+    assert "no_folder" in message_of(MissingFileError, looked, root=f"{tmp_path}/no_folder")

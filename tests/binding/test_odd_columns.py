@@ -50,13 +50,68 @@ def test_labels_within_a_text_may_be_missing_and_tell_the_classes_of_the_others(
         (pd.arrays.SparseArray([0.0, 1, 0, 1]), "n",
          "column 'n' is of dtype Sparse[float64, nan], expected a dense one: df['n'] = "
          "df['n'].sparse.to_dense()"),
+        (np.ones(4, "datetime64[ns]"), "n",
+         "column 'n' holds timestamp[ns], for which no feature is known: make numbers of it, as "
+         "the days: df['n'] = (df['n'] - df['n'].min()).dt.days, or write dfgen.Column('n', fn, "
+         "shape=...)"),
+        (np.ones(4, "timedelta64[ns]"), "n",
+         "column 'n' holds duration[ns], for which no feature is known: make numbers of it, as "
+         "the days: df['n'] = df['n'].dt.days, or write dfgen.Column('n', fn, shape=...)"),
+        ([None] * 4, "n",
+         "column 'n' holds null, for which no feature is known: it is missing in all rows; drop "
+         "it, or choose another column"),
+        ([{"a": 1}] * 4, "n",
+         "column 'n' holds struct<a: int64>, for which no feature is known: write "
+         "dfgen.Column('n', fn, shape=...)"),
     ],
-    ids=["null", "all null tags", "all null classes", "complex", "sparse"],
+    ids=["null", "all null tags", "all null classes", "complex", "sparse", "dates", "spans",
+         "nothing", "dicts"],
 )  # fmt: skip
 def test_columns_that_are_no_targets(files, column, y, message):
     with pytest.raises((ManifestError, ArgumentError)) as caught:
         bind(table(files, n=column), y=y, options=SIZE)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("y", "advice"),
+    [
+        (dfgen.Number, 'give an object of it, y=dfgen.Number("kind")'),
+        ({"n", "id"}, "write y=['id', 'n'], whose order tells them apart"),
+        ({"a": {"b": "n"}}, "lists and dicts are not nested in one another"),
+        (np.ones(4), 'put it into a column of the frame, and write y="kind", its name'),
+        (pd.Series([1] * 4, name="n"), 'put it into the frame, df["n"] = ..., and write y="n"'),
+        (4.5, 'write y="kind"'),
+    ],
+    ids=["class", "set", "nested", "array", "column", "number"],
+)
+def test_a_target_that_is_neither_column_nor_feature_is_told_what_to_write(files, y, advice):
+    with pytest.raises(ArgumentError) as caught:
+        bind(table(files, n=range(4)), y=y, options=SIZE)
+    text = str(caught.value)
+    assert text.startswith("y must be a column name, a feature such as dfgen.Image, or a list or ")
+    assert text.endswith(f": {advice}")
+
+
+@pytest.mark.parametrize(
+    ("paths", "dtype", "whole"), [([1, 2], "int64", ""), ([1.0, 2.0], "double", ".astype(int)")]
+)
+def test_numbers_are_no_paths_and_the_message_makes_paths_of_them(paths, dtype, whole):
+    with pytest.raises(ManifestError) as caught:
+        bind(pd.DataFrame({"id": [1, 2], "path": paths}), x=dfgen.Image("path"), y="id")
+    assert str(caught.value) == (
+        f"column 'path' holds {dtype}, expected paths of files: where files are named by it, "
+        f'df["path"] = df[\'path\']{whole}.astype(str) + ".jpg"'
+    )
+
+
+def test_a_condition_is_for_the_path_of_a_manifest(files):
+    with pytest.raises(ArgumentError) as caught:
+        bind(table(files), where="id > 1")
+    assert str(caught.value) == (
+        "where='id > 1' filters the files of a manifest, expected its path, got a DataFrame: "
+        "filter that, df.query(...), or give the path"
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,8 +148,23 @@ def test_lists_that_are_no_lists_of_files(files, lists, message):
         ([1.0] * 4, np.array([1, 2]),
          'class_weight must be class -> weight or "balanced", got array([1, 2]): write '
          "class_weight=dict(enumerate(weights)). Classes: 'a', 'b', or 0 to 1"),
+        ([1.0] * 4, "Auto",
+         "class_weight must be class -> weight or \"balanced\", got 'Auto': write "
+         "class_weight=\"balanced\". Classes: 'a', 'b', or 0 to 1"),
+        ([1.0] * 4, 2.0,
+         'class_weight must be class -> weight or "balanced", got 2.0: write class_weight={0: 1.0, '
+         "1: 2.0}, or \"balanced\". Classes: 'a', 'b', or 0 to 1"),
+        ([1.0] * 4, {"a": 1, "b": -1},
+         "class_weight gives class 1 the weight -1: expected a number of 0 or more"),
+        ([1.0] * 4, {"a": float("inf"), "b": 1},
+         "class_weight gives class 0 the weight inf: expected a number of 0 or more"),
+        ([1.0, 1, np.inf, 1], None, 'sample_weight="w" is inf in row 2: expected finite numbers'),
+        ([0.0, 1, 0, 1], {"a": 1, "b": 0},
+         "all 4 rows weigh 0 by sample_weight='w' and class_weight={'a': 1, 'b': 0}, so the model "
+         "learns nothing: expected a weight above 0 in some row"),
     ],
-    ids=["too large", "product", "missing", "negative", "array"],
+    ids=["too large", "product", "missing", "negative", "array", "word", "number", "class below 0",
+         "endless", "infinite", "all 0"],
 )  # fmt: skip
 def test_weights_that_no_loss_can_take(files, weight, class_weight, message):
     df = table(files, kind=pd.Categorical(list("abab")), w=weight)
@@ -126,6 +196,15 @@ def test_a_null_category_is_no_class_but_a_missing_label():
     bound = bind(given, dfgen.Number("id"), dfgen.Category("n", missing="ignore"))
     assert bound.class_names == ["a"]
     assert bound.reader.present["label"].tolist() == [True, False, True, False]
+
+
+def test_splits_that_are_truth_values_are_refused_with_what_makes_names_of_them():
+    with pytest.raises(ManifestError) as caught:
+        split_rows(Columns(pa.table({"split": [True, False]})))
+    assert str(caught.value) == (
+        'the column "split" holds bool, expected names, as "train" and "val": of rows that '
+        'validate write df["split"] = np.where(df["split"], "val", "train")'
+    )
 
 
 def test_a_fold_of_text_is_shown_as_such():

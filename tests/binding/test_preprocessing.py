@@ -16,8 +16,10 @@ import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.binding.preprocessing import Preprocessing
+from dfgen.binding.preprocessing_json import plain_feature
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.loading.loader import Loader
+from dfgen.samples.features.base import Feature
 
 ROWS = 6
 NO_LABELS = Options(label_mode=None)
@@ -299,8 +301,14 @@ def test_files_that_are_none_or_newer_are_refused(df, tmp_path):
          f"the preprocessing was saved by dfgen 9.0 in format 2, but dfgen {dfgen.__version__} "
          "knows those up to 1: update dfgen"),
         (text[:40], "this is no JSON of a preprocessing: "),
-        ("[1]", "this is JSON, but no preprocessing that dfgen has saved"),
-        ('{"format": 1}', "this is JSON, but no preprocessing that dfgen has saved"),
+        *(
+            (other, "this is JSON, but no preprocessing that dfgen has saved: its format is "
+             f"{version}. Give the file that dfgen.SavePreprocessing or to_json() has written")
+            for other, version in (
+                ("[1]", None), ('{"format": 1}', None), (changed(text, format=0), 0),
+                (changed(text, format="1"), "'1'"),
+            )
+        ),
         (changed(text, inputs=inputs),
          "Image has no field 'sharpen': it was saved by a newer version"),
         (changed(text, inputs=stray),
@@ -321,6 +329,18 @@ def test_files_that_are_none_or_newer_are_refused(df, tmp_path):
     )  # fmt: skip
     path.write_text(text)
     assert dfgen.load_preprocessing(path) == Preprocessing.from_json(text)
+
+
+def test_a_feature_that_lists_no_fields_cannot_be_saved():
+    class Bare(Feature):
+        column = "n"
+
+    with pytest.raises(ArgumentError) as error:
+        plain_feature(Bare())
+    assert str(error.value) == (
+        "Bare('n') cannot be saved, because it does not list its fields: write "
+        "@dataclasses.dataclass(frozen=True) above class Bare"
+    )
 
 
 def test_what_cannot_be_given_is_refused(df, tmp_path):

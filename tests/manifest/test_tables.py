@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from messages import message_of
+from PIL import Image
 
 from dfgen.binding.bind import bind
 from dfgen.errors import ManifestError
@@ -185,6 +187,20 @@ def test_a_categorical_of_polars_whose_numbers_a_filter_changes_is_text():
         assert bound["label"].values.tolist() == [1, 0, 1]
 
 
+def test_a_categorical_of_polars_that_only_its_own_arrow_can_hold_is_text_too():
+    """Older Arrow cannot read its stream, and its own table has no marks."""
+
+    class Older:
+        def __arrow_c_stream__(self, requested_schema=None):
+            raise KeyError("vu")
+
+        def to_arrow(self):
+            return pa.table({"kind": pa.array(["cat"]).dictionary_encode()})
+
+    Older.__module__ = "polars.dataframe.frame"
+    assert arrow_table(Older())["kind"].type == pa.string()
+
+
 @pytest.mark.parametrize("make", [pd.DataFrame, pa.table], ids=["pandas", "arrow"])
 def test_decimals_are_floats(make):
     prices = [decimal.Decimal("1.25"), decimal.Decimal("0.50")]
@@ -228,6 +244,72 @@ def test_what_is_no_table_is_told_what_is(make, got):
         with pytest.raises(ManifestError) as error:
             function(make())
         assert str(error.value) == f"the frame must be {KINDS}, got {got}"
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        (None, "None: give a frame first, of pd.read_csv(...) or dfgen.build_manifest(...)"),
+        (type("Series", (), {"to_pandas": None})(),
+         'a Series: it is one column: give the whole frame, or several, df[["id", "path"]]; the '
+         "rows of a mask are df[mask]"),
+        (pd.RangeIndex(2), 'a RangeIndex: make a frame of it, df = pd.DataFrame({"path": paths, '
+         '"label": labels})'),
+        (type("Frame", (), {"to_pandas": None})(),
+         "a Frame: make a frame of it, df = given.to_pandas()"),
+        (b"1", "a bytes"),
+    ],
+    ids=["none", "column", "subclass", "another library", "unknown"],
+)  # fmt: skip
+def test_what_is_no_table_is_told_how_a_frame_is_made_of_it(given, got):
+    assert message_of(ManifestError, arrow_table, given, "the label table") == (
+        f"the label table must be {KINDS}, got {got}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "fault"),
+    [
+        ([b"1", "a"], "mixes bytes, str: give it one type, as with df['n'] = df['n'].astype(str)"),
+        ([b"1", 2], "mixes bytes, int: give it one type, as with df['n'] = df['n'].astype(str)"),
+        (["a", ["b"]], "mixes list, str: give it one type, as with df['n'] = df['n'].map(lambda "
+         "one: one if isinstance(one, list) else [one])"),
+        ([object, object], "holds type, which Arrow lacks: give it one type, as with df['n'] = "
+         "df['n'].astype(str)"),
+        ([["a"], [["b"]]], "has lists that mix str: give all entries one type"),
+        (["a\ud800", "b"], "holds text that is not Unicode, such as a file name in another "
+         "encoding, expected what UTF-8 or 64 bits hold: rename such files, or mend the text"),
+        ([np.zeros((2, 2, 3), np.uint8)] * 2, "holds a numpy.ndarray of shape (2, 2, 3), "
+         "expected a number, a text or a list in each row: name files, whose paths are short, or "
+         "hold bytes of a PNG file: cv2.imencode('.png', image)[1].tobytes()"),
+        ([Image.new("L", (2, 2))] * 2, "holds a PIL.Image, expected a number, a text or a list in "
+         "each row: name files, whose paths are short, or hold bytes: image.save(buffer := "
+         "io.BytesIO(), 'PNG'), then buffer.getvalue()"),
+    ],
+    ids=["text", "number", "lists", "objects", "depths", "Unicode", "pixels", "Pillow"],
+)  # fmt: skip
+def test_a_column_that_arrow_cannot_hold_is_named_with_its_table_and_the_cure(column, fault):
+    frame = pd.DataFrame({"id": [1, 2], "n": pd.Series(column, dtype=object)})
+    assert message_of(ManifestError, arrow_table, frame, "the label table") == (
+        f"column 'n' of the label table {fault}"
+    )
+
+
+def test_columns_of_several_levels_are_refused_with_what_joins_them():
+    frame = pd.DataFrame({("pets", "id"): [1], ("pets", "kind"): ["cat"]})
+    assert message_of(ManifestError, arrow_table, frame) == (
+        "the frame has a column named ('pets', 'id'), which is not text: rename it, "
+        'df.columns = df.columns.map("_".join)'
+    )
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.struct({"bytes": pa.binary(), "path": pa.utf8()})]
+)
+def test_files_in_a_table_without_rows_are_of_the_type_of_those_in_others(kind):
+    files = [pa.chunked_array([], kind), pa.chunked_array([pa.array([None], kind)])]
+    empty, one = (arrow_table(pa.table({"file": each})) for each in files)
+    assert empty.schema == one.schema
 
 
 def diff_to_itself(given):
