@@ -3,7 +3,6 @@
 import copy
 import os
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -11,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.errors import ArgumentError, DecodeError, DfgenError, MissingFileError, ReadTimeoutError
+from dfgen.errors import (
+    ArgumentError,
+    DecodeError,
+    DfgenError,
+    MissingFileError,
+    ReadTimeoutError,
+    warn,
+)
 from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker
 from dfgen.loading.batch_transforms import BatchTransform, tried
@@ -411,9 +417,8 @@ class Loader:
         if why is not None and not self._told_of_cache:
             self._told_of_cache = True
             reason = os.strerror(int(why.removeprefix(CACHE_FAILED)))
-            warnings.warn(
-                f"the cache takes no more pixels: {reason}. Training goes on with the pixels in it",
-                stacklevel=2,
+            warn(
+                f"the cache takes no more pixels: {reason}. Training goes on with the pixels in it"
             )
 
     def _made(self, pending: PendingBatch) -> PendingBatch:

@@ -1,7 +1,6 @@
 """The state of a training: digests of its rows and ids, and the state to go on from."""
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -13,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, brief
+from dfgen.errors import ArgumentError, brief, warn
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.shuffle import ORDER
 from dfgen.system import flag, whole
@@ -213,10 +212,7 @@ class Identity:
             raise ArgumentError(_EDITED)
         self._check_order(state)
         if state["labels"] != self.labels:
-            warnings.warn(
-                "the state was saved with other labels: training goes on with those of now",
-                stacklevel=3,
-            )
+            warn("the state was saved with other labels: training goes on with those of now")
         size = whole("batch_size of the state", state["batch_size"], least=1)
         epoch, ended = whole("epoch of the state", state["epoch"]), False
         if state["version"] == 1:
@@ -243,10 +239,9 @@ class Identity:
                 " and ".join(f"{name}={values[name]!r}" for name in names)
                 for values in (state, now)
             )
-            warnings.warn(
+            warn(
                 f"the state was saved with {was}, this training has {new}: its epoch goes on "
-                f"after the {taken:,} rows that were taken",
-                stacklevel=4,
+                f"after the {taken:,} rows that were taken"
             )
 
     def _check_order(self, state: Mapping[str, object]) -> None:

@@ -286,6 +286,103 @@ def test_both_answers_of_a_hedged_read_take_room_once():
     assert reads.take(first, lambda: False).data == b"first" and reads._held == 0
 
 
+def reads_of(count, most=1 << 40, size=4, readers=1):
+    """Reads of so many files, of which no thread does any, and these files."""
+    reads = FarReads(Far(), most, threads=[threading.current_thread()] * readers)
+    reads._pace.size, wanted = (
+        size,
+        [FarRead(str(number), lambda: False) for number in range(count)],
+    )
+    reads.expect(wanted)
+    return reads, wanted
+
+
+def test_reads_are_begun_in_order_as_long_as_there_is_room_for_them():
+    reads, wanted = reads_of(5, most=10)
+    assert [reads.next(), reads.next(), reads._first()] == [*wanted[:2], None]
+    assert not reads.end(wanted[1], FileRead(b"1234", 4, None), 0.1)
+    assert reads._first() is None  # 4 bytes are there, and another file is being read
+    assert reads.take(wanted[1], lambda: False).data == b"1234" and reads.next() is wanted[2]
+    wanted[3].wanted = 0  # nobody wants it any more: it is passed over
+    reads.drop(wanted[:1])
+    assert not reads.end(wanted[0], FileRead(b"1234", 4, None), 0.1)
+    assert reads.next() is wanted[4] and reads.counts["reads"] == 4
+    alone, [one] = reads_of(1, most=1)
+    assert alone.next() is one  # one is read at any time, whatever its size
+
+
+def test_what_is_dropped_gives_back_its_room_and_is_tried_no_more():
+    reads, (one, other) = reads_of(2, most=10)
+    assert reads.next() is one and reads.next() is other
+    reads.end(one, FileRead(b"123456", 6, None), 0.1)
+    assert (reads._held, reads.running) == (6, 1)
+    reads.drop([one, other])
+    assert (reads._held, one.found) == (0, None)
+    assert not reads.end(other, None, 0.1) and not reads.again(other, 0.0)
+    assert (reads.running, other.running, reads.counts["retries"]) == (0, 0, 0)
+
+
+def test_a_read_that_failed_is_tried_again_while_no_other_try_is_under_way():
+    reads, (one,) = reads_of(1)
+    reads._pace.late = 0.0
+    assert reads.next() is one and reads.next() is one  # hedged
+    assert not reads.end(one, None, 0.1) and reads.end(one, None, 0.1)
+    assert reads.again(one, 0.0) and one.running == reads.running == 1
+    assert not reads.end(one, FileRead(b"1", 1, None), 0.1) and reads.counts["retries"] == 1
+    reads.close()
+    assert not reads.again(one, 1000.0) and reads.next() is None
+
+
+def test_who_comes_for_a_read_takes_it_waits_for_it_or_reads_by_himself():
+    reads, (one, other, third) = reads_of(3)
+    one.wanted = 2
+    assert reads.take(third, lambda: False) is None  # it is not begun
+    assert reads.next() is one
+    with pytest.raises(ReadError, match="nobody wants this row any more"):
+        reads.take(one, lambda: True)
+    with pytest.raises(ReadError, match="nobody wants this row any more"):
+        reads.take(other, lambda: True, patient=True)
+    reads.end(one, FileRead(b"123", 3, 7), 0.1)
+    assert [reads.take(one, lambda: False) for _ in range(2)] == [FileRead(b"123", 3, 7)] * 2
+    assert (one.found, reads._held, one.wanted) == (None, 0, 0)
+    assert reads.next() is other
+    assert reads.end(other, None, 0.1) and reads.take(other, lambda: False, patient=True) is None
+    reads.close()
+    fourth = FarRead("4", lambda: False)
+    assert reads.take(fourth, lambda: True, patient=True) is None
+
+
+@pytest.mark.parametrize(
+    ("readers", "idle", "waits", "begun"),
+    [(32, 0, 1, 16), (33, 0, 1, 16), (96, 0, 1, 32), (128, 0, 1, 0), (32, 1, 1, 0), (32, 0, 0, 0)],
+)
+def test_there_are_half_as_many_readers_more_while_who_decodes_waits(
+    monkeypatch, readers, idle, waits, begun
+):
+    counts = []
+    monkeypatch.setattr(FarReads, "_start", lambda reads, count: counts.append(count))
+    reads, wanted = reads_of(1 + waits, readers=readers)
+    assert reads.next() is wanted[0]
+    reads._idle, reads._grown = idle, remote_reads.perf_counter() - 2
+    assert reads.take(FarRead("other", lambda: False), lambda: False) is None
+    assert sum(counts) == begun
+    reads._grown = remote_reads.perf_counter() + 1000  # those started last have not read yet
+    reads.take(FarRead("other", lambda: False), lambda: False)
+    assert sum(counts) == begun
+
+
+def test_late_reads_are_begun_once_more_but_for_those_that_are_done_or_unwanted():
+    reads, wanted = reads_of(4)
+    for read in wanted:
+        assert reads.next() is read
+    reads._pace.late = 0.0
+    wanted[0].cancelled = lambda: True
+    reads.end(wanted[1], FileRead(b"1", 1, None), 0.1)
+    reads.end(wanted[2], None, 0.1)
+    assert reads._late() is wanted[3] and reads._late() is None
+    assert reads.counts["hedges"] == 1
+
+
 @pytest.mark.parametrize(
     "processes", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["threads", "processes"]
 )

@@ -8,7 +8,6 @@ import mmap
 import os
 import pickle
 import tempfile
-import warnings
 import weakref
 from collections.abc import Mapping
 from math import prod
@@ -17,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import WorkerError
+from dfgen.errors import WorkerError, warn
 from dfgen.platform_calls import HAS_MEMORY_FILES, inherited, memory_file, reserve
 from dfgen.samples.stores.remote.store_options import travelling
 from dfgen.samples.user_functions import pickled_by_value
@@ -94,10 +93,9 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
             return file, mmap.mmap(file.fileno(), size)
         except OSError as error:
             file.close()
-            warnings.warn(
+            warn(
                 f"{size:,} bytes of shared memory are not available ({error.strerror}): workers "
-                f"use a temporary file in {tempfile.gettempdir()}",
-                stacklevel=2,
+                f"use a temporary file in {tempfile.gettempdir()}"
             )
     with tempfile.TemporaryFile(buffering=0) as opened:
         file, left = os.fdopen(inherited(os.dup(opened.fileno())), "r+b", buffering=0), size
