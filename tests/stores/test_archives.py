@@ -233,6 +233,11 @@ def test_damage_of_a_zip_is_told(tmp_path, method):
     path.write_bytes(whole[:-12] + b"\3" + whole[-11:])
     with pytest.raises(DecodeError, match=r"it should have 3 members, of which 2 are there"):
         read(f"zip://a.bin::{path}")
+    names = whole[: -22 - 20] + whole[-22:-10]  # the last of them is cut short
+    nbytes = int.from_bytes(whole[-10:-6], "little") - 20
+    path.write_bytes(names + nbytes.to_bytes(4, "little") + whole[-6:])
+    with pytest.raises(DecodeError, match=r"it should have 2 members, of which 1 are there"):
+        read(f"zip://a.bin::{path}")
     path.write_bytes(b"#!/bin/sh\n" + whole)  # one that unpacks itself
     assert read(f"zip://a.bin::{path}") == b"0123456789" * 50
 
@@ -598,6 +603,25 @@ def test_archives_of_info_zip(pets):
     assert read(f"zip://cat/1.png{path}") == png(1)
     with pytest.raises(DecodeError, match=r"^it is encrypted: unpack the archive with"):
         read(f"zip://cat/1.png::{pets}/-rP.zip")
+
+
+@pytest.mark.skipif(not shutil.which("tar"), reason="there is no tar")
+def test_a_file_with_holes_is_the_problem_of_its_row(tmp_path):
+    with open(tmp_path / "a.bin", "wb") as file:
+        file.truncate(1 << 20)
+    subprocess.run(["tar", "-cSf", tmp_path / "a.tar", "-C", tmp_path, "a.bin"], check=True)
+    assert problem_of(f"tar://a.bin::{tmp_path}/a.tar") == (
+        "it has holes (GNU's sparse format): write it without --sparse"
+    )
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_a_file_system_that_gives_few_bytes_at_a_time_gives_all(pets, monkeypatch, kind):
+    def few(file, nbytes, start, turns):
+        return os.pread(file, min(nbytes, 7), start)
+
+    monkeypatch.setattr(archive_index, "read_at", few)
+    assert read(f"{kind}://cat/1.png::{pets}/pets.{kind}") == png(1)
 
 
 @pytest.mark.skipif(not shutil.which("tar"), reason="there is no tar")
