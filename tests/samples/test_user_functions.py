@@ -190,7 +190,7 @@ class One:
 class Resize:
     """As one of torchvision."""
 
-    __module__ = "torchvision.transforms"
+    __module__ = "torchvision.transforms.v2"
 
     def __call__(self, image):
         return image
