@@ -119,6 +119,8 @@ class StoreContract:
         assert self.begin_of(store)(paths["a"]) == b"012"
         with store.open(paths["a"]) as file:
             assert (file.seek(7), file.read()) == (7, b"789")
+        assert store.range(paths["a"], 3, 5) == b"34"
+        assert store.range(paths["a"], 8, 20) == b"89"  # where it ends
 
     def test_reads_rows_of_array_files(self, tmp_path):
         rows = np.arange(12, dtype="i4").reshape(4, 3)

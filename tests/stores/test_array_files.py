@@ -20,6 +20,7 @@ from dfgen.samples.stores.array_files import (
     UnpackedBlocks,
     UnpackedRows,
     check_row,
+    read_texts,
     unpacked,
 )
 from dfgen.samples.stores.local_files import Files
@@ -185,6 +186,20 @@ def test_a_file_is_opened_once_in_each_version_and_again_where_descriptors_have_
     assert len(opened) == before + MOST_OPEN
     arrays.get("a", None, 2, opener)
     assert len(opened) == before + MOST_OPEN + 1
+
+
+def test_texts_are_read_of_a_file_or_its_bytes_and_arrays_of_others_are_told(tmp_path):
+    path, texts = tmp_path / "a.h5", ["a", "\u00e4\n", ""]
+    with h5py.File(path, "w") as file:
+        file["text"] = np.array(texts, h5py.string_dtype())
+        file["square"] = np.array([texts[:2], texts[1:]], h5py.string_dtype())
+        file["x"] = ROWS
+    wanted = {"text": texts, "x": None, "square": ["a", "\u00e4\n", "\u00e4\n", ""]}
+    for source in (str(path), path.read_bytes()):
+        assert read_texts(source, ["text", "x", "square"]) == wanted
+    assert message_of(DecodeError, read_texts, str(path), ["none"]) == (
+        "its text cannot be read: 'none'"
+    )
 
 
 def test_what_was_read_of_mapped_files_is_given_back_in_time(paths, monkeypatch):

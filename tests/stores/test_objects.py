@@ -341,6 +341,7 @@ def test_options_are_equal_by_their_values():
     assert one == StorageOptions({"key": "b", "region": "a"}) != StorageOptions({"region": "a"})
     assert one != {"region": "a", "key": "b"} and StorageOptions() == StorageOptions(None)
     assert hash(one) == hash(StorageOptions({"key": "b", "region": "a"}))
+    assert [repr(one), repr(StorageOptions())] == ["StorageOptions(...)", "StorageOptions()"]
 
 
 NOT_READ = "the file cannot be read: "

@@ -146,12 +146,13 @@ class OpenArrays:
         if known is not None and known[0] == version:
             return known[1]
         try:
-            rows = unpacked(opener(path, dataset), self._blocks)  # unlocked: others read meanwhile
+            array = opener(path, dataset)  # unlocked: others read meanwhile
         except OSError as error:
             if error.errno != errno.EMFILE:
                 raise
             self.close()  # others than these have used up the descriptors
-            rows = unpacked(opener(path, dataset), self._blocks)
+            array = opener(path, dataset)
+        rows = unpacked(array, self._blocks)
         with self._lock:
             known = self._opened.pop(key, None)
             if known is not None and known[0] == version:
@@ -326,7 +327,8 @@ def read_texts(source: str | bytes, names: Sequence[str]) -> Texts:
         name = signal.Signals(-done.returncode).name
         raise DecodeError(f"damaged: reading its text ends a process by {name}")
     if done.returncode:
-        raise DecodeError(f"its text cannot be read: {done.stderr.decode(errors='replace')}")
+        said = done.stderr.decode(errors="replace").strip()
+        raise DecodeError(f"its text cannot be read: {said}")
     texts: Texts = json.loads(done.stdout)
     return texts
 

@@ -121,7 +121,7 @@ class Store:
         """Return the bytes of one file from `start` to before `stop`, fewer where it ends."""
         with self.open(path) as file:
             file.seek(start)
-            return file.read(max(0, stop - start))
+            return file.read(stop - start)
 
     def list(self, prefix: str) -> Iterator[tuple[str, Head]]:
         """Yield path and head of all files below a folder, in any depth, in no promised order."""
