@@ -156,7 +156,8 @@ def look_for_files(
 
     Nothing is opened. Files that a store reads by an address are left alone; so are rows `known`
     to be bad. Where bad rows are skipped, it raises only if all are missing, since then nothing
-    but zeros would be trained on. A root that absolute paths do not need must exist all the same.
+    but zeros would be trained on. A root that absolute paths do not need must exist all the same,
+    and it warns if they lie elsewhere.
     """
     rows = {int(row) for row in np.linspace(0, len(reader) - 1, _ROWS)} - known.keys()
     files = [
@@ -176,6 +177,20 @@ def look_for_files(
     root = columns.root
     if files and root and columns.file is None and not (is_address(root) or member_of(root)):
         check_folder(root, "Give its folder as root=")
+        _warn_unless_below(root, [file.path for file in files])
+
+
+def _warn_unless_below(root: str, paths: list[str]) -> None:
+    folder = os.path.join(os.path.realpath(root), "")
+    if not any(
+        path.startswith(os.path.join(root, "")) or os.path.realpath(path).startswith(folder)
+        for path in paths
+    ):
+        warn(
+            f"root={root!r} has no part in where files are read: {len(paths)} of {len(paths)} "
+            f"sampled paths are absolute, as {paths[0]!r}, and lie elsewhere. Leave root= out, or, "
+            "to read copies below that root, make the paths relative to it"
+        )
 
 
 def _fault(store: Store, path: str) -> str:

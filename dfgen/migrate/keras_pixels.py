@@ -59,8 +59,8 @@ def load_pixels(
     """
     try:
         pixels = _sooner(data, color_mode, limits, doubt)
-        if pixels is not None and interpolation == "nearest":
-            pixels = _nearest(pixels, size, keep_aspect_ratio)
+        if pixels is not None and interpolation == "nearest" and not keep_aspect_ratio:
+            pixels = _nearest(pixels, size)
         if pixels is not None and pixels.shape == (*size, CHANNELS[color_mode]):
             return pixels
         with UNWARNED:
@@ -117,13 +117,13 @@ def _resized(
     return image.resize(size[::-1], FILTERS[interpolation], box)
 
 
-def _nearest(pixels: Pixels, size: Size, keep_aspect_ratio: bool) -> Pixels:
-    """Return an image as Pillow resizes it by `"nearest"`: the same pixels of it, found sooner."""
+def _nearest(pixels: Pixels, size: Size) -> Pixels:
+    """Return an image as Pillow resizes it by `"nearest"`: the same pixels of it, found sooner.
+
+    Of a part of an image Pillow may round places otherwise than of one that begins at 0.
+    """
     if pixels.shape[:2] == size:
         return pixels
-    if keep_aspect_ratio:
-        left, top, right, bottom = _cut(pixels.shape[:2], size)
-        pixels = pixels[top:bottom, left:right]
     resized: Pixels = cv2.resize(pixels, size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
     return resized.reshape(*size, -1)
 

@@ -96,6 +96,15 @@ def test_boxes_become_pixels(data):
     assert back.attrs == frame.attrs
 
 
+def test_names_of_classes_are_as_they_are_written(data):
+    names = ["no", "yes", "off", "010", "1_0", "1.50", "2024-01-02", "null"]
+    for text in (f"names: [{', '.join(names)}]", f"names: {dict(enumerate(names))}"):
+        write("data.yaml", f"train: images/train\n{text}\n".replace("'", ""))
+        frame = dfgen.build_manifest(yolo="data.yaml")
+        assert frame.attrs["dfgen"]["labels"]["labels"]["class_names"] == names
+        assert list(frame["labels"][0]) == ["yes", "no"]
+
+
 @pytest.mark.parametrize("numbers", [2, 3])
 def test_key_points_of_poses_become_pixels_with_a_visibility_each(data, numbers):
     seen = (" 1", " 0") if numbers == 3 else ("", "")
@@ -258,6 +267,8 @@ def test_labels_without_an_image_are_refused_kept_or_dropped(data):
          "data.yaml has no names: the classes in the order of their numbers"),
         ("names: [a, a]\ntrain: images/train\n",
          "data.yaml: two classes have one name: ['a', 'a']"),
+        ("names: [a, '', b]\ntrain: images/train\n",
+         "data.yaml: class 1 has no name: ['a', '', 'b']"),
         ("names: {0: a, 2: b}\ntrain: images/train\n",
          "data.yaml: names have the numbers [0, 2], expected [0, 1]"),
         ("names: [a]\nnc: 2\ntrain: images/train\n",

@@ -83,10 +83,12 @@ def test_numbers_and_dates_are_recognised_where_all_are_some(values, meant):
 @each(
     ("values", "message"),
     [
-        (["007", "8"], '"007" has a leading zero: it is taken for a code'),
+        (["007", "8"], '"007" has a leading zero: it is taken for a code. For numbers, write them '
+         "without"),
         (["0x10", "0x0010"], '"0x10" has a leading zero: it is taken for a code'),
         (["12345678901234567890", "12345678901234567891"],
-         '"12345678901234567890" has more digits than a number: it is taken for a code'),
+         '"12345678901234567890" has more digits than a number: it is taken for a code. For '
+         "numbers, write them with 15 digits at most"),
         (["0,5", "n/a", "1,5"], 'numbers such as "0,5", but 1 of 3 are others, as "n/a"'),
         (["0.5", "-", "1.5"], 'numbers such as "0.5", but 1 of 3 are others, as "-"'),
         (["01/02/2024", "03/04/2024"], 'dates such as "01/02/2024", day or month first'),

@@ -1,7 +1,8 @@
 """`dfgen.migrate` beside Keras's own `ImageDataGenerator`, on the same files, batch by batch."""
 
 import beside_keras
-import PIL
+import numpy as np
+import PIL.Image
 import pytest
 from beside_keras import BOTH, SIZE, assert_same, both, made
 
@@ -78,3 +79,14 @@ def test_subsets_are_the_same_rows(folder, frame, flow, subset, validation_split
                                      {"keep_aspect_ratio": True}], ids=repr)  # fmt: skip
 def test_folders_are_classes(folder, frame, class_mode, options):
     assert_same(*both("flow_from_directory", folder, class_mode=class_mode, **{**SIZE, **options}))
+
+
+def test_the_nearest_pixels_of_a_part_are_those_of_pillow(tmp_path):
+    (tmp_path / "kind").mkdir()
+    for row, size in enumerate([(32, 39), (37, 16), (26, 25), (29, 31)]):
+        places = np.arange(size[0] * size[1], dtype=np.uint16).reshape(size[::-1])
+        pixels = np.stack([places & 255, places >> 8, places * 0], -1).astype(np.uint8)
+        PIL.Image.fromarray(pixels).save(tmp_path / "kind" / f"{row}.png")
+    for size in [(21, 22), (229, 115), (142, 286), (7, 64)]:
+        options = {**SIZE, "target_size": size, "keep_aspect_ratio": True}
+        assert_same(*both("flow_from_directory", str(tmp_path), **options))

@@ -9,7 +9,7 @@ import pytest
 from messages import message_of
 
 import dfgen
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError, DecodeError, ManifestError
 
 SIZE = (30, 40)  # height, width
 POINTS = [8.5, 6.5, 2, 30.5, 20.5, 1, 0, 0, 0]
@@ -47,6 +47,19 @@ def test_what_lies_outside_of_the_crop_has_visibility_0(path):
     corners = [8, 1, 2, 32, 29, 2, 32.5, 29, 2]  # two of the crop, and one beside it
     found = points(path, [corners], size=(28, 24), image={"load_size": SIZE, "crop": "center"})
     assert found[0].tolist() == [[0, 0, 2], [24, 28, 2], [0, 0, 0]]
+
+
+def test_an_object_with_all_its_points_outside_of_the_file_s_image_is_refused(path):
+    twice = [0, 0, 0, 80.5, 20.5, 2, 61, 41, 1]
+    with pytest.raises(DecodeError) as error:
+        points(path, [POINTS, twice])
+    assert str(error.value) == (
+        f"path={path!r}: all 2 points of object 1 of column 'keypoints' lie outside of the image, "
+        "which is 40 x 30 pixels (width x height, upright), the first at (80.5, 20.5): they are of "
+        "another image, or of this one in another size"
+    )
+    arm = [8.5, 6.5, 2, 40.5, 20.5, 1, 0, 0, 0]
+    assert points(path, [arm])[0].tolist() == [[8.5, 6.5, 2], [0, 0, 0], [0, 0, 0]]
 
 
 class Always:

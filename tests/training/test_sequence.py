@@ -3,6 +3,7 @@
 import gc
 import inspect
 import json
+import os
 import threading
 import warnings
 import weakref
@@ -269,6 +270,23 @@ def test_relative_paths_begin_at_root(frame, files):
     folder = files[0].rpartition("/")[0]
     df["path"] = df["path"].str.removeprefix(folder + "/")
     assert rows_of(sequence(df, root=folder, shuffle=False)[0]) == [0, 1, 2, 3]
+
+
+def test_a_root_in_which_absolute_paths_do_not_lie_is_warned_of(frame, files, tmp_path):
+    df, folder = frame(8), files[0].rpartition("/")[0]
+    (tmp_path / "link").symlink_to(folder)
+    for below in (folder, f"{folder}/", os.path.relpath(folder), tmp_path / "link"):
+        sequence(df, root=below).close()
+    relative = df["path"].str.removeprefix(folder + "/")
+    mixed = df.assign(path=[*df["path"][:4], *relative[4:]])
+    sequence(mixed, root=folder).close()
+    with pytest.warns(UserWarning) as caught:
+        sequence(df, root=tmp_path).close()
+    assert str(caught[0].message) == (
+        f"root={str(tmp_path)!r} has no part in where files are read: 6 of 6 sampled paths are "
+        f"absolute, as {files[0]!r}, and lie elsewhere. Leave root= out, or, to read copies below "
+        "that root, make the paths relative to it"
+    )
 
 
 def test_a_manifest_file_gives_the_same_batches_as_its_frame(frame, tmp_path):

@@ -238,14 +238,16 @@ def as_meant(
 
 def _codes(numbers: Any, raw: Any, what: str) -> Any:
     """Return numbers, as text if one has a leading zero, or more digits than a number holds."""
-    why, found = "a leading zero", raw.filter(pc.match_substring_regex(raw, _CODE))
+    why, how = "a leading zero", "without"
+    found = raw.filter(pc.match_substring_regex(raw, _CODE))
     if not len(found) and pa.types.is_floating(numbers.type) and _all(raw, _WHOLE):
-        why, found = "more digits than a number", raw.filter(pc.match_substring_regex(raw, _LONG))
+        why, how = "more digits than a number", "with 15 digits at most"
+        found = raw.filter(pc.match_substring_regex(raw, _LONG))
     if not len(found):
         return numbers
     warn(
         f"{what} is text, as {quote(found[0].as_py())} has {why}: it is taken for "
-        "a code. For numbers, write them without"
+        f"a code. For numbers, write them {how}"
     )
     return raw
 

@@ -195,10 +195,11 @@ def _classified(folder: str) -> Iterator[RowGroup]:
 def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
     """Read a data.yaml, and find its folders of images."""
     bounded = reading(file, " as YAML", limits=limits, bound="header_bytes")
-    with bounded, open(file, encoding="utf-8") as text:
-        content = load_yaml(text.read(), file, limits)
+    with bounded, open(file, encoding="utf-8") as opened:
+        content = load_yaml(text := opened.read(), file, limits)
     if not isinstance(content, dict) or not content.get("names"):
         raise ManifestError(f"{file} has no names: the classes in the order of their numbers")
+    content["names"] = yaml.load(text, yaml.BaseLoader)["names"]  # as written: no is no boolean
     shape = content.get("kpt_shape")
     if shape is not None and (
         not isinstance(shape, list)
@@ -226,11 +227,15 @@ def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
 
 def _class_names(content: dict[str, Any], file: str) -> list[str]:
     names = content["names"]
-    numbered = names if isinstance(names, dict) else dict(enumerate(_listed(names)))
+    numbered = dict(enumerate(_listed(names)))
+    if isinstance(names, dict):
+        numbered = {int(key) if key.isdecimal() else key: name for key, name in names.items()}
     wanted = list(range(len(numbered)))
     if sorted(numbered, key=str) != sorted(wanted, key=str):
         raise ManifestError(f"{file}: names have the numbers {[*numbered]}, expected {wanted}")
     class_names = [str(numbered[number]) for number in wanted]
+    if "" in class_names:
+        raise ManifestError(f"{file}: class {class_names.index('')} has no name: {class_names}")
     if len(set(class_names)) < len(class_names):
         raise ManifestError(f"{file}: two classes have one name: {class_names}")
     if content.get("nc", len(class_names)) != len(class_names):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, ManifestError, TransformError
+from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.boxes import NO_OBJECTS, PADDING
@@ -34,7 +34,8 @@ class Keypoints(Feature):
     Use it for the column `keypoints` of COCO and of YOLO's poses, to train a model that finds
     joints or landmarks. The points follow the resizing, crop and flip of their image. One that lies
     outside of it afterwards has visibility 0 and x and y of 0, as has one that was not annotated;
-    an object whose points are all outside keeps its place.
+    an object whose points are all outside keeps its place. One whose points all lie outside of the
+    file's image before is a damaged row: they are of another size of the image, or of another one.
 
     With `max_items` it is float32 (batch, max_items, count, 3), and -1 where there is no object;
     without, of one object in each row, (batch, count, 3).
@@ -168,6 +169,7 @@ class Keypoints(Feature):
 
     def read(self, value: Values, out: Values, store: Store, watch: Watch, given: Geometry) -> None:
         """Fill `out` with the points of one row, by the geometry of its image."""
+        self._check_inside(value, given.image)
         made = _moved(value, given)
         if given.flip != given.flip_vertical:  # turned by half a circle left stays left
             for one, other in self.flip_pairs:
@@ -177,6 +179,20 @@ class Keypoints(Feature):
             out[...] = made[0]
         else:
             out[: len(made)], out[len(made) :] = made, PADDING
+
+    def _check_inside(self, points: Values, image: tuple[int, int]) -> None:
+        """Refuse an object of which every point that is annotated lies outside of the image."""
+        annotated = points[..., 2] > 0
+        lost = annotated.any(1) & ~(annotated & ~_are_outside(points, image)).any(1)
+        if lost.any():
+            place = int(lost.argmax())
+            x, y = points[place][annotated[place]][0, :2]
+            raise DecodeError(
+                f"all {annotated[place].sum()} points of object {place} of column {self.column!r} "
+                f"lie outside of the image, which is {image[1]} x {image[0]} pixels (width x "
+                f"height, upright), the first at ({x:g}, {y:g}): they are of another image, or of "
+                "this one in another size"
+            )
 
     def finish(self, sample: Values, out: Values) -> None:
         """Fill the array of the batch with a sample's points."""
@@ -209,6 +225,11 @@ def _moved(points: Values, geometry: Geometry) -> Values:
 
 def forget_outside(points: Values, size: tuple[int, ...]) -> None:
     """Set points to zeros that lie outside of an image of a size, or are not annotated."""
-    x, y, seen = points[..., 0], points[..., 1], points[..., 2]
-    gone = (x < 0) | (y < 0) | (x > size[1]) | (y > size[0]) | (seen == 0)
-    points[gone & (seen >= 0)] = 0
+    seen = points[..., 2]
+    points[(_are_outside(points, size) | (seen == 0)) & (seen >= 0)] = 0
+
+
+def _are_outside(points: Values, size: tuple[int, ...]) -> Values:
+    x, y = points[..., 0], points[..., 1]
+    outside: Values = (x < 0) | (y < 0) | (x > size[1]) | (y > size[0])
+    return outside
