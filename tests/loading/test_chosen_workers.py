@@ -6,10 +6,14 @@ from threading import Event
 
 import cv2
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from processes_of import children
 
+import dfgen
+from dfgen.binding.bind import bind
+from dfgen.binding.default_features import Options
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.draws import proportions_of
@@ -18,10 +22,17 @@ from dfgen.loading.workers import worker_tuning
 from dfgen.loading.workers.chunks import ChunkMaker
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import Threads, Worker
-from dfgen.loading.workers.worker_tuning import Chooser, may_be_processes, thread_counts
+from dfgen.loading.workers.worker_tuning import (
+    Chooser,
+    EitherWorker,
+    Switch,
+    may_be_processes,
+    thread_counts,
+)
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
+from dfgen.samples.stores.local_files import Files
 
 ROWS = 64
 
@@ -33,18 +44,24 @@ class Machine:
         choice: told what it does.
         rates: choice -> rows a second.
         consumer: seconds of its own that the consumer takes for each batch.
+
+    Each of the first `waking` batches of a choice takes 20 ms longer.
     """
 
     def __init__(self, choice, rates, consumer=0.0):
         self.choice, self.rates, self.consumer = choice, rates, consumer
         self.now, self.made, self.noise = 0.0, dict.fromkeys(rates, 0), cycle([1.0])
+        self.last, self.since, self.waking = None, 0, {}
 
     def run(self, seconds):
         """Run for so long; return the rows a second."""
         begin, rows = self.now, 0
         while self.now < begin + seconds:
             used = self.choice.used
+            self.last, self.since = used, self.since + 1 if used == self.last else 0
             made = ROWS / self.rates[used] * next(self.noise)
+            if self.since < self.waking.get(used, 0):
+                made += 0.02
             waited = max(0.0, made - self.consumer)
             self.now += self.consumer + waited
             rows += ROWS
@@ -132,6 +149,23 @@ def test_all_is_measured_again_after_seconds_and_then_ever_more_seldom():
     assert choice.chosen == 2
     machine.run(20)
     assert choice.chosen == 1
+
+
+@pytest.mark.parametrize(("late", "batches"), [(1, 2), ("processes", 2), ("processes", 40)])
+def test_what_wakes_or_starts_slowly_is_not_measured_meanwhile(late, batches):
+    choice = Chooser((2, 1), late="processes")
+    machine = Machine(choice, {2: 30_000, 1: 20_000, "processes": 20_000, late: 36_000})
+    machine.waking = {late: batches}
+    if batches > 2:  # the first time alone
+        note = choice.note
+
+        def noted(*given):
+            machine.waking = {late: 0 if machine.made[late] > batches * ROWS else batches}
+            return note(*given)
+
+        choice.note = noted
+    machine.run(25)
+    assert choice.chosen == late
 
 
 def test_time_between_epochs_counts_for_no_choice():
@@ -259,9 +293,12 @@ def test_what_is_dear_to_start_is_tried_late_and_left_for_good_unless_it_is_chos
     machine = Machine(choice, rates)
     machine.run(9)
     assert machine.made["processes"] == 0
-    machine.run(30)
-    assert machine.made["processes"] > 0 and choice.late is None
+    machine.run(10)
+    assert machine.made["processes"] > 0 and choice.late == "processes"
+    machine.run(20)
+    assert choice.late is None
     made = machine.made["processes"]
+    assert made < 400 * ROWS  # it is waited for once, though each try has five turns
     machine.run(600)
     assert machine.made["processes"] == made and choice.chosen == 2
 
@@ -355,3 +392,58 @@ def test_processes_are_not_tried_where_a_function_of_the_user_would_run_on_copie
     reader = image_loader(tmp_path).reader
     assert not may_be_processes(replace(reader, transform=lambda sample, rng: sample))
     assert not may_be_processes(SampleReader(np.arange(200), ()))  # there are no files
+
+
+def test_processes_are_not_tried_where_each_would_hold_or_ask_for_the_same(tmp_path, monkeypatch):
+    class Remote(Files):
+        far = True
+
+    reader = image_loader(tmp_path).reader
+    assert not may_be_processes(replace(reader, store=Remote()))
+    frame = pd.DataFrame({"id": range(96), "path": reader.features[0].files.to_pylist()})
+    given = {"options": Options(label_mode=None), "x": Image("path", size=(6, 6))}
+    assert may_be_processes(bind(frame, **given).reader)
+    assert not may_be_processes(bind(frame, cache="memory", **given).reader)
+    dfgen.pack(frame, tmp_path / "packed", image_size=(6, 6))
+    assert not may_be_processes(bind(tmp_path / "packed", **given).reader)
+    size = reader.features[0].files.nbytes
+    for most in (size, size - 1):
+        monkeypatch.setattr(worker_tuning, "_MOST", most)
+        assert may_be_processes(reader) == (most == size)
+    monkeypatch.setattr(worker_tuning, "STARTS_PROCESSES_ALONE", False)
+    assert not may_be_processes(reader)
+
+
+def test_the_process_of_a_worker_is_seen_given_up_and_ended_with_it(tmp_path):
+    class Process:
+        in_hand, ends = None, ()
+
+        def file(self):
+            return self.in_hand
+
+        def abandon(self):
+            self.ends += ("abandoned",)
+
+        def close(self):
+            self.ends += ("closed",)
+
+    reader = image_loader(tmp_path, 2).reader
+    worker = EitherWorker(Switch(ChunkMaker(reader, 0, False), reader.specs, 2))
+    worker.end_process()
+    assert worker.file() is None
+    worker.stopwatch.row = 1
+    worker.stopwatch("read")
+    worker._process = process = Process()
+    assert worker.file()[0] == 1  # that of the thread
+    process.in_hand = (0, 5.0)
+    assert worker.file() == (0, 5.0)
+    with worker._at_work:
+        worker.end_process()
+    assert process.ends == ()
+    worker.abandon()
+    assert worker.abandoned and process.ends == ("abandoned",)
+    worker.end_process()
+    worker.close()
+    assert process.ends == ("abandoned", "closed") and worker._process is None
+    assert worker._with_process().abandoned  # since the worker is
+    worker.close()
