@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import cloudpickle
 import cv2
@@ -26,8 +27,10 @@ from dfgen.binding.default_features import Options
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError, TransformError, WorkerError
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Stopwatch
+from dfgen.loading.problems import Failure
 from dfgen.loading.workers import processes, shared_memory
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
+from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.process_main import (
     NO_ROW,
     STARTING,
@@ -196,6 +199,52 @@ def test_threads_have_names_and_tasks_that_nobody_has_begun_are_told_of_the_end(
     assert not any(one.is_alive() for one in threads._threads)
 
 
+def test_who_waits_for_a_batch_looks_after_it_now_and_then():
+    def waits_for(times, timeout, look=None, **state):
+        waits = []
+        pending = SimpleNamespace(**{"late": set(), "cancelled": False, **state})
+        pending.wait = lambda seconds: waits.append(seconds) or len(waits) > times
+        return pool.wait(pending, timeout, look), waits
+
+    pool, looks = Pool(ChunkMaker(SampleReader(np.arange(1), ()), 0, False), 1, False, {}, 1), []
+    assert waits_for(3, None, lambda: looks.append(0)) == (set(), [1.0] * 4) and len(looks) == 3
+    assert waits_for(2, 2.0) == (set(), [0.5] * 3) and waits_for(1, 100.0) == (set(), [1.0] * 2)
+    assert waits_for(9, None, late={4}) == ({4}, [])
+    with pytest.raises(ZeroDivisionError):
+        waits_for(9, None, lambda: 1 / 0)
+    with pytest.raises(ArgumentError, match="this Sequence was closed"):
+        waits_for(9, None, cancelled=True)
+    pool.close()
+    with pytest.raises(ArgumentError, match="this Sequence was closed"):
+        waits_for(9, None)
+
+
+def test_a_worker_whose_file_takes_too_long_is_replaced_once_and_its_batch_told():
+    class Busy(Worker):
+        in_hand = None
+
+        def file(self):
+            return self.in_hand
+
+    told, now = [], time.perf_counter()
+    pool = Pool(ChunkMaker(SampleReader(np.arange(1), ()), 0, False), 2, False, {}, 1)
+    pool._threads = Threads(2, Busy)
+    pool.run(lambda worker: None)
+    one, other = pool.workers
+    pool._replace_late(0.0)  # no file is read
+    one.in_hand, one.busy_with = (7, now - 10), SimpleNamespace(give_up=told.append)
+    pool._replace_late(1000.0)
+    pool._stood_still = now + 1000  # the program was stopped meanwhile
+    pool._replace_late(9.0)
+    assert told == [] and pool.abandoned == 0
+    pool._stood_still = 0.0
+    for _ in range(2):
+        pool._replace_late(9.0)
+    assert told == [7] and one.abandoned and not other.abandoned
+    assert pool.abandoned == 1 and len(pool.workers) == 3
+    pool.close()
+
+
 # Processes
 
 
@@ -257,6 +306,30 @@ def test_a_row_on_which_three_processes_die_is_skipped_or_told(frame, code, how,
     worker = worker_of(frame)
     worker._header, worker._child = np.zeros(3), Child(5, ends=False)
     assert worker._end() == 5 and worker._end() == 0
+
+
+def test_a_chunk_is_asked_of_another_process_when_one_dies_and_blames_its_rows(frame):
+    def ask(chunk, arrays):
+        known.append(chunk.known)
+        if isinstance(answer := next(answers), Exception):
+            raise answer
+        return answer
+
+    worker, known, why = worker_of(frame), [], Failure("worker", "died")
+    worker._ask, worker._bury = ask, lambda chunk, deaths: {2: why} if len(known) == 2 else {}
+    worker._memory = bytearray(64)
+    reply = {2: None, 3: Failure("read", "x")}, {"read": 5.0}, Counter(samples=2), None, {}
+    answers = iter([EOFError(), BrokenPipeError(), pickle.UnpicklingError(), reply])
+    chunk = Chunk(0, np.arange(4), np.zeros(4))
+    assert worker.fill(chunk, {}, lambda: False) == {2: why, 3: Failure("read", "x")}
+    assert known == [(), set(), {2}, {2}]
+    assert worker.stopwatch.seconds["read"] == 5.0 and worker.stopwatch.counts["samples"] == 2
+    answers = iter([(*reply[:3], KeyError("of the process"), {})])
+    with pytest.raises(KeyError, match="of the process"):
+        worker.fill(chunk, {}, lambda: False)
+    assert worker.fill(chunk, {}, lambda: True) == {}
+    worker.abandoned, answers = True, iter([EOFError()])
+    assert worker.fill(chunk, {}, lambda: False) == {}
 
 
 @each(
@@ -368,12 +441,15 @@ def test_what_a_transform_prints_and_reads_and_forks_is_none_of_the_parent(frame
         print("of Python")
         os.write(1, b"of C\n")
         assert sys.stdin.read() == "" and os.read(0, 1) == b""
-        if not os.fork():
-            return sample
-        os.wait()
         return sample
 
-    reader = reader_of(frame, image(), transform=talk)
+    class Forking(Image):
+        def read(self, *given):
+            if os.fork():
+                assert os.wait()[1] == 0
+            return super().read(*given)
+
+    reader = reader_of(frame, {"image": Forking("a", size=(2, 2))}, transform=talk)
     with contextlib.closing(
         Loader(reader, batch_size=4, shuffle=False, use_multiprocessing=True, workers=1)
     ) as one:
