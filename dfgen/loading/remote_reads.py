@@ -81,7 +81,7 @@ class FarRead:
 
     def is_unwanted(self) -> bool:
         """Whether nobody will ask for it."""
-        return not self.wanted or self.cancelled()
+        return self.wanted < 1 or self.cancelled()
 
 
 @dataclass(eq=False)
@@ -161,7 +161,7 @@ class FarReads:
         """Forget what nobody wants any more."""
         with self._lock:
             for read in reads:
-                read.wanted, read.cancelled = 0, lambda: True  # it may stay in the queue a while
+                read.wanted = 0  # it may stay in the queue a while
                 if read.found is not None:
                     self._free(read)
 
