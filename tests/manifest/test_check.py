@@ -1,6 +1,7 @@
 """All faults of a table and its files at once: those of a build, in its words, and odd ones."""
 
 import json
+import os
 import shlex
 
 import numpy as np
@@ -278,21 +279,31 @@ def test_the_command_ends_with_0_1_or_2_and_prints_json(table):
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        (("labels.csv",), ArgumentError, "nothing says where the files of labels.csv are"),
-        (("imgs", "labels.csv"), ArgumentError, "it comes first, dfgen check labels.csv imgs"),
-        (("imgs",), ArgumentError, "it comes first, dfgen check labels.csv imgs"),
+        (("labels.csv",), ArgumentError, "nothing says where the files of labels.csv are: "
+         "give their folder, dfgen check TABLE FOLDER, or the column that names them, path_column= "
+         "(--path-column)"),
+        *(
+            (arguments, ArgumentError, "imgs is a folder, expected a table of labels: it comes "
+             "first, dfgen check labels.csv imgs")
+            for arguments in (("imgs", "labels.csv"), ("imgs",))
+        ),
         (("gone.csv", "imgs"), MissingFileError, "there is no label table gone.csv"),
         (("label.csv", "imgs"), MissingFileError, 'Did you mean "labels.csv"?'),
         (("labels.csv", "imgz"), MissingFileError, 'Did you mean "imgs"?'),
         (("labels.csv", "labels.csv"), ManifestError, '"labels.csv" is a file'),
-        (("m.parquet", "imgs"), ArgumentError, "dfgen verify m.parquet"),
-        (("other.csv", "imgs"), ArgumentError, "no column of other.csv names a file of imgs"),
+        (("m.parquet", "imgs"), ArgumentError, "m.parquet is a manifest, expected a table of "
+         "labels: dfgen verify m.parquet compares it with its files"),
+        (("other.csv", "imgs"), ArgumentError, "no column of other.csv names a file of imgs, such "
+         'as "cat/0.png". Columns: breed, age. Say which names which, on="FIELD=COLUMN" (--on '
+         'FIELD=COLUMN), where FIELD is name, stem, relpath or a field of the pattern'),
         (("empty.csv", "imgs"), ManifestError, "empty.csv is empty (0 bytes), expected a first"),
-        (("header.csv", "imgs"), ArgumentError, "header.csv has no rows, expected one for"),
-        ((None, "imgs"), ArgumentError, "expected a table of labels"),
+        (("header.csv", "imgs"), ArgumentError, "header.csv has no rows, expected one for each "
+         "file: fill it in"),
+        ((None, "imgs"), ArgumentError, "labels=None: expected a table of labels, or a file of "
+         "one"),
         ((7, "imgs"), ManifestError, "the label table must be a pandas"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_checked_is_an_error(table, arguments, error, said):
     table.to_csv("labels.csv", index=False)
     table.drop(columns="key").to_csv("other.csv", index=False)
@@ -302,7 +313,29 @@ def test_what_cannot_be_checked_is_an_error(table, arguments, error, said):
     dfgen.build_manifest("imgs", out="m.parquet")
     with pytest.raises(error) as caught:
         dfgen.check(*arguments)
-    assert said in str(caught.value)
+    text = str(caught.value)
+    assert text == said if error is ArgumentError else said in text
+
+
+def test_a_report_has_the_faults_of_the_most_rows_first(table):
+    table = table.assign(key=[f"imgs/{('cat', 'dog')[n % 2]}/{n}.png" for n in range(ROWS)])
+    table = table.assign(camera="nikon")
+    table.loc[[3], "breed"] = None
+    table.loc[[5], "key"] = "imgs/gone.png"
+    assert repr(dfgen.check(table, path_column="key", root=".")) == (
+        '24 rows of the label table, 24 files, named by the column "key": 3 faults, that of the '
+        "most rows first\n\n"
+        "24  constant columns\n"
+        "    column 'camera' is 'nikon' in all 24 rows: a model learns nothing from it\n"
+        "    Fix: leave it out: df = df.drop(columns='camera')\n\n"
+        " 1  missing labels\n"
+        "    column 'breed' is missing in 1 of 24 rows, row 3 (id imgs/dog/3.png)\n"
+        "    Fix: fill them in, drop such rows, df = df[df['breed'].notna()], or leave them out of "
+        'the loss with missing="ignore"\n\n'
+        " 1  missing files\n"
+        f"    the file does not exist: {os.getcwd()}/imgs/gone.png\n"
+        "    Fix: Put the file where its row says, or correct the row"
+    )
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])

@@ -398,3 +398,26 @@ def test_an_index_that_pandas_wrote_without_a_name_is_called_as_pandas_calls_it(
     built = dfgen.build_manifest(labels=tmp_path / "labels.csv", path_column="path", facts="none")
     assert [*pd.read_csv(tmp_path / "labels.csv")] == names
     assert {*names} == {*built} - {"id", "split"}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"path_column": "file"}, ManifestError,
+         'path_column="file" (--path-column), but the label table also has a column "path". '
+         "Rename that one, or leave it out with label= (--label)"),
+        ({"path_column": "file", "id": "key", "label": ["id", "age"]}, ManifestError,
+         'id="key" (--id), but there is a column "id" as well. Rename that one, or leave id out'),
+        ({"path_column": "far", "label": "age", "root": None}, ArgumentError,
+         "foo://bucket/a.png is an address, which dfgen does not open to read headers. Give "
+         'facts="none" (--facts none), or with root= (--root) the folder where the files are '
+         "mounted"),
+    ],
+    ids=["two paths", "two ids", "addresses"],
+)  # fmt: skip
+def test_columns_of_a_table_that_names_its_files_are_told_apart(data, options, error, message):
+    table = pd.DataFrame({"path": "x", "key": [*"abc"], "id": range(3), "age": 1.5})
+    table["file"] = [f"imgs/{KINDS[row % 2]}/img_{row:03d}.png" for row in range(3)]
+    table["far"] = "foo://bucket/a.png"
+    options = {"root": data, **options}
+    assert refused(error, labels=table, **options) == message

@@ -178,8 +178,12 @@ def test_a_column_that_the_user_added_is_kept(data):
     dfgen.write_manifest(frame, data / "m.parquet")
     draw(data / "imgs/cat/100.png")
     draw(data / "imgs/cat/002.png", width=5)
-    with pytest.warns(UserWarning, match='Kept "fold", "digest" of '):
+    with pytest.warns(UserWarning, match="^Kept ") as caught:
         frame = update(data).set_index("id")
+    assert str(caught[0].message) == (
+        f'Kept "fold", "digest" of {data}/m.parquet: the recipe does not make it, so new rows have '
+        "none."
+    )
     assert frame["fold"].tolist()[:12] == list(range(12))
     assert frame["fold"].isna().tolist() == [False] * 12 + [True]
     assert frame.index[frame["digest"].isna()].tolist() == ["100"]
@@ -229,8 +233,25 @@ def test_ids_of_another_type_are_made_of_the_old_one_or_refused(data):
     with pytest.warns(UserWarning, match="The recipe is not that of"):
         assert update(data, pattern="{kind}/{id}.png")["id"].tolist()[:2] == [0, 2]
     draw(data / "imgs/cat/new.png")
-    with pytest.raises(ManifestError, match="has ids of type int64, and the source gives other"):
-        update(data, pattern="{kind}/{id}.png")
+    assert message_of(ManifestError, update, data, pattern="{kind}/{id}.png") == (
+        f"{data}/m.parquet has ids of type int64, and the source gives other ones: Failed to parse "
+        "string: 'new' as a scalar of type int64. Give the arguments that make ids of that type "
+        "(pattern=, id=), or build the manifest anew, without update= (--update)"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:The recipe is not that of", "ignore:[0-9]+ rows have a copy")
+def test_full_facts_are_read_of_files_that_have_none_yet(data, monkeypatch):
+    asked, read = [], scan.read_facts
+    monkeypatch.setattr(
+        scan, "read_facts", lambda files, *how: asked.append(len(files)) or read(files, *how)
+    )
+    whole = update(data, facts="full", out=data / "m.parquet")
+    draw(data / "imgs/cat/002.png", width=5)
+    again = update(data)
+    assert asked == [12, 1]
+    assert whole["digest"].notna().all()
+    assert (again["digest"] == whole["digest"]).tolist() == [row != 1 for row in range(12)]
 
 
 def test_labels_of_a_frame_are_kept_beside_the_manifest_for_the_update(data):

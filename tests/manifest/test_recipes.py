@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import message_of
 from PIL import Image
 
 import dfgen
@@ -168,10 +169,14 @@ def test_a_missing_recipe_is_named(tmp_path):
 
 
 def test_what_no_recipe_can_say_is_refused():
-    with pytest.raises(ArgumentError, match=r"^the manifest has no recipe: it was made by hand\."):
-        to_toml(None, "/")
-    with pytest.raises(ArgumentError, match="came from a DataFrame, which no recipe can name"):
-        to_toml({"labels": "a DataFrame"}, "/")
+    assert message_of(ArgumentError, to_toml, None, "/") == (
+        "the manifest has no recipe: it was made by hand. A recipe is the arguments of "
+        "build_manifest (dfgen build-manifest)"
+    )
+    assert message_of(ArgumentError, to_toml, {"labels": "a DataFrame"}, "/") == (
+        "the labels of the manifest came from a DataFrame, which no recipe can name. Write them "
+        "to a .csv or .parquet file, and build the manifest with that"
+    )
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

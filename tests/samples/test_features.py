@@ -4,13 +4,15 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from cases import each
 from messages import message_of
 from PIL import Image as Pillow
 
-from dfgen.errors import ArgumentError, DecodeError, MissingFileError
+from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.samples.features.array import Array
+from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.scaling import rescale
 
@@ -147,6 +149,50 @@ def test_a_row_without_the_column_or_with_pixels_in_it_is_told(made_as):
     assert message_of(ArgumentError, Image(), pixels) == told
     told = "Image() takes a row, got 'a.png': give a mapping of columns, such as {'path': ...}, or"
     assert message_of(ArgumentError, Image(), "a.png").startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "message"),
+    [
+        (Image, {"crop": 224}, "crop=224 is a size, expected how to crop: write size=(224, 224), "
+         'and for crops of a larger load_size= crop="random" or "center"'),
+        (Image, {"resize": [8, 9]}, "resize=[8, 9] is a size, expected how to resize: write "
+         "load_size=(8, 9) to crop from, or size=(8, 9)"),
+        (Image, {"size": (8, 8), "load_size": (8, 7), "crop": "center"},
+         "size=(8, 8) is cropped from load_size=(8, 7), which is smaller: load_size must be at "
+         "least as high and as wide"),
+        (Image, {"crop": "random"}, "crop='random', but resize='stretch' crops nothing: give "
+         'load_size=, a size larger than size= to crop from, or resize="crop"'),
+        (Image, {"column": 5},
+         'Image needs the name of a column, got 5: write dfgen.Image("column", ...)'),
+        (Image, {"index": 5}, "index must be the name of a column, got 5"),
+        (Category, {"column": "kind", "label_mode": "binary", "class_names": ["a"]},
+         "label_mode=\"binary\" needs two classes, column 'kind' has 1: 'a'. Name both, "
+         "class_names=[...], if these rows lack one"),
+    ],
+)  # fmt: skip
+def test_what_goes_not_together_is_refused_with_what_to_write(make, arguments, message):
+    assert message_of(ArgumentError, make, **arguments) == message
+
+
+def test_a_crop_may_be_as_large_as_what_it_is_cropped_from():
+    assert Image(size=(8, 8), load_size=(8, 8), crop="center").load_size == (8, 8)
+
+
+def test_a_class_of_another_spelling_is_told_so():
+    kind = Category("kind", class_names=["cat", "dog"])
+    for given, meant in (("Cat ", "cat"), ("DOG", "dog")):
+        assert message_of(ManifestError, kind.encode, pa.array([given])) == (
+            f"column 'kind' holds {given!r} (1 in all), not among its class names: 'cat', 'dog'. "
+            f"{given!r} is {meant!r} but for case or blanks: give both one spelling"
+        )
+
+
+def test_a_feature_takes_a_row_and_nothing_else(row):
+    assert message_of(ArgumentError, Image("path", (6, 9)), 5) == (
+        "Image(size=(6, 9)) takes a row, got 5: give a mapping of columns, such as "
+        "{'path': ...}, or a row of a frame"
+    )
 
 
 def test_specs_are_values():

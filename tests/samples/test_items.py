@@ -12,6 +12,7 @@ from messages import message_of
 from watching import EAGER
 
 import dfgen
+from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.boxes import Boxes
@@ -471,3 +472,13 @@ def test_masks_of_lists_are_learnt_with_weights(frame):
     with sequence(weighted, x, Mask("masks"), sample_weight="weight") as seq:
         assert seq[0][2].shape == (4, 1, 1, 1)
         assert np.isfinite(model.evaluate(seq, verbose=0))
+
+
+def test_lists_of_files_are_no_rows_of_array_files():
+    frame = pd.DataFrame({"id": [1], "path": [["a.npy", "b.npy"]], "row": [0]})
+    with pytest.raises(ArgumentError) as error:
+        bind(frame, Image(size=(4, 4), index="row"), "id")
+    assert str(error.value) == (
+        "index='row' is for rows of array files, but column 'path' holds lists of files in each "
+        "row: leave it out"
+    )

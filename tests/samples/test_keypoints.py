@@ -9,7 +9,7 @@ import pytest
 from messages import message_of
 
 import dfgen
-from dfgen.errors import ArgumentError, DecodeError, ManifestError
+from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
 
 SIZE = (30, 40)  # height, width
 POINTS = [8.5, 6.5, 2, 30.5, 20.5, 1, 0, 0, 0]
@@ -226,3 +226,10 @@ def test_a_column_that_does_not_fit_names_the_row(path, values, options, message
 )  # fmt: skip
 def test_arguments_that_cannot_be_are_refused(options, message):
     assert message_of(ArgumentError, lambda: dfgen.Keypoints(**options)) == message
+
+
+def test_a_transform_gives_back_as_many_points():
+    points = dfgen.Keypoints(count=1, like=dfgen.Image(size=(4, 4)))
+    assert message_of(TransformError, points.finish, np.zeros((2, 3)), np.zeros((1, 3))) == (
+        "the transform returned points of shape (2, 3), expected (1, 3)"
+    )

@@ -279,3 +279,25 @@ def test_by_itself_it_does_not_know_its_image(row):
     assert message_of(ArgumentError, Mask("mask"), row) == (
         "Mask('mask') by itself does not know its image: write like=dfgen.Image(...)"
     )
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "int64"])
+def test_rows_of_array_files_hold_whole_numbers_of_any_type_as_far_as_they_are_classes(row, dtype):
+    mask = Mask("mask", like=IMAGE, index="number")
+    at = {**row, "mask": f"{row['mask']}.npy", "number": 1}
+    np.save(at["mask"], np.stack([CLASSES * 0, CLASSES]).astype(dtype))
+    np.testing.assert_array_equal(mask(at)[..., 0], CLASSES.astype(dtype))
+    if dtype == "int64":
+        np.save(at["mask"], np.stack([CLASSES * 0, CLASSES]) + np.int64(2**32))
+        with pytest.raises(DecodeError):
+            mask(at)
+    coloured = Mask("mask", like=IMAGE, index="number", palette=COLOURS)
+    assert message_of(DecodeError, coloured, at).endswith(
+        "the mask has 1 channels, expected 3, the colours of the palette"
+    )
+
+
+def test_the_brightest_gray_level_of_a_palette_is_a_class(row):
+    mask = Mask("mask", like=IMAGE, palette={252 + n: n for n in range(4)})
+    found = read(row, Pillow.fromarray(CLASSES + np.uint8(252)), mask)
+    np.testing.assert_array_equal(found[..., 0], CLASSES)

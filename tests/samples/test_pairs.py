@@ -15,6 +15,7 @@ from watching import EAGER
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.image_arguments import followed_image
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.pixels.geometry import RESIZE
 
@@ -330,3 +331,13 @@ def test_weights_of_rows_reach_a_loss_of_pixels(frame):
         images, weights = seq[0][1], seq[0][2]
     assert weights.shape == (ROWS, 1, 1)
     assert loss == pytest.approx((images.mean((1, 2, 3)) * weighted["weight"]).mean(), rel=1e-4)
+
+
+def test_an_image_that_follows_needs_one_that_does_not():
+    image = Image("path", like="nothing")
+    with pytest.raises(ArgumentError) as error:
+        followed_image({"image": image}, "image")
+    assert str(error.value) == (
+        "Image('path') has like='nothing', which is no image here. Images: none that follows no "
+        "other."
+    )

@@ -654,11 +654,26 @@ def test_files_far_away_are_asked_for_once_and_no_more(frame, tmp_path, processe
     [
         (
             image(size=None),
-            "size=None gives each image a size of its own",
+            "size=None gives each image a size of its own, a cache has slots of one size",
         ),
-        (image(dtype="float32"), "dtype='float32' has the depth of each file"),
-        (image(crop="random_resized"), 'take crop="random" with load_size='),
-        (image(resize="crop", crop="random"), 'take resize="stretch" or "pad", and load_size='),
+        (
+            image(dtype="float32"),
+            "dtype='float32' has the depth of each file, a cache has slots of one",
+        ),
+        (
+            image(crop="random_resized"),
+            'crop="random_resized" crops the image before it is resized: take crop="random" with '
+            "load_size=",
+        ),
+        (
+            image(resize="crop", crop="random"),
+            "crop=\"random\" with resize='crop' crops images of sizes of their own: take "
+            'resize="stretch" or "pad", and load_size=',
+        ),
+        (
+            image(decode=len),
+            "decode= is a function, and nothing tells whether it is the one that filled a cache",
+        ),
         (Array("path", (3,)), "Array is not kept, images alone are"),
     ],
 )
@@ -666,8 +681,10 @@ def test_what_may_not_be_kept_is_refused(frame, tmp_path, x, why):
     if isinstance(x, Array):
         np.save(tmp_path / "a.npy", np.zeros(3, np.float32))
         frame["path"] = str(tmp_path / "a.npy")
-    with pytest.raises(ArgumentError, match=f"has no image to keep: 'image': .*{re.escape(why)}"):
-        bind(frame, {"image": x}, "label", cache=tmp_path / "cache")
+    cache = str(tmp_path / "cache")
+    assert message_of(ArgumentError, bind, frame, {"image": x}, "label", cache=cache) == (
+        f"cache={cache!r} has no image to keep: 'image': {why}"
+    )
     assert not (tmp_path / "cache").exists()
 
 

@@ -199,7 +199,7 @@ class Mask(Feature):
 def _codes(pixels: Values) -> Values:
     """Return a number for each gray level or RGB colour (its fourth byte is 255), never _UNSEEN."""
     if pixels.shape[2] == 1:
-        return pixels.astype(np.int32) + 1
+        return np.add(pixels, 1, dtype=np.int32)
     pixels = pixels.astype(np.uint8, copy=False)
     return cv2.cvtColor(pixels, cv2.COLOR_RGB2RGBA).view(np.int32)  # type: ignore[no-any-return]
 
