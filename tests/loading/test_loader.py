@@ -15,10 +15,12 @@ import pytest
 from cases import each
 
 from dfgen.errors import ArgumentError, DfgenError, MissingFileError
+from dfgen.limits import Limits
 from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.problems import Problem
+from dfgen.loading.workers import pool
 from dfgen.loading.workers.chunks import chunk_sizes
 from dfgen.loading.workers.threads import Threads, ThreadWorker
 from dfgen.samples.bound_feature import BoundFeature
@@ -413,3 +415,67 @@ def test_memory_that_is_used_again_has_room_for_a_batch_that_is_a_little_larger(
         buffers = Buffers(specs[0])
         buffers.batch(1)
         assert buffers.batch(1, larger)["a"].shape == (1, *larger["a"].shape)
+
+
+def test_a_batch_that_takes_more_than_the_memory_of_the_machine_is_refused(tmp_path, monkeypatch):
+    paths = image_paths(tmp_path, 6)
+    for memory in (48, 47):  # of a batch of four images of 2x2 pixels
+        monkeypatch.setattr("dfgen.loading.loader.machine_memory", lambda memory=memory: memory)
+        if memory == 48:
+            image_loader(paths).close()
+    with pytest.raises(ArgumentError) as caught:
+        image_loader(paths)
+    assert str(caught.value) == (
+        "a batch of 4 rows takes 0.0 GB, but this machine has 0.0 GB of memory: a row of 'image' "
+        "has the shape (2, 2, 3) and uint8 numbers. Make batch_size= smaller, or image_size="
+    )
+    monkeypatch.setattr("dfgen.loading.loader.machine_memory", lambda: 6 * 12)
+    image_loader(paths, batch_size=100).close()  # there are six rows
+
+
+def test_a_size_that_makes_no_batch_and_what_nobody_watches_are_refused():
+    with pytest.raises(ArgumentError) as caught:
+        loader(3, drop_remainder=True)
+    assert str(caught.value) == (
+        "3 rows make no batch of batch_size=4 with drop_remainder=True: make the batches smaller, "
+        "or keep the remainder"
+    )
+    loader(4, drop_remainder=True).close()
+    loader(0, drop_remainder=True).close()
+
+
+def test_twice_as_many_batches_are_made_ahead_as_are_taken_at_once_if_memory_allows(tmp_path):
+    found = loader(40, workers=2, max_queue_size=3)
+    assert [found.depth_for(at_once) for at_once in (1, 2, 4)] == [3, 4, 8]
+    assert loader(40, workers=0, max_queue_size=3).depth_for(4) == 1
+    small = Limits(memory=48 * 5)
+    paths = image_paths(tmp_path, 12)
+    bounded = image_loader(paths, workers=1, max_queue_size=9, limits=small)
+    assert [bounded.depth_for(at_once) for at_once in (1, 2, 9)] == [5, 5, 5]
+
+
+def test_whoever_waits_for_a_batch_may_have_a_method_called_meanwhile(monkeypatch):
+    gate, calls = threading.Event(), []
+
+    class Slow(SampleReader):
+        reads_rows = True
+
+        def read(self, row, out, rng, watch):
+            gate.wait(30)
+
+    class Watching:
+        def look(self):
+            calls.append(found.is_waited_for)
+            gate.set()
+
+    monkeypatch.setattr(pool, "_LOOK", 0.01)
+    numbers = BoundFeature("number", Number("number"), np.arange(8, dtype=np.int32))
+    found = Loader(Slow(np.arange(8), (numbers,)), batch_size=4, workers=1, shuffle=False)
+    watching = Watching()
+    found.look_while_waiting(watching.look)
+    assert found.batch(0, 0).rows.tolist() == [0, 1, 2, 3]
+    assert calls and all(calls) and not found.is_waited_for
+    assert found.metrics.batches == 1 and found.metrics.seconds["consumer_wait"] > 0
+    del watching  # it is held weakly
+    assert found._look() is None
+    found.close()

@@ -17,7 +17,7 @@ from dfgen.loading.order import row_order
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.order.shuffle import permutation
-from dfgen.loading.receipts import DueRows, Handed, Ledger, Receipt
+from dfgen.loading.receipts import DueRows, Handed, Ledger, Receipt, of_all
 from dfgen.loading.state import Place, receipt
 
 ROWS, BATCH = 10, 3
@@ -193,6 +193,40 @@ class TestSum:
         assert str(refused.value) == (
             "receipts with epoch=0 and epoch=1 are not parts of the same epoch"
         )
+
+
+def test_receipts_of_processes_add_up_epoch_by_epoch():
+    one, other = (
+        [
+            {**vars(Receipt(epoch, rows, f"{rows:x}", draws=((1, 9),))), "draws": [[1, 9]]}
+            for epoch in (3, 4)
+        ]
+        for rows in (4, 5)
+    )
+    assert of_all([one, other]) == [
+        Receipt(epoch, 9, f"{9:032x}", draws=((1, 9),)) for epoch in (3, 4)
+    ]
+
+
+def test_the_place_of_a_batch_that_was_counted_is_known_and_of_others_its_step():
+    ledger = Ledger(ORDER, Place(2, 1, 7, 3), "taken")
+    ledger.take(handed(1, 2))
+    counted = ledger.place
+    ledger.take(handed(2, 2))
+    assert ledger.at(2, 2) == counted != ledger.at(2, 3) == ledger.place
+    assert ledger.at(2, 9) == Place(2, 9, 7, 3) and ledger.at(5, 1) == Place(5, 1)
+
+
+def test_a_batch_that_came_300_times_is_as_one_that_came_255():
+    ledger = Ledger(ORDER, Place(), "taken")
+    for _ in range(3):
+        ledger.take(handed(0))
+    assert ledger.take(handed(0)).repeated == 9
+    order = replace(ORDER, plan=Plan(rows=ROWS, batch_size=1))
+    ledger = Ledger(order, Place(), "taken")
+    ledger._counts[0] = 255
+    ledger.take(Handed(0.0, (0, 0), order.batch(0, 0)[1]))
+    assert ledger._counts[0] == 255
 
 
 # -- of a Sequence -----------------------------------------------------------------------------
