@@ -173,7 +173,7 @@ def test_an_array_file_that_was_replaced_is_the_problem_of_its_rows(tmp_path):
     [
         (TIME, True), (TIME // SECOND * SECOND, True), (TIME // SECOND * SECOND + SECOND, True),
         (TIME // (2 * SECOND) * 2 * SECOND, True), (TIME // 10**6 * 10**6, True), (None, True),
-        (TIME + 10**7, False), (TIME - 3 * SECOND, False),
+        (TIME + 10**6 - 1, True), (TIME + 10**6, False), (TIME - 3 * SECOND, False),
         (TIME // SECOND * SECOND - 3 * SECOND, False),
     ],
 )  # fmt: skip

@@ -17,6 +17,7 @@ from packed import packed, photograph, write_images
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
+from dfgen.binding.row_draws import Ordering
 from dfgen.loading.loader import Loader
 from dfgen.loading.state import ids_digest
 from dfgen.packs import named_packs, pack_shards
@@ -108,6 +109,15 @@ def test_a_frame_of_a_pack_has_absolute_paths_and_tells_where_each_row_lies(pack
     assert df["row"].tolist() == [*range(10)] * 4
     assert df["path"].tolist() == [f"{pack.parent}/imgs/{id}.png" for id in df["id"]]
     assert ids_digest(df["id"].tolist()) == bind(pack).columns.ids_digest()
+
+
+@pytest.mark.parametrize("order", [{}, {"keep_order": True}])
+def test_windows_of_a_frame_are_those_of_its_pack(frame, tmp_path, order):
+    packed(frame, tmp_path / "pack", shard_size=1500, **order)
+    both = [tmp_path / "pack", dfgen.read_manifest(tmp_path / "pack")]
+    window = Ordering(window="3KB")
+    folder, rows = ([b.ids for b in batches(m, y="kind", order=window)] for m in both)
+    assert folder == rows
 
 
 def test_paths_in_messages_of_a_folder_are_those_of_its_frame(pack):
