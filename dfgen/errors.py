@@ -301,12 +301,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def warn(message: str) -> None:
     """Warn in the name of the caller's own line, however deep in dfgen it is noticed."""
     # no stacklevel is right for every x and y, and skip_file_prefixes came with Python 3.12
-    depth, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+    depth, frame, ours = 2, sys._getframe(1), ("dfgen", "functools")  # which calls what is cached
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).split(".")[0] in ours:
         depth, frame = depth + 1, frame.f_back
     warnings.warn(legible(message, 1_000), stacklevel=depth)
-
-
-def _is_ours(module: str) -> bool:
-    # functools calls what is cached, in the middle of dfgen
-    return module.partition(".")[0] in ("dfgen", "functools")

@@ -38,12 +38,11 @@ def pytest_sessionstart():
     """As a plugin of pytest in the copy: an example that kills a mutant is not made smaller.
 
     Processes that tests start do not tell mutmut which functions they call: in another folder they
-    would not find its settings. The code between a function and its mutants is no caller that is
-    warned.
+    would not find its settings. The code between a function and its mutants counts as dfgen's, for
+    code that looks at its callers.
     """
     from hypothesis import Phase, settings
-
-    from dfgen import errors
+    from mutmut.mutation import trampoline
 
     class Popen(subprocess.Popen):
         def __init__(self, *args, env=None, **options):
@@ -51,7 +50,7 @@ def pytest_sessionstart():
             super().__init__(*args, env=env, **options)
 
     subprocess.Popen = Popen
-    errors._is_ours = lambda module: module.partition(".")[0] in ("dfgen", "functools", "mutmut")
+    trampoline.__name__ = "dfgen.trampoline"
 
     phases, own = [Phase.explicit, Phase.generate], settings.get_profile("dfgen")
     settings.register_profile("mutants", own, phases=phases)

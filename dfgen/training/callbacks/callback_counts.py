@@ -2,7 +2,6 @@
 
 import dis
 import json
-import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from io import IOBase
@@ -12,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, warn
 from dfgen.training.callbacks.backup_files import NamedArrays
 from dfgen.training.keras_private import COUNTED_BY
 
@@ -70,10 +69,9 @@ def warn_of_uncounted(callbacks: Iterable[Any]) -> None:
     for callback in callbacks:
         name = type(callback).__name__
         if isinstance(callback, keras.callbacks.CSVLogger) and not callback.append:
-            warnings.warn(
+            warn(
                 f"CSVLogger begins {callback.filename} anew where a stopped training goes on: give "
                 "it append=True to keep the rows before",
-                stacklevel=2,
             )
         if _has_own(callback):
             try:
@@ -110,11 +108,10 @@ def warn_of_changed(
 
 
 def _warn_of(callback: Any, names: list[str]) -> None:
-    warnings.warn(
+    warn(
         f"BackupAndRestore does not know what {type(callback).__name__} keeps in "
         f"{', '.join(names)}: where a stopped training goes on, it begins anew. Give it "
         "get_state(), which returns what JSON can hold, and set_state(state)",
-        stacklevel=3,
     )
 
 
