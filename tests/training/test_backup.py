@@ -29,7 +29,8 @@ from watching import SEVERAL_STEPS
 import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.locks import LOCK_SUFFIX
-from dfgen.training.callbacks.backup_files import Generations
+from dfgen.training.callbacks.backup_files import Generations, restore, snapshot
+from dfgen.training.callbacks.sigterm import Sigterm
 
 pytestmark = pytest.mark.backend
 SLOW = pytest.mark.slow
@@ -287,6 +288,21 @@ def test_a_learning_rate_set_at_the_end_of_an_epoch_is_kept(tmp_path):
     assert float(model.optimizer.learning_rate) == pytest.approx(0.0005)
 
 
+def test_weights_of_a_type_that_numpy_does_not_know_come_back(tmp_path):
+    def made(bias):
+        layer = keras.layers.Dense(2, dtype="bfloat16", bias_initializer=bias)
+        model = keras.Sequential([keras.Input((1,)), layer])
+        model.compile("sgd")
+        return model
+
+    backups, one, other = Generations(tmp_path), made("ones"), made("zeros")
+    backups.save({}, snapshot(one))
+    restore(other, backups.load()[2])
+    assert [str(keras.ops.dtype(v)) for v in other.layers[0].weights] == ["bfloat16"] * 2
+    for a, b in zip(one.layers[0].weights, other.layers[0].weights, strict=True):
+        assert keras.ops.all(a == b)
+
+
 # -- ends --------------------------------------------------------------------------------------
 
 
@@ -428,6 +444,42 @@ def test_sigterm_in_a_validation_does_not_wait_for_its_end(tmp_path, capsys):
     assert history == {name: values[1:] for name, values in logs.items()}
     assert_same_weights(model, whole)
     assert sequence.receipt == whole_sequence.receipt
+
+
+def test_a_training_that_is_to_stop_when_sigterm_comes_ends_where_it_goes_on(tmp_path):
+    model = light_model()
+
+    def stop():
+        model.stop_training = True
+        terminate()
+
+    with handler_of_sigterm(signal.SIG_DFL), pytest.raises(SystemExit):
+        fit(tmp_path, ("step", 1, 3), stop, model=model)
+    model, sequence, history = fit(tmp_path, model=light_model())
+    assert len(history["loss"]) == 1  # of the epoch that was under way, and no step more
+    assert (int(model.optimizer.iterations), sequence.state_dict()["positions"]) == (15, 12)
+    assert not tmp_path.exists()
+
+
+@pytest.mark.parametrize("before", ["handler", signal.SIG_IGN, signal.SIG_DFL])
+def test_sigterm_outside_of_fit_does_what_the_program_has_set(tmp_path, before):
+    called, ends = [], before == signal.SIG_DFL
+    if before == "handler":
+        before = lambda number, frame: called.append(number)  # noqa: E731
+    watching = Sigterm(lambda frame: False)
+    with handler_of_sigterm(before):
+        watching.watch(watching.look)
+        if ends:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(signal, "raise_signal", called.append)
+                watching._notice(signal.SIGTERM, None)
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        else:
+            terminate()
+        watching.unwatch()
+        assert signal.getsignal(signal.SIGTERM) == before
+    assert called == [signal.SIGTERM] * (before != signal.SIG_IGN)
+    assert not watching.noticed
 
 
 def test_a_handler_of_the_program_is_called_and_stays(tmp_path):

@@ -15,7 +15,13 @@ from killing import make_sequence
 
 import dfgen
 from dfgen.training.callbacks.backup_files import restore, snapshot
-from dfgen.training.callbacks.callback_counts import counts, put_back, warn_of_uncounted
+from dfgen.training.callbacks.callback_counts import (
+    contents,
+    counts,
+    put_back,
+    warn_of_changed,
+    warn_of_uncounted,
+)
 
 STEPS, EPOCHS = 5, 4
 MONITOR = {"monitor": "val_loss", "min_delta": 1.0}  # which no epoch but the first reaches
@@ -322,22 +328,51 @@ HOLDING = {
     "set": lambda: Holding({3}, lambda held: held.add(4)),
     "list, epochs": lambda: Holding([1], lambda held: held.append(1), "epoch"),
 }
+
+
+class Own(Holding):
+    """Goes on by its own state."""
+
+    def get_state(self):
+        return self.held
+
+    def set_state(self, state):
+        self.held = state
+
+
 QUIET = {
+    "own state": lambda: Own({"steps": 0}, add_one),
     "config": lambda: Holding({"rates": [0.1, np.ones(2)], "names": {"a"}, 3: None}, id),
     "file": lambda: Holding(io.StringIO(), lambda held: held.write("a")),
     "models": lambda: Holding([keras.Sequential()], lambda held: setattr(held[0], "a", 1)),
 }
 
 
+SAID = (
+    "BackupAndRestore does not know what Holding keeps in held: where a stopped training goes "
+    "on, it begins anew. Give it get_state(), which returns what JSON can hold, and "
+    "set_state(state)"
+)
+
+
+@pytest.mark.parametrize("name", HOLDING | QUIET)
+def test_what_a_callback_holds_is_named_once_where_it_moves_or_has_changed(name):
+    callback = (HOLDING | QUIET)[name]()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        warn_of_uncounted([callback])
+        held = contents([callback])
+        for epoch in range(2):
+            callback.on_train_batch_end(0)
+            callback.on_epoch_end(epoch)
+            held = warn_of_changed([callback], held)
+    assert [str(one.message) for one in warned] == [SAID] * (name in HOLDING)
+
+
 @pytest.mark.slow
 @pytest.mark.backend
-def test_what_a_callback_holds_is_named_once_where_it_moves_or_has_changed(tmp_path):
+def test_fit_names_once_what_a_callback_holds(tmp_path):
     trainings = Trainings(tmp_path, CASES["none"])
-    said = (
-        "BackupAndRestore does not know what Holding keeps in held: where a stopped training goes "
-        "on, it begins anew. Give it get_state(), which returns what JSON can hold, and "
-        "set_state(state)"
-    )
     for name, make in (HOLDING | QUIET).items():
         data = make_sequence(4 * STEPS)
         backup = dfgen.BackupAndRestore(tmp_path / "backup", data, save_freq=2)
@@ -345,12 +380,13 @@ def test_what_a_callback_holds_is_named_once_where_it_moves_or_has_changed(tmp_p
             warnings.simplefilter("always")
             trainings.model.fit(data, epochs=2, verbose=0, callbacks=[make(), backup])
         told = [str(one.message) for one in warned]
-        assert [one for one in told if "Backup" in one] == [said] * (name in HOLDING), name
+        assert [one for one in told if "Backup" in one] == [SAID] * (name in HOLDING), name
 
 
 def test_no_callback_is_named_that_counts_nothing_or_is_known(tmp_path):
     made = [each for name, make in CASES.items() if name != "TensorBoard" for each in make(".")]
     others = [KERAS.History(), KERAS.ProgbarLogger(), KERAS.RemoteMonitor(), KERAS.Callback()]
+    others.append(type("History of a user", (KERAS.History,), {"__module__": "users"})())
     monitor = dfgen.InputMonitor(tmp_path / "receipts.parquet")
     warn_of_uncounted([*made, *others, Plain(), monitor])
 

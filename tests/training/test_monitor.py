@@ -100,6 +100,17 @@ def test_csv_logger_gets_the_same_columns_of_every_epoch(frame, tmp_path):
     assert all(math.isfinite(float(row[name])) for row in rows for name in ALWAYS | FILES)
 
 
+@pytest.mark.parametrize(("epochs", "each", "batches"), [(1, "step", 4), (3, "epoch", 10)])
+def test_the_verdict_leaves_out_what_came_first(frame, monkeypatch, epochs, each, batches):
+    found = []
+    monkeypatch.setattr(
+        "dfgen.training.callbacks.monitor.verdict", lambda waiting, _: found.append(waiting)
+    )
+    with sequence(frame(40)) as seq:
+        trained_watcher().fit(seq, verbose=2, epochs=epochs, callbacks=[dfgen.InputMonitor()])
+    assert [(one.began, one.batches) for one in found] == [(each, batches)]
+
+
 @pytest.mark.parametrize("rows", [8, 24], ids=["one step", "three steps"])
 def test_a_training_of_few_steps_gets_no_advice(frame, capsys, rows):
     with sequence(frame(rows)) as seq:
