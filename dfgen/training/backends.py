@@ -10,7 +10,6 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.loading.buffers import Block
 from dfgen.training.keras_private import PartialBatchList
-from dfgen.training.layout import Layout
 
 INFINITE = -1
 """What TensorFlow calls the length of an endless data set."""
@@ -75,8 +74,8 @@ class TorchBatches:
     it goes through page-locked memory, from which the copy runs beside Python.
     """
 
-    def __init__(self, batches: Callable[[], Iterator[Any]], layout: Layout) -> None:
-        self._batches, self._layout = batches, layout
+    def __init__(self, batches: Callable[[], Iterator[Any]]) -> None:
+        self._batches = batches
 
     def __iter__(self) -> Iterator[Any]:
         import torch
@@ -88,28 +87,7 @@ class TorchBatches:
             return found.pin_memory().to("cuda", non_blocking=True) if on_gpu else found
 
         on_gpu = torch.cuda.is_available()
-        batches = (_with_own_weights(batch, self._layout) for batch in self._batches())
-        return (keras.tree.map_structure(tensor, batch) for batch in batches)
-
-
-def _with_own_weights(batch: Any, layout: Layout) -> Any:
-    """Return a batch in which each target's weights are copied, as large as its loss mostly is.
-
-    On torch Keras multiplies them in place by the mask of a loss, as of `ignore_class`. Another
-    loss must not get these, and (batch, 1, 1) has no room for the mask of pixels.
-    """
-    if len(batch) < 3:
-        return batch
-    x, y, weights = batch
-    given, targets = keras.tree.flatten(weights), keras.tree.flatten(y)
-    if len(given) < len(targets):  # of a model with a loss of its own, which shares them
-        return batch
-    fills = [layout.fills.get(name, True) for name in keras.tree.flatten(layout.y)]
-    made = [
-        (np.broadcast_to(one, target.shape[: one.ndim]) if fill else one).copy()
-        for one, target, fill in zip(given, targets, fills, strict=True)
-    ]
-    return x, y, keras.tree.pack_sequence_as(weights, made)
+        return (keras.tree.map_structure(tensor, batch) for batch in self._batches())
 
 
 def super_batch(nested: list[Any], blocks: list[Block | None], steps: int) -> Any:

@@ -368,8 +368,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
 
     def get_torch_dataloader(self) -> TorchBatches:
         """Return an iterable of passes of torch tensors."""
-        run = self._run(call_by_keras(self))
-        return TorchBatches(partial(self.new_pass, run), run.layout)
+        return TorchBatches(partial(self.new_pass, self._run(call_by_keras(self))))
 
     def get_tf_dataset(self) -> Any:
         """Return a tf.data.Dataset of passes, of known length but after `load_state_dict`."""

@@ -38,7 +38,6 @@ class Layout:
     images: frozenset[str]  # that follow `keras.config.image_data_format()`
     weighted: bool  # every batch has weights
     weighing: Mapping[str, tuple[int, str | None]]
-    apart: bool = False  # each target has its own weights, even where all are alike
     fills: Mapping[str, bool] = field(default_factory=dict)
 
     def batch(self, batch: Batch) -> tuple[Any, ...]:
@@ -50,8 +49,9 @@ class Layout:
 
         def of(name: str, axes: int) -> Any:
             weights = batch.weights_of(name).reshape(-1, *[1] * axes)
-            shape = arrays[name].shape[: weights.ndim]
-            return np.broadcast_to(weights, shape).copy() if self.fills.get(name) else weights
+            if self.fills.get(name):
+                weights = np.broadcast_to(weights, arrays[name].shape[: weights.ndim])
+            return weights.copy()  # Keras may multiply them in place
 
         return self._nest(arrays, of)
 
@@ -80,10 +80,10 @@ class Layout:
         """Return the weights for Keras, which multiplies losses by them as NumPy multiplies.
 
         A loss of pixels, (batch, height, width), needs them as (batch, 1, 1). Where losses differ
-        in that, in what rows weigh or which have a label, each target has its own, nested as y.
+        in that, in what rows weigh or which have a label, or weights are to fill targets, each
+        target has its own, nested as y.
         """
-        apart = self.apart and len(self.weighing) > 1
-        alike = len(set(self.weighing.values())) == 1 and not apart
+        alike = len({*self.weighing.values()}) == 1 and (len(self.weighing) == 1 or not self.fills)
         tree = next(iter(self.weighing)) if alike else self.y
         return tree_of(tree, lambda name: of(name, self.weighing[name][0]))
 

@@ -24,11 +24,16 @@ def fit_to_losses(
     """Return a layout whose weights fit what losses make of symbols, for fit or evaluate.
 
     Most make (batch, height, width) of pixels, but `Dice(axis=(1, 2, 3))` makes (batch,) and
-    `Dice()` one number.
+    `Dice()` one number. On torch Keras multiplies weights in place by the mask of a loss, as of
+    `ignore_class`: each target has its own, with room for it.
     """
-    if layout.y is None or not (steps_as_keras(model, purpose) and has_keras_loss(model)):
+    if layout.y is None:
         return layout
-    fills = dict(layout.fills)
+    as_keras = steps_as_keras(model, purpose) and has_keras_loss(model)
+    own = keras.backend.backend() == "torch" and (as_keras or len(layout.weighing) == 1)
+    fills = dict.fromkeys(layout.weighing, True) if own else {}
+    if not as_keras:
+        return replace(layout, fills=fills)
     specs = {name: spec for bound in features for name, spec in bound.specs.items()}
     tensors, weighing = tensors_of(model), dict(layout.weighing)
     if not tensors:  # not built yet: most make what their targets are
@@ -50,8 +55,7 @@ def fit_to_losses(
                 fills[name] = False
             elif as_loss(given).reduction == "mean_with_sample_weight":  # divides by their sum
                 fills[name] = True
-    apart = layout.apart or any(fills.values())
-    return replace(layout, weighing=weighing, fills=fills, apart=apart)
+    return replace(layout, weighing=weighing, fills=fills)
 
 
 def _told_by(loss: Any, y: Any) -> list[str]:

@@ -88,7 +88,6 @@ def paired(layout: Layout, features: Iterable[BoundFeature], model: Any, purpose
         layout = replace(layout, x=inputs.nest(layout.x, columns))
     if purpose == "predict" or layout.y is None or not steps_as_keras(model, purpose):
         return layout
-    layout = replace(layout, apart=keras.backend.backend() == "torch" and has_keras_loss(model))
     outputs = outputs_of_loss(model)
     return layout if outputs is None else replace(layout, y=outputs.nest(layout.y, columns))
 
