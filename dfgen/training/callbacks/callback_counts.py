@@ -71,7 +71,7 @@ def warn_of_uncounted(callbacks: Iterable[Any]) -> None:
         if isinstance(callback, keras.callbacks.CSVLogger) and not callback.append:
             warn(
                 f"CSVLogger begins {callback.filename} anew where a stopped training goes on: give "
-                "it append=True to keep the rows before",
+                "it append=True to keep the rows before"
             )
         if _has_own(callback):
             try:
@@ -111,7 +111,7 @@ def _warn_of(callback: Any, names: list[str]) -> None:
     warn(
         f"BackupAndRestore does not know what {type(callback).__name__} keeps in "
         f"{', '.join(names)}: where a stopped training goes on, it begins anew. Give it "
-        "get_state(), which returns what JSON can hold, and set_state(state)",
+        "get_state(), which returns what JSON can hold, and set_state(state)"
     )
 
 
