@@ -317,3 +317,16 @@ def test_one_output_may_be_fed_by_its_name_and_by_no_other(sequential, df):
             "nothing feeds the output 'price' of the model: y has 'prize'. Rename the key or the "
             'output, or add a feature to y. Did you mean "price"?'
         )
+
+
+@pytest.mark.parametrize("side", ["x", "y"])
+def test_several_arrays_for_a_model_of_one_say_how_to_make_them_one(df, side):
+    made = keras.Sequential([keras.Input((2,)), head("a")])
+    made.compile("sgd", "mse", run_eagerly=EAGER)
+    columns, what = ["a", "b", "c"], {"x": "input", "y": "output"}[side]
+    with sequence(df, **{"x": "v", "y": "a", side: columns}) as seq:
+        assert refused(lambda: made.fit(seq, verbose=0)) == (
+            f"the model has one {what}, but {side} gives 3: columns of numbers, one-hot ones too, "
+            f"are one vector as {side}=dfgen.Number([...]); for 3 arrays build keras.Model(inputs, "
+            f"outputs) with 3 {what}s"
+        )

@@ -201,6 +201,17 @@ def test_the_repr_says_how_far_it_is_and_what_was_counted(frame):
     assert repr(seq).endswith("seed 0, epoch 1>")
 
 
+def test_a_state_without_a_checksum_is_taken_where_rows_were_skipped(frame, tmp_path):
+    """Its receipt is that of the rows that were taken, which nobody else knows."""
+    df = frame(46)
+    df.loc[order(46, 0)[2], "path"] = str(tmp_path / "gone.png")
+    state = state_after(df, 5, on_error="skip") | {"checksum": None}
+    seq = sequence(df, on_error="skip")
+    seq.load_state_dict(state)
+    assert rest(seq) == order(46, 0)[20:]
+    assert seq.receipt.skipped == 1
+
+
 @pytest.mark.parametrize("name", ["skipped rows", "balance", "weights", "buckets", "a shard"])
 def test_the_rest_of_the_epoch_comes_whatever_the_order_of_rows(frame, tmp_path, name):
     df, options = weighted(frame(46)), {"y": "label", **OPTIONS[name]}

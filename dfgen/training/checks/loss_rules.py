@@ -353,7 +353,7 @@ def _more_units(trained: Trained) -> str | None:
 def _not_positive(trained: Trained) -> str | None:
     """Tell of an activation below 0 before poisson, whose loss is then NaN."""
     output = trained.output
-    if trained.loss.name != "poisson" or output.activation not in ("linear", "tanh", "softsign"):
+    if trained.loss.name != "poisson" or output.activation is None or output.reach[0] >= 0:
         return None
     return (
         f"the last layer {output.name!r} of the model {_given(trained)}, but the loss poisson "
