@@ -608,3 +608,18 @@ def test_weights_that_training_starts_with_are_the_same_with_the_check(frame, mo
         found.append([np.asarray(keras.ops.convert_to_numpy(one)) for one in model.weights])
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_pixels_that_are_scaled_twice_are_told(frame):
+    data = sequence(frame, "tame", scale="0..1")
+    with pytest.raises(UserWarning, match=r"multiplies them by 0\.003922 again"):
+        train(dense(1, "sigmoid"), BINARY, data)
+
+
+@pytest.mark.parametrize(
+    ("loss", "name"), [(own_loss, "own_loss"), ("mse", "mse"), (LOGITS, LOGITS.name)]
+)
+def test_a_loss_without_targets_is_named(frame, loss, name):
+    data = sequence(frame, None, label_mode=None)
+    with pytest.raises(ArgumentError, match=f"the loss {name} of the model needs targets, but the"):
+        train(dense(1), loss, data)

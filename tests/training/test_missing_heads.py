@@ -114,6 +114,21 @@ def test_weighted_metrics_are_means_over_labelled_rows_and_losses_over_all(df):
     assert found["kind_accuracy"] == pytest.approx(right.mean())
 
 
+@pytest.mark.parametrize("names", [["kind"], ["age"], ["kind", "age"]], ids="+".join)
+def test_metrics_that_count_rows_without_a_label_are_told_by_the_outputs_that_have_them(df, names):
+    made = model()
+    metrics = {name: {"kind": ["accuracy"], "age": ["mae"]}[name] for name in names}
+    made.compile("sgd", LOSSES, metrics=metrics, run_eagerly=EAGER)
+    with sequence(df) as seq, pytest.warns(UserWarning, match="metrics= ignore") as told:
+        made.evaluate(seq, verbose=0)
+    blanks = [f"{df[name].isna().sum()} without a label, as blanks in {name!r}" for name in names]
+    assert [str(one.message) for one in told if "metrics=" in str(one.message)] == [
+        f"Keras's metrics= ignore weights, and so count rows of weight 0: {'; '.join(blanks)}. For "
+        "metrics of the other rows alone compile the model with weighted_metrics= instead of "
+        "metrics="
+    ]
+
+
 def test_one_target_alone_may_be_missing(df):
     with sequence(df, Y["age"]) as seq:
         _, y, weights = seq[0]

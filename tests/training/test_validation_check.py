@@ -58,6 +58,10 @@ LEGITIMATE = {
     "one scale in two words": ({"x": image(scale="-1..1")}, {"x": image(scale=(1 / 127.5, -1))}),
     "floats 0..255 beside uint8": ({}, {"x": image(dtype="float32")}),
     "a transform in training alone": ({"transform": halved}, {}),
+    "transforms of floats, which may scale them": (
+        {"transform": halved, "x": image(scale="tf", dtype="float32")},
+        {"transform": halved, "x": image(scale="caffe", dtype="float32")},
+    ),
     "a batch_transform that scales": ({"batch_transform": scaled}, {"x": image(scale="0..1")}),
     "weights in training alone": ({"class_weight": "balanced"}, {}),
     "balanced training": ({"balance": "label"}, {}),
@@ -152,6 +156,13 @@ def test_a_step_of_the_users_own_may_do_with_validation_what_it_likes(frame):
     own.compile("sgd", LOSS)
     rows, grey = frame(24), image(color_mode="grayscale")
     begin(sequence(rows[:12]), sequence(rows[12:], grey), own)
+
+
+def test_another_scale_is_told_behind_a_transform_of_bytes(frame):
+    rows, options = frame(24), {"transform": halved, "shuffle": False}
+    one, other = (image(scale=scale) for scale in ("tf", "caffe"))
+    with pytest.raises(ArgumentError, match="x of validation has scale='caffe'"):
+        begin(sequence(rows[:12], one, **options), sequence(rows[12:], other, **options))
 
 
 def test_a_second_input_that_is_scaled_otherwise_is_told(frame):
