@@ -337,7 +337,7 @@ class Own(Holding):
         return self.held
 
     def set_state(self, state):
-        self.held = state
+        self.held.update(state)
 
 
 QUIET = {
