@@ -299,6 +299,15 @@ def test_a_file_that_tells_no_size_is_read_to_its_end_or_limit(tmp_path, monkeyp
     assert Files().head("/dev/zero").problem == "not a regular file"
 
 
+def test_a_file_of_known_size_is_read_whole_where_a_file_system_hands_out_less(
+    tmp_path, monkeypatch
+):
+    data, read = bytes(range(256)) * 100, os.read
+    (tmp_path / "a").write_bytes(data)
+    monkeypatch.setattr(os, "read", lambda file, most: read(file, min(most, 4096)))
+    assert Files().read_as(str(tmp_path / "a"), lambda *known: None) == data
+
+
 def test_a_large_file_is_refused_by_its_size_before_it_is_read(tmp_path, monkeypatch):
     path, asked, read = str(tmp_path / "a"), [], os.read
     with open(path, "wb") as file:

@@ -65,19 +65,22 @@ class Files(Store, tells=True):
 def _read(path: str, limits: Limits, check: Check | None = None) -> bytes:
     """Return the bytes of a file, with as few calls as can be: each gives the GIL away.
 
-    A file that ends before `_FIRST` bytes is not asked for its size, unless that is compared.
+    A file that ends before `_FIRST` bytes is not asked for its size, unless that is compared: then
+    what a file system hands out in smaller parts is read to its end.
     """
     try:
         descriptor = os.open(path, READING)
         try:
+            size = 0
             if check is not None:
                 status = os.fstat(descriptor)
-                check(status.st_size, status.st_mtime_ns)
+                size = status.st_size
+                check(size, status.st_mtime_ns)
             data = os.read(descriptor, _FIRST)
             if not data:
                 raise DecodeError("the file is empty (0 bytes)")
-            if len(data) == _FIRST:
-                data += _rest(descriptor, limits)
+            if len(data) == _FIRST or len(data) < size:
+                data += _rest(descriptor, len(data), limits)
         finally:
             os.close(descriptor)
         if len(data) > limits.most["file_bytes"]:  # quicker than to call
@@ -89,9 +92,8 @@ def _read(path: str, limits: Limits, check: Check | None = None) -> bytes:
         raise unreadable(error) from error
 
 
-def _rest(descriptor: int, limits: Limits) -> bytes:
-    parts = []
-    size, there = os.fstat(descriptor).st_size, _FIRST
+def _rest(descriptor: int, there: int, limits: Limits) -> bytes:
+    parts, size = [], os.fstat(descriptor).st_size
     refuse_bytes(size, limits)
     # a device and the files of /proc have no size
     while part := os.read(descriptor, max(size - there, 1 if size else _FIRST)):
