@@ -5,6 +5,7 @@ machines two threads make half of what one makes, on others nearly twice as much
 is shows by measuring alone. Batches are the same in any case.
 """
 
+import math
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping
@@ -124,7 +125,7 @@ def may_be_processes(reader: SampleReader) -> bool:
             reader.source(bound).files.packed is None and bound.array_rows is None
             for bound in reader.features
         )
-        and sum(getattr(column, "nbytes", _MOST + 1) for column in files) <= _MOST
+        and sum(getattr(column, "nbytes", math.inf) for column in files) <= _MOST
     )
 
 
