@@ -52,7 +52,8 @@ def ids_of(columns: Columns, id: str | None, files: BoundFeature | None) -> Any:
         validate(pa.table({"id": ids, "path": beside}), where)
     except ManifestError as error:
         again = _why_repeated(columns, name, ids) if _can_be_ids(ids) else ""
-        raise ManifestError(f"{error}{again}") from None
+        said = str(error).replace('df["id"]', f'df["{name}"]')
+        raise ManifestError(f"{said}{again}") from None
     return ids.to_numpy() if pa.types.is_integer(ids.type) else ids
 
 

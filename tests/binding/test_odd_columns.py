@@ -105,6 +105,17 @@ def test_numbers_are_no_paths_and_the_message_makes_paths_of_them(paths, dtype, 
     )
 
 
+def test_ids_of_a_column_of_another_name_that_repeat_are_found_in_that_column(files):
+    with pytest.raises(ManifestError) as caught:
+        bind(table(files, key=list("abac")), y=None, options=Options(label_mode=None), id="key")
+    assert str(caught.value) == (
+        'the manifest (id="key") has ids that stand on several rows (1): "a" (rows 0, 2). An id is '
+        'the name of one row. Find them with df[df["key"].duplicated(keep=False)]. Rows 0 and 2 of '
+        "key='a' differ in id, path: was a table merged that has several rows of an id? Drop those "
+        "first: table.drop_duplicates('key'), or gather its rows: groupby('key').agg(list)"
+    )
+
+
 def test_a_condition_is_for_the_path_of_a_manifest(files):
     with pytest.raises(ArgumentError) as caught:
         bind(table(files), where="id > 1")

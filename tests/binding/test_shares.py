@@ -76,7 +76,12 @@ def test_shares_that_cannot_be_are_refused(both):
         "the shares of balance={'source': ...} sum to 0.9, expected 1: in the same proportion they "
         "are {'ours': 0.7778, 'theirs': 0.2222}"
     )
-    assert said(ArgumentError, ours=-1, theirs=2).startswith("shares must be numbers from 0 to 1")
+    assert said(ArgumentError, ours=0, theirs=0) == (
+        "the shares of balance={'source': ...} sum to 0, expected 1"
+    )
+    assert said(ArgumentError, ours=-1, theirs=2) == (
+        "shares must be numbers from 0 to 1, got balance={'source': {'ours': -1, 'theirs': 2}}"
+    )
     assert said(ManifestError, ours=1) == (
         "balance={'source': ...}: the column holds 'theirs', without a share: expected a share of "
         "each value in it, 0 of those that are not to be drawn, and of no others"
@@ -109,3 +114,7 @@ def test_shares_of_another_type_than_the_column_are_refused_by_its_type(values, 
         rows_per_epoch=2,
     )
     assert said.startswith(f"balance={{'of': ...}}: the column is of {kind}")
+    assert said.endswith(
+        f", and its shares are of {', '.join(map(repr, shares))}: expected a column of text, "
+        "numbers or booleans, and a share of each of its values, written as it is there"
+    )
