@@ -246,9 +246,13 @@ def test_polygons_of_yolo_draw_masks_and_images_without_objects_none(tmp_path):
     assert not masks[1].any()
 
 
-@pytest.mark.parametrize("empty", [None, "[]"])
-def test_objects_without_a_region_are_told_once_with_the_first_row(path, empty):
+@pytest.mark.parametrize(
+    ("empty", "listed"), [(None, False), ("[]", False), (None, True), ([], True)]
+)
+def test_objects_without_a_region_are_told_once_with_the_first_row(path, empty, listed):
     whole, bare = row_of(path, [SQUARE]), row_of(path, [SQUARE], [SQUARE])
+    if listed:
+        whole["segmentation"], bare["segmentation"] = [SQUARE], [SQUARE, SQUARE]
     bare["segmentation"][1] = empty
     frame = pd.DataFrame([whole, bare, bare]).assign(id=[5, 6, 7])
     expected = (
