@@ -30,8 +30,8 @@ from dfgen.training.checks.model_check import (
     check_loss,
     check_model,
     check_variables,
+    check_weighing,
     check_whole,
-    warn_of_losses,
     warn_of_metrics,
 )
 from dfgen.training.checks.pairing import paired
@@ -202,7 +202,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
         if call.purpose in ("fit", "evaluate") and self._layout.y is not None:
             padded = self._divided(call)[0].tail == "pad"
             warn_of_metrics(call.model, view, padded)
-            warn_of_losses(view, padded)
+            check_weighing(view, padded)
         if (other := validation_of(call, Passes)) is not None:
             validated = replace(call, purpose="evaluate")
             tested = view_of(other, call.model, "evaluate")

@@ -57,7 +57,7 @@ class Layout:
 
     def specs(self, specs: Mapping[str, Spec]) -> tuple[Any, ...]:
         """Return the Spec of every array, nested as the batches are."""
-        turned = {name: self._spec(name, spec) for name, spec in specs.items()}
+        turned = {name: self.turned(name, spec) for name, spec in specs.items()}
 
         def of(name: str, axes: int) -> Spec:
             shape = turned[name].shape[: max(axes, 0)] if self.fills.get(name) else (1,) * axes
@@ -87,7 +87,8 @@ class Layout:
         tree = next(iter(self.weighing)) if alike else self.y
         return tree_of(tree, lambda name: of(name, self.weighing[name][0]))
 
-    def _spec(self, name: str, spec: Spec) -> Spec:
+    def turned(self, name: str, spec: Spec) -> Spec:
+        """Return the Spec of an array as Keras gets it, with its channels where they are to be."""
         if not self.turns(name):
             return spec
         *items, height, width, channels = spec.shape

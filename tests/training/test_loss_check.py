@@ -623,3 +623,24 @@ def test_a_loss_without_targets_is_named(frame, loss, name):
     data = sequence(frame, None, label_mode=None)
     with pytest.raises(ArgumentError, match=f"the loss {name} of the model needs targets, but the"):
         train(dense(1), loss, data)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_class_numbers_that_a_loss_in_half_precision_rounds_are_refused(frame, dtype):
+    exact = {"bfloat16": 256, "float16": 2048}[dtype]
+    for most in (exact, exact + 1):
+        df = frame.assign(code=[0, most] * 4)
+        model = dense(most + 1, "softmax")
+        model.compile("sgd", losses.SparseCategoricalCrossentropy(dtype=dtype))
+        with sequence(df, dfgen.Number("code")) as seq:
+            if most == exact:
+                model.fit(seq, verbose=0)
+                continue
+            with pytest.raises(ArgumentError) as error:
+                model.fit(seq, verbose=0)
+    assert str(error.value) == (
+        f"column 'code' has class numbers up to {exact + 1}, but the loss "
+        f"sparse_categorical_crossentropy makes {dtype} of them, which rounds those above {exact} "
+        'to other ones: leave keras.config.set_floatx("float32"), and to train in half precision '
+        'write keras.config.set_dtype_policy("mixed_bfloat16")'
+    )

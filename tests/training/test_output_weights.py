@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from messages import message_of
 from PIL import Image
 
 import dfgen
@@ -402,6 +403,57 @@ def test_a_loss_that_sums_or_divides_by_its_weights_has_as_many_as_it_has_number
         found, said = trained.evaluate(seq, verbose=0), trained.predict(seq, verbose=0)
         true = np.asarray(seq[0][1], "f4")
     np.testing.assert_allclose(found, by_hand(true, said), rtol=1e-5)
+
+
+@pytest.fixture
+def channels_first():
+    keras.config.set_image_data_format("channels_first")
+    yield
+    keras.config.set_image_data_format("channels_last")
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("kind", ["of each row", "of each pixel", "divides by weights"])
+def test_losses_of_pictures_with_channels_first_are_weighed_by_row(
+    df, tmp_path, channels_first, kind
+):
+    given, by_hand = {
+        "of each row": (keras.losses.Dice(axis=(1, 2, 3)), lambda *both: (dice(*both) * W).mean()),
+        "of each pixel": (
+            keras.losses.BinaryCrossentropy(axis=1),
+            lambda *both: (cross_entropy_of_pixels(*both).mean((1, 2, 3)) * W).mean(),
+        ),
+        "divides by weights": (
+            keras.losses.BinaryCrossentropy(reduction="mean_with_sample_weight"),
+            lambda *both: np.average(cross_entropy_of_pixels(*both).mean((1, 2, 3)), weights=W),
+        ),
+    }[kind]
+    image = keras.Input((3, SIZE, SIZE - 2), name="x")
+    made = keras.ops.sigmoid(keras.ops.mean(image, 1, keepdims=True))
+    trained = keras.Model({"x": image}, {"y": made})
+    trained.compile("sgd", {"y": given})
+    x = dfgen.Image("image", size=(SIZE, SIZE - 2), scale="0..1")
+    y = dfgen.Image("mask", size=(SIZE, SIZE - 2), color_mode="grayscale", scale=(1, 0))
+    options = {"shuffle": False, "workers": 1, "batch_size": ROWS, "sample_weight": "w"}
+    with dfgen.Sequence(masked(df, tmp_path), {"x": x}, {"y": y}, **options) as seq:
+        found, said = trained.evaluate(seq, verbose=0), trained.predict(seq, verbose=0)["y"]
+        true = np.asarray(seq[0][1]["y"], "f4")
+    assert true.shape == (ROWS, 1, SIZE, SIZE - 2)
+    np.testing.assert_allclose(found, by_hand(true, said), rtol=1e-5)
+
+
+def test_a_loss_that_reduces_the_axis_of_the_batch_and_leaves_others_has_no_weighed_rows(
+    df, tmp_path
+):
+    trained = pixel_model(keras.losses.BinaryCrossentropy(axis=0))
+    with of_pixels(df, tmp_path) as seq:
+        assert trained.evaluate(seq, verbose=0) > 0
+    with of_pixels(df, tmp_path, sample_weight="w") as seq:
+        assert message_of(ArgumentError, trained.evaluate, seq) == (
+            "the loss of 'mask' reduces the axis of the batch, so that Keras cannot weigh the rows "
+            "in it: let it reduce other axes, as BinaryCrossentropy(axis=-1) does, or leave out "
+            'what weighs rows, sample_weight=, class_weight= and on_error="skip"'
+        )
 
 
 def likelihood(true, said):

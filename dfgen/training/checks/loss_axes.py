@@ -14,8 +14,9 @@ from dfgen.training.checks.pairing import by_output, has_keras_loss, steps_as_ke
 from dfgen.training.keras_private import as_loss
 from dfgen.training.layout import Layout
 
-OF_THE_BATCH = -1
-"""The axes of a loss that makes one number of a whole batch, of which no row can be weighed."""
+OF_THE_BATCH, ACROSS_ROWS = -1, -2
+"""The axes of a loss that makes one number of a whole batch, or several, but none of one row."""
+_BATCH = 7919  # rows of a batch, as no other axis is long
 
 
 def fit_to_losses(
@@ -34,14 +35,14 @@ def fit_to_losses(
     fills = dict.fromkeys(layout.weighing, True) if own else {}
     if not as_keras:
         return replace(layout, fills=fills)
-    specs = {name: spec for bound in features for name, spec in bound.specs.items()}
+    specs = {n: layout.turned(n, spec) for bound in features for n, spec in bound.specs.items()}
     tensors, weighing = tensors_of(model), dict(layout.weighing)
     if not tensors:  # not built yet: most make what their targets are
         tensors = dict.fromkeys(_told_by(model.loss, layout.y))
     losses, targets = (by_output(tree, [*tensors]) for tree in (model.loss, layout.y))
     for output, tensor in tensors.items():
         name = targets.get(output)
-        if not isinstance(name, str) or layout.turns(name) or not specs[name].shape:
+        if not isinstance(name, str) or not specs[name].shape:
             continue
         given, shape = losses.get(output), specs[name].shape
         said = shape if tensor is None else tuple(tensor.shape[1:])
@@ -50,7 +51,8 @@ def fit_to_losses(
         if made is None and tensor is None:  # as of classes and CTC, with one axis more
             made = _made(given, sizes[0], (*sizes[1], 7))
         if made is not None:
-            weighing[name] = OF_THE_BATCH if made == () else len(made) - 1, weighing[name][1]
+            axes = len(made) - 1 if made[:1] in ((), sizes[0][:1]) else ACROSS_ROWS
+            weighing[name] = axes, weighing[name][1]
             if made != sizes[0][: len(made)]:
                 fills[name] = False
             elif as_loss(given).reduction == "mean_with_sample_weight":  # divides by their sum
@@ -70,7 +72,7 @@ def _told_by(loss: Any, y: Any) -> list[str]:
 def _sizes(shape: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[int, ...]:
     """Return the sizes of two rows, which are those of the other array where they are not known."""
     pairs = enumerate(zip_longest(shape, other[: len(shape)]))
-    return 2, *(a or b or 5 + place for place, (a, b) in pairs)
+    return _BATCH, *(a or b or 5 + place for place, (a, b) in pairs)
 
 
 def _made(given: Any, *sizes: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -83,4 +85,4 @@ def _made(given: Any, *sizes: tuple[int, ...]) -> tuple[int, ...] | None:
         made = tuple(made_of([*map(keras.KerasTensor, sizes)]).shape)
     except Exception:  # `fit` tells what does not go together
         return None
-    return made if made[:1] in ((), (2,)) else None
+    return made

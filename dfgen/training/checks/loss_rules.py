@@ -288,6 +288,25 @@ def _beyond_units(trained: Trained) -> str | None:
     )
 
 
+_EXACT = {"bfloat16": 2**8, "float16": 2**11}  # up to which a dtype has all whole numbers
+
+
+def _rounded(trained: Trained) -> str | None:
+    """Tell of class numbers that a loss rounds to other ones, as Keras makes floats of them."""
+    target, exact = trained.target, _EXACT.get(trained.loss.dtype, _ANY)
+    most = len(target.class_names or ()) - 1
+    if most < 0 and exact < _ANY and target.numbers is not None:
+        most = target.numbers.max(initial=0)
+    if most <= exact:
+        return None
+    return (
+        f"column {target.column!r} has class numbers up to {most:g}, but the loss "
+        f"{trained.loss.name} makes {trained.loss.dtype} of them, which rounds those above {exact} "
+        'to other ones: leave keras.config.set_floatx("float32"), and to train in half precision '
+        'write keras.config.set_dtype_policy("mixed_bfloat16")'
+    )
+
+
 def _numbered(trained: Trained, low: int, high: int) -> str:
     column = trained.target.column
     found = [f"write y=dfgen.Category({column!r}), which numbers its values from 0"]
@@ -364,7 +383,7 @@ def _not_positive(trained: Trained) -> str | None:
 
 _Rule = Callable[[Trained], str | None]
 _RULES: dict[str, tuple[_Rule, ...]] = {
-    LossKind.SPARSE: (_vectors_for_numbers, _beyond_units),
+    LossKind.SPARSE: (_vectors_for_numbers, _beyond_units, _rounded),
     LossKind.CATEGORICAL: (_numbers_for_vectors, _other_length),
     LossKind.BINARY: (_numbers_for_vectors, _other_length, _beyond_two, _several_labels),
     LossKind.REGRESSION: (_numbers_for_vectors, _other_length, _several_labels),

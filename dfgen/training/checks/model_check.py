@@ -13,7 +13,7 @@ import numpy as np
 from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, did_you_mean, listed, warn
 from dfgen.loading.order.plan import Plan
-from dfgen.training.checks.loss_axes import OF_THE_BATCH
+from dfgen.training.checks.loss_axes import ACROSS_ROWS, OF_THE_BATCH
 from dfgen.training.checks.loss_rules import doubt, mismatch
 from dfgen.training.checks.model_outputs import (
     CHECKED,
@@ -281,9 +281,19 @@ def warn_of_metrics(model: Any, view: SequenceView, padded: bool) -> None:
         )
 
 
-def warn_of_losses(view: SequenceView, padded: bool) -> None:
-    """Warn of losses that are one number of a batch, where some of its rows weigh otherwise."""
+def check_weighing(view: SequenceView, padded: bool) -> None:
+    """Warn of losses that are one number of a batch, where some of its rows weigh otherwise.
+
+    It refuses those that are several, which weights do not even fit.
+    """
     loader, weighing = view.loader, view.layout.weighing
+    across = [name for name, (axes, _) in weighing.items() if axes == ACROSS_ROWS]
+    if across and view.layout.weighted:
+        raise ArgumentError(
+            f"the loss of {across[0]!r} reduces the axis of the batch, so that Keras cannot weigh "
+            "the rows in it: let it reduce other axes, as BinaryCrossentropy(axis=-1) does, or "
+            'leave out what weighs rows, sample_weight=, class_weight= and on_error="skip"'
+        )
     for name in (name for name, (axes, _) in weighing.items() if axes == OF_THE_BATCH):
         alike = [*_left_out({name: None}, view, padded)]
         if loader.weights is not None or name in loader.own_weights:

@@ -63,12 +63,16 @@ CHECKED = _KINDS | {
 
 @dataclass(frozen=True)
 class KnownLoss:
-    """A loss of Keras's own, by the name of its function; it may leave out a class, `ignored`."""
+    """A loss of Keras's own, by the name of its function; it may leave out a class, `ignored`.
+
+    It makes numbers of its `dtype` of targets.
+    """
 
     kind: str
     name: str
     from_logits: bool = False
     ignored: int | None = None
+    dtype: str = "float32"
 
     def named(self, name: str) -> str:
         """Return another loss of its sort as it is written, with logits where it has them."""
@@ -90,13 +94,13 @@ def known_loss(given: Any, kinds: Mapping[str, str] = _KINDS) -> KnownLoss | Non
         return None
     for name, kind in kinds.items():
         if loss is getattr(keras.losses, name):
-            return KnownLoss(kind, name)
+            return KnownLoss(kind, name, dtype=keras.config.floatx())
         if type(loss) is getattr(keras.losses, class_of(name)):
             arguments = arguments_of_loss(loss)
             if arguments is None or arguments.get("axis") not in (None, -1):
                 return None
             logits, ignored = arguments.get("from_logits", False), arguments.get("ignore_class")
-            return KnownLoss(kind, name, bool(logits), ignored)
+            return KnownLoss(kind, name, bool(logits), ignored, loss.dtype)
     return None
 
 
