@@ -644,3 +644,10 @@ def test_class_numbers_that_a_loss_in_half_precision_rounds_are_refused(frame, d
         'to other ones: leave keras.config.set_floatx("float32"), and to train in half precision '
         'write keras.config.set_dtype_policy("mixed_bfloat16")'
     )
+
+
+def test_pixels_that_the_model_makes_larger_before_it_scales_them_are_left_alone(frame):
+    image = keras.Input((4, 4, 3))
+    scaled = layers.Flatten()(layers.Rescaling(1 / 255)(image * 255.0))
+    made = keras.Model(image, layers.Dense(1, activation="sigmoid")(scaled))
+    begin(made, BINARY, sequence(frame, "tame", scale="0..1"))
