@@ -106,6 +106,15 @@ def test_files_that_were_copied_as_a_whole_are_used_with_a_warning(df, tmp_path)
                                   f"{df['bytes'][3]} bytes, and is 70 bytes. ")  # fmt: skip
 
 
+def test_copied_files_of_which_some_sizes_are_unknown_are_used_with_the_warning_too(df, tmp_path):
+    shutil.copytree(tmp_path / "imgs", tmp_path / "copy", copy_function=shutil.copyfile)
+    copied = df.assign(path=df["path"].str.replace("/imgs/", "/copy/"))
+    copied.loc[0, "bytes"] = None
+    with pytest.warns(UserWarning, match="as after cp -r"):
+        rows, problems = rows_and_problems(copied)
+    assert rows == [*range(8)] and not problems
+
+
 @pytest.mark.parametrize(
     ("kind", "missing"),
     [
