@@ -2,7 +2,9 @@
 
 import math
 import operator
+import pickle
 import platform
+import zlib
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future
 from types import SimpleNamespace
@@ -245,7 +247,13 @@ def test_an_error_of_a_task_is_raised_with_its_host_and_name(came):
     assert caught.value.__notes__ == [f"on {platform.node()}, task 0"]
 
 
-@each("error", [TypeError("no"), AttributeError("no"), executors.pickle.UnpicklingError("no")])
+def test_what_a_worker_returns_tells_its_host_and_its_dfgen():
+    packed, own = zlib.compress(pickle.dumps((int, ("7",)))), executors.__version__
+    assert executors.attempt(own, packed) == (platform.node(), own, 7, None)
+    assert executors.attempt("0.0.1", packed) == (platform.node(), own, None, None)
+
+
+@each("error", [TypeError("no"), AttributeError("no"), pickle.UnpicklingError("no")])
 def test_a_call_that_fails_on_its_way_is_said_at_once(came, error):
     with pytest.raises(WorkerError, match=r"^the executor cannot run task 7: .*no\. Its "):
         [*came(Simulated(lambda task, nth: error), [7])]
