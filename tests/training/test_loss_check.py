@@ -1,6 +1,7 @@
 """What fit compares before its first step: losses, units and targets; and what it leaves alone."""
 
 import warnings
+from contextlib import nullcontext
 
 import cv2
 import keras
@@ -404,6 +405,13 @@ def test_heads_and_losses_that_cannot_be_meant_are_told_in_full(case, frame):
 def test_numbers_that_only_validation_has_beyond_the_output_are_left_alone(frame):
     data = sequence(frame, "share"), sequence(frame[:4], dfgen.Number("meters"), shuffle=False)
     begin(dense(1, "sigmoid"), "mse", *data)
+
+
+def test_one_number_in_twenty_beyond_the_output_is_told_and_one_in_twenty_one_is_noise(frame):
+    for rows, told in ((20, pytest.raises(ArgumentError, match="1 of 20")), (21, nullcontext())):
+        many = frame.iloc[[0] * rows].assign(id=range(rows), share=[2.0] + [0.5] * (rows - 1))
+        with told:
+            train(dense(1, "sigmoid"), "mse", sequence(many, "share"))
 
 
 @pytest.mark.backend

@@ -155,6 +155,14 @@ def test_other_numbers_are_refused_by_all_that_reads_labels(gray, name):
     assert len(made.predict(sequence(gray, other), verbose=0)) > 0  # which reads no labels
 
 
+def test_a_palette_may_lack_levels_that_its_rows_do_not_have(gray):
+    make, trained, _ = HEADS["a mask"]
+    made = make()
+    made.fit(sequence(gray, trained), verbose=0)
+    fewer = {level: PALETTE[level] for level in range(ROWS - 1)}
+    made.evaluate(sequence(gray[:-1], dfgen.Mask("mask", palette=fewer)), verbose=0)
+
+
 def test_what_is_told_names_both_numberings_and_the_way_out(rows):
     made, turned = model(), sequence(rows, class_names=TURNED)
     made.fit(sequence(rows), verbose=0)
