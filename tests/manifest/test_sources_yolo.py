@@ -98,7 +98,8 @@ def test_boxes_become_pixels(data):
 
 def test_names_of_classes_are_as_they_are_written(data):
     names = ["no", "yes", "off", "010", "1_0", "1.50", "2024-01-02", "null"]
-    for text in (f"names: [{', '.join(names)}]", f"names: {dict(enumerate(names))}"):
+    listed, numbered = f"names: [{', '.join(names)}]", f"names: {dict(enumerate(names))}"
+    for text in (listed, numbered, f"shared: &shared\n  {listed}\n<<: *shared"):
         write("data.yaml", f"train: images/train\n{text}\n".replace("'", ""))
         frame = dfgen.build_manifest(yolo="data.yaml")
         assert frame.attrs["dfgen"]["labels"]["labels"]["class_names"] == names

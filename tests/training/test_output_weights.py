@@ -413,6 +413,22 @@ def channels_first():
 
 
 @pytest.mark.backend
+def test_a_loss_that_needs_values_is_tried_with_few_rows(df, tmp_path):
+    rows = []
+
+    class Own(keras.losses.Loss):
+        def call(self, true, said):
+            rows.append(true.shape[0] or ROWS)
+            if "meta" in str(getattr(said, "device", "")):  # of torch, without values
+                raise NotImplementedError
+            return keras.losses.binary_crossentropy(true, said)
+
+    with of_pixels(df, tmp_path, sample_weight="w") as seq:
+        pixel_model(Own()).evaluate(seq, verbose=0)
+    assert rows and max(rows) <= ROWS
+
+
+@pytest.mark.backend
 @pytest.mark.parametrize("kind", ["of each row", "of each pixel", "divides by weights"])
 def test_losses_of_pictures_with_channels_first_are_weighed_by_row(
     df, tmp_path, channels_first, kind

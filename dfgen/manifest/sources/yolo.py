@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import yaml
@@ -58,6 +58,12 @@ def load_yaml(text: str, path: str, limits: Limits) -> Any:
                 told = f"{path} {what} {found:,} times or more"
                 raise ManifestError(limits.refusal(name, 10 * found, told))
     return yaml.safe_load(text)
+
+
+class _AsWritten(yaml.SafeLoader):  # type: ignore[misc]
+    """Reads each value as text, so that `no` is not `False`; it merges mappings by `<<`."""
+
+    yaml_implicit_resolvers: ClassVar = {"<": yaml.SafeLoader.yaml_implicit_resolvers["<"]}
 
 
 @dataclass(frozen=True)
@@ -199,7 +205,7 @@ def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
         content = load_yaml(text := opened.read(), file, limits)
     if not isinstance(content, dict) or not content.get("names"):
         raise ManifestError(f"{file} has no names: the classes in the order of their numbers")
-    content["names"] = yaml.load(text, yaml.BaseLoader)["names"]  # as written: no is no boolean
+    content["names"] = yaml.load(text, _AsWritten)["names"]
     shape = content.get("kpt_shape")
     if shape is not None and (
         not isinstance(shape, list)
@@ -229,7 +235,7 @@ def _class_names(content: dict[str, Any], file: str) -> list[str]:
     names = content["names"]
     numbered = dict(enumerate(_listed(names)))
     if isinstance(names, dict):
-        numbered = {int(key) if key.isdecimal() else key: name for key, name in names.items()}
+        numbered = {int(key) if str(key).isdecimal() else key: name for key, name in names.items()}
     wanted = list(range(len(numbered)))
     if sorted(numbered, key=str) != sorted(wanted, key=str):
         raise ManifestError(f"{file}: names have the numbers {[*numbered]}, expected {wanted}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import count, zip_longest
 from typing import Any
 
 import keras
@@ -16,7 +16,7 @@ from dfgen.training.layout import Layout
 
 OF_THE_BATCH, ACROSS_ROWS = -1, -2
 """The axes of a loss that makes one number of a whole batch, or several, but none of one row."""
-_BATCH = 7919  # rows of a batch, as no other axis is long
+_CLASSES = 7  # of an output that is not known
 
 
 def fit_to_losses(
@@ -46,10 +46,10 @@ def fit_to_losses(
             continue
         given, shape = losses.get(output), specs[name].shape
         said = shape if tensor is None else tuple(tensor.shape[1:])
-        sizes = _sizes(shape, said), _sizes(said, shape)
+        sizes = _sizes(shape, said)
         made = _made(given, *sizes)
         if made is None and tensor is None:  # as of classes and CTC, with one axis more
-            made = _made(given, sizes[0], (*sizes[1], 7))
+            made = _made(given, sizes[0], (*sizes[1], _CLASSES))
         if made is not None:
             axes = len(made) - 1 if made[:1] in ((), sizes[0][:1]) else ACROSS_ROWS
             weighing[name] = axes, weighing[name][1]
@@ -69,10 +69,21 @@ def _told_by(loss: Any, y: Any) -> list[str]:
     return [*loss] if isinstance(loss, Mapping) else [*map(str, range(len(loss)))]
 
 
-def _sizes(shape: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return the sizes of two rows, which are those of the other array where they are not known."""
-    pairs = enumerate(zip_longest(shape, other[: len(shape)]))
-    return _BATCH, *(a or b or 5 + place for place, (a, b) in pairs)
+def _sizes(
+    target: tuple[Any, ...], output: tuple[Any, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the sizes of two batches of few rows, as torch may compute a loss of them.
+
+    No other axis is as long. A size that is not known is that of the other array.
+    """
+
+    def known(shape: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[int, ...]:
+        pairs = enumerate(zip_longest(shape, other[: len(shape)]))
+        return tuple(a or b or 5 + place for place, (a, b) in pairs)
+
+    one, two = known(target, output), known(output, target)
+    rows = next(rows for rows in count(2) if rows not in {*one, *two, _CLASSES})
+    return (rows, *one), (rows, *two)
 
 
 def _made(given: Any, *sizes: tuple[int, ...]) -> tuple[int, ...] | None:
