@@ -79,7 +79,9 @@ def model(shapes, heads=(("kind", 3), ("tags", 3), ("a", 1)), keyed=True, run_ea
 SHAPES = {"image": (4, 4, 3), "array": (2,), "vector": (2,), "made": (3,)}
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["dicts", "lists"])
+@pytest.mark.parametrize(
+    "keyed", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["dicts", "lists"]
+)
 @pytest.mark.filterwarnings("ignore:validation_data has the")
 def test_four_inputs_and_three_heads_train_from_one_frame(df, keyed):
     made = model(SHAPES, keyed=keyed, run_eagerly=EAGER and not keyed)
@@ -116,7 +118,7 @@ def vectorization(df):
     return layer
 
 
-@pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_text_trains_where_there_are_strings(df, vectorization, processes):
     options = {"workers": 1, "use_multiprocessing": processes}
     with sequence(df, {"text": dfgen.Text("text")}, "kind", **options) as seq:

@@ -41,7 +41,7 @@ def is_interrupted(model, seq, at_line, draws):
 @pytest.mark.parametrize(
     ("moments", "processes"),
     [
-        (8, False),
+        pytest.param(8, False, marks=pytest.mark.slow),
         (2, True),
         pytest.param(200, False, marks=[pytest.mark.slow, pytest.mark.alarm(900)]),
         pytest.param(100, True, marks=[pytest.mark.slow, pytest.mark.alarm(1800)]),

@@ -214,7 +214,7 @@ for kind, write in KINDS.items():
 """
 
 
-@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [23, pytest.param(1, marks=pytest.mark.slow)])
 def test_fault_30_killed_at_any_point_of_a_write_the_old_or_the_new_file_is_there(tmp_path, stride):
     """Before each call that the writing makes; the next write removes what a killed one began."""
     run = python(KILLED, tmp_path, stride)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pytest
 
 import dfgen
 
@@ -118,6 +119,7 @@ def run_without(names, platform, folder):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_without_what_macos_lacks_threads_processes_a_cache_and_a_pack_train(tmp_path):
     assert run_without(MACOS, "darwin", tmp_path) == {
         "lacks": [True, False],
@@ -127,6 +129,7 @@ def test_without_what_macos_lacks_threads_processes_a_cache_and_a_pack_train(tmp
     }
 
 
+@pytest.mark.slow
 def test_without_what_windows_lacks_threads_and_a_pack_train_and_the_rest_is_refused(tmp_path):
     assert run_without(WINDOWS, "win32", tmp_path) == {
         "lacks": [True, True],

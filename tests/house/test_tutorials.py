@@ -17,6 +17,7 @@ from test_readme import TUTORIALS, run
 import dfgen
 
 
+@pytest.mark.slow
 @pytest.mark.backend
 def test_a_messy_table_becomes_corrected_labels_without_a_second_try(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

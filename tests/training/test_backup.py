@@ -192,8 +192,9 @@ def test_steps_per_epoch_short_of_the_length_goes_on(tmp_path, places):
     assert sequence.epoch == 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
-@pytest.mark.parametrize("steps", [STEPS + 2, pytest.param(7, marks=SLOW)])
+@pytest.mark.parametrize("steps", [STEPS + 2, 7])
 def test_an_epoch_that_its_pass_has_ended_is_not_gone_on_with(tmp_path, steps):
     def run(folder, place=None):
         return fit(folder, place, steps_per_epoch=steps, epochs=4, model=light_model())
@@ -226,6 +227,7 @@ def test_several_steps_per_execution(tmp_path, endless):
     assert (sequence.receipt.repeated, sequence.receipt.missing) == (0, 0)
 
 
+@pytest.mark.slow
 def test_an_end_between_two_epochs_of_keras_begins_the_next_one(whole, tmp_path, capsys):
     interrupted(tmp_path, ("epoch begin", 2, 0))
     capsys.readouterr()

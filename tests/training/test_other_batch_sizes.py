@@ -226,7 +226,11 @@ def epoch(number, batches):
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("explicit", [False, True], ids=["passes", "steps_per_epoch=len(seq)"])
+@pytest.mark.parametrize(
+    "explicit",
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["passes", "steps_per_epoch=len(seq)"],
+)
 def test_a_fit_goes_on_twice_in_one_epoch_with_other_batch_sizes(tmp_path, capfd, explicit):
     sizes, lengths = (4, 9, 2), (12, 6, 23)
     steps = lengths if explicit else (None,) * 3
@@ -269,7 +273,7 @@ def test_rows_that_fill_no_batch_of_the_new_size_are_left_out_and_the_epoch_ends
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("size", [4, 5])
+@pytest.mark.parametrize("size", [4, pytest.param(5, marks=pytest.mark.slow)])
 def test_an_epoch_that_left_rows_out_has_ended_for_whoever_would_take_them(tmp_path, size):
     """The two rows would have been an epoch of one step, and the last epoch been lost."""
     fit(tmp_path, 4, between=1, save_freq="epoch", drop_remainder=True)

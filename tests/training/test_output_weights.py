@@ -86,7 +86,11 @@ def nested(options, keyed):
 @pytest.mark.backend
 @pytest.mark.parametrize(
     ("given", "keyed"),
-    [*((given, True) for given in GIVEN), ("both", False), ("a column of all", False)],
+    [
+        *((given, True) for given in GIVEN),
+        pytest.param("both", False, marks=pytest.mark.slow),
+        ("a column of all", False),
+    ],
 )
 def test_losses_and_training_are_those_of_weights_by_hand(df, given, keyed):
     options, kind, age = GIVEN[given]
