@@ -66,11 +66,13 @@ def test_near_misses_of_the_pattern_are_told_with_what_to_write(write):
 @pytest.mark.parametrize(
     ("path", "pattern", "said"),
     [
-        ("cat/IMG_2.jpg", "{kind}/img_{id}.jpg", '1 in another case: "cat/IMG_2.jpg"'),
-        ("cat/img_2b.jpg", "{kind}/img_{id:int}.jpg", "1 with more than digits: "),
+        ("cat/IMG_2.jpg", "{kind}/img_{id}.jpg", '1 in another case: "cat/IMG_2.jpg", of which 1 '
+         "are those of rows without a file; write the pattern as they are, or rename them"),
+        ("cat/img_2b.jpg", "{kind}/img_{id:int}.jpg", '1 with more than digits: "cat/img_2b.jpg"; '
+         "write the field without :int to take them as text"),
         ("cat/2.jpg", "{kind}/img_{id}.jpg", '1 unlike it: "cat/2.jpg", of which 1 are'),
     ],
-)
+)  # fmt: skip
 def test_what_a_near_miss_has_otherwise(write, path, pattern, said):
     write("imgs/cat/img_1.jpg", f"imgs/{path}")
     assert f"  {said}" in refused(["1", "2"], pattern)

@@ -246,12 +246,14 @@ class TestSampleRng:
         bits = sample_rng(5, 2, "cat-1", 3).bit_generator
         assert np.array_equal(bits.state["state"]["key"], words)
         assert bits.random_raw(3).tolist() == GOLDEN_BITS
+        assert sample_rng(5, 2, 7).random() == sample_rng(5, 2, "7", 0).random()
 
     def test_that_of_a_batch_has_a_key_of_its_own(self):
         digest = blake2b(b"dfgen/batch-rng/1|5|2|7|3").digest()
         words = np.frombuffer(digest[:16], "<u8")
         state = batch_rng(5, 2, 7, host=3).bit_generator.state["state"]
         assert np.array_equal(state["key"], words)
+        assert batch_rng(5, 2, 7).random() == batch_rng(5, 2, 7, host=0).random()
 
     def test_a_copy_goes_on_as_the_original(self):
         rng = sample_rng(5, 2, "cat-1", 3)

@@ -261,40 +261,31 @@ def test_a_file_of_several_rows_is_read_once_and_given_to_each(server, held):
     ahead.close()
 
 
-def late_reads(count):
-    """Of so many files the reads that are begun where each is late at once; no thread reads."""
-    reads = FarReads(Far(), 1 << 40, threads=[threading.current_thread()])
-    reads._pace.late = 0.0
-    reads.expect([FarRead(str(number), lambda: False) for number in range(count)])
-    return reads, iter(reads.next, None)
+def reads_of(count, most=1 << 40, size=4, readers=1):
+    """Reads of so many files, of which no thread does any, and these files."""
+    reads = FarReads(Far(), most, threads=[threading.current_thread()] * readers)
+    reads._pace.size = size
+    wanted = [FarRead(str(number), lambda: False) for number in range(count)]
+    reads.expect(wanted)
+    return reads, wanted
 
 
 def test_a_twentieth_of_all_reads_is_hedged_at_most():
-    reads, begun = late_reads(60)
+    reads, _ = reads_of(60)
+    reads._pace.late = 0.0
     while reads.counts["reads"] < 60:
-        next(begun)
+        assert reads.next()
     assert reads.counts["hedges"] == 3
 
 
 def test_both_answers_of_a_hedged_read_take_room_once():
-    reads, begun = late_reads(1)
-    first, again = next(begun), next(begun)
-    assert first is again
+    reads, (one,) = reads_of(1)
+    reads._pace.late = 0.0
+    assert reads.next() is one and reads.next() is one
     for data in (b"first", b"again"):
-        reads.end(first, FileRead(data, 5, None), 0.1)
+        reads.end(one, FileRead(data, 5, None), 0.1)
     assert reads._held == 5
-    assert reads.take(first, lambda: False).data == b"first" and reads._held == 0
-
-
-def reads_of(count, most=1 << 40, size=4, readers=1):
-    """Reads of so many files, of which no thread does any, and these files."""
-    reads = FarReads(Far(), most, threads=[threading.current_thread()] * readers)
-    reads._pace.size, wanted = (
-        size,
-        [FarRead(str(number), lambda: False) for number in range(count)],
-    )
-    reads.expect(wanted)
-    return reads, wanted
+    assert reads.take(one, lambda: False).data == b"first" and reads._held == 0
 
 
 def test_reads_are_begun_in_order_as_long_as_there_is_room_for_them():

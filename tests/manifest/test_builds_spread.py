@@ -224,15 +224,12 @@ def test_workers_with_another_dfgen_are_named(data):
         build(data, executor=executor)
 
 
-def test_limits_and_storage_options_travel_to_workers_and_what_cannot_is_said():
+def test_limits_and_storage_options_travel_to_workers():
     access = file_facts.Access(2, dfgen.Limits(file_bytes=9), StorageOptions({"token": "x"}))
     with processes() as executor:
         work = Work(flaky_executor.seen_there, lambda task: (access,), str)
         [(_, outcome)] = spread(executor, work, lambda workers: [0])
         assert outcome.result == (2, 9, {"token": "x"})
-        odd = Work(flaky_executor.seen_there, lambda task: (lambda: 0,), str)
-        with pytest.raises(ArgumentError, match=r"^what is needed for 0 cannot travel to a "):
-            [*spread(executor, odd, lambda workers: [0])]
 
 
 def test_what_is_no_executor_is_refused(data):

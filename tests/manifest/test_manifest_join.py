@@ -5,7 +5,6 @@ import pytest
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explain.findings import refuse
 from dfgen.manifest.building.join import join, split_on
-from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.path_pattern import parse_pattern
 
 GO_ON = (
@@ -287,31 +286,3 @@ def test_a_key_that_is_a_column_or_a_table_without_names_is_told_what_to_write()
         "the names of columns. Write a first line with them, or in Python, "
         "labels=pandas.read_csv(PATH, header=None, names=[...])"
     )
-
-
-def test_files_that_were_left_out_are_told_by_how_they_miss_the_pattern():
-    pattern = parse_pattern("train/img_{id:int}.png")
-    files = files_of("train/img_0.png", "train/img_1.png", pattern=pattern)
-    misses = ["train/img_x.png", "train/img_2.jpg", "train/IMG_3.png", "a/train/img_4.png"]
-    misses += ["img_5.png", "odd.png"]
-    skipped = {NO_FIT: misses, ".txt": ["train/7.txt"]}
-    labels = pa.table({"key": [str(number) for number in range(8)]})
-    with pytest.raises(ManifestError) as caught:
-        refuse(join(files, labels, "id=key", pattern=pattern, skipped=skipped).findings)
-    own = ' is for these: build with each pattern and unmatched="drop", and pandas.concat, or move '
-    one = ", of which 1 are those of rows without a file"
-    assert str(caught.value).split("\n")[8:] == [
-        'The pattern "train/img_{id:int}.png" left out 6 files:',
-        f'  1 with another extension: "train/img_2.jpg"{one}; '
-        'pattern="train/img_{id:int}.{_}" takes any',
-        f'  1 in another case: "train/IMG_3.png"{one}; write the pattern as they are, or rename '
-        "them",
-        '  1 with more than digits: "train/img_x.png"; write the field without :int to take them '
-        "as text",
-        f'  1 in folders further below: "a/train/img_4.png"{one}; '
-        f'pattern="{{_}}/train/img_{{id:int}}.png"{own}them',
-        f'  1 one folder above: "img_5.png"{one}; pattern="img_{{id:int}}.png"{own}them',
-        '  1 unlike it: "odd.png"',
-        '1 of the 1 paths left out as .txt have such a name: "train/7.txt"',
-        GO_ON,
-    ]

@@ -1,7 +1,6 @@
 """SampleReader: rows to samples, errors that name them, and the contract of a transform."""
 
 import pickle
-from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.schemes import Several
 from dfgen.samples.stores.store import Store
-from dfgen.samples.transforms import batch_rng, fits, sample_rng, without_blanks
+from dfgen.samples.transforms import fits, without_blanks
 
 SHAPE = (4, 5, 3)
 CATEGORY = Category("kind", "categorical", ("cat", "dog"))
@@ -278,16 +277,6 @@ def test_functions_of_the_user_are_known_by_what_they_are_given_to(parts):
         "decode of Array('array')": len,
     }
     assert reader(parts).functions == {"transform": None}
-
-
-def test_generators_are_those_of_their_documented_keys():
-    for kind, made in (("rng/1|5|2|a|3", sample_rng(5, 2, "a", 3)),
-                       ("rng/1|5|2|7|0", sample_rng(5, 2, 7)),
-                       ("batch-rng/1|5|2|3|1", batch_rng(5, 2, 3, 1)),
-                       ("batch-rng/1|5|2|3|0", batch_rng(5, 2, 3))):  # fmt: skip
-        key = int.from_bytes(blake2b(f"dfgen/{kind}".encode()).digest()[:16], "little")
-        same = np.random.Generator(np.random.Philox(key=key))
-        assert made.integers(2**60, size=4).tolist() == same.integers(2**60, size=4).tolist()
 
 
 def test_rows_at_the_end_that_are_blank_are_taken_away_and_no_others():

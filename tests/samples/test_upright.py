@@ -430,6 +430,7 @@ def test_messages_of_broken_arrays():
          "truncated .npy file: float64 of shape (1000000, 1000000, 1000) takes "
          f"{size:,} bytes after the header, 0 are there"),
         (header_of("(-1, 3)") + bytes(24), "broken .npy header: float64 of shape (-1, 3)"),
+        (header_of("(2,)", "|S0"), "broken .npy header: |S0 of shape (2,)"),
         (b"\x93NUMPY\2\0\xff\xff\xff\xff" + header_of("(3,)")[10:],
          "the .npy file has a header of 4,294,967,295 bytes, more than the "
          "16,777,216 that dfgen takes: the file is damaged, or made to take memory and time. Save "
@@ -441,7 +442,8 @@ def test_messages_of_broken_arrays():
          'an HDF5 file is read by rows: name their column, as in index="index"'),
     ]:  # fmt: skip
         assert message_of(DecodeError, decode_array, data) == message
-    for data in (saved(np.zeros(3))[:9], saved(np.zeros(3))[:40], header_of("(3") + bytes(24)):
+    broken = (header_of("(3") + bytes(24), header_of("(3,)", "<i3") + bytes(24))
+    for data in (saved(np.zeros(3))[:9], saved(np.zeros(3))[:40], *broken):
         with pytest.raises(DecodeError, match=r"^broken \.npy header: "):
             decode_array(data)
 
@@ -450,7 +452,7 @@ def test_messages_of_broken_arrays():
     st.sampled_from(["<f4", ">f8", "|u1", "<i8", "|b1", "<c16", "<M8[ns]", [("a", "<f4")]]),
     st.lists(st.integers(0, 4), max_size=4),
     st.booleans(),
-    st.sampled_from([(1, 0), (2, 0)]),
+    st.sampled_from([(1, 0), (2, 0), (3, 0)]),
 )
 def test_a_npy_header_is_read_as_numpy_reads_it(dtype, shape, fortran, version):
     array = np.zeros(shape, dtype, order="F" if fortran else "C")

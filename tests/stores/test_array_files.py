@@ -2,13 +2,11 @@
 
 import errno
 import gc
-import io
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from contracts import npy
 from messages import message_of
 
 from dfgen.errors import DecodeError
@@ -24,7 +22,6 @@ from dfgen.samples.stores.array_files import (
     unpacked,
 )
 from dfgen.samples.stores.local_files import Files
-from dfgen.samples.stores.npy import array_header, decode_array, whole_array
 
 ROWS = np.arange(20 * 6, dtype="<i4").reshape(20, 6)
 
@@ -213,61 +210,6 @@ def test_what_was_read_of_mapped_files_is_given_back_in_time(paths, monkeypatch)
     assert files.take(paths["x.npy"], np.arange(3), np.empty((3, 6), "<i4"))
     assert len(given) == 3
     assert Files().arrays.most == 2 * 10**9 and files.arrays.most == 100
-
-
-@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_headers_of_every_version_tell_where_numbers_begin(version, order):
-    values = np.asarray(ROWS, order=order)
-    file = io.BytesIO()
-    np.lib.format.write_array(file, values, version)
-    file.seek(0)
-    assert whole_array(file) == ((20, 6), order == "F", np.dtype("<i4"))
-    assert file.tell() == len(file.getvalue()) - ROWS.nbytes
-    assert decode_array(file.getvalue()).tolist() == ROWS.tolist()
-
-
-@pytest.mark.parametrize(
-    ("values", "shape"), [(np.float64(3), ()), (np.zeros(5, "u1"), (5,)), (ROWS > 3, (20, 6))]
-)
-def test_a_header_tells_shape_and_dtype_of_plain_numbers_and_of_others(values, shape):
-    assert array_header(io.BytesIO(npy(values))) == (shape, False, values.dtype)
-    records = np.zeros(3, [("a", "<i4"), ("b" * 2000, "u1")])
-    assert array_header(io.BytesIO(npy(records))) == ((3,), False, records.dtype)
-
-
-def header(text):
-    return b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text.encode()
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("{'descr': '<i3', 'fortran_order': False, 'shape': (2,), }", "broken .npy header: "),
-        ("{'descr': '<i4', 'fortran_order': False, 'shape': (-2,), }",
-         "broken .npy header: int32 of shape (-2,)"),
-        ("{'descr': '|S0', 'fortran_order': False, 'shape': (2,), }",
-         "broken .npy header: |S0 of shape (2,)"),
-        ("{'descr': '|O', 'fortran_order': False, 'shape': (2,), }",
-         "a .npy file of Python objects: dfgen never unpickles; save plain numbers"),
-        ("{'descr': '<i4', 'fortran_order': False}", "broken .npy header: "),
-        ("{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }",
-         "truncated .npy file: int32 of shape (2,) takes 8 bytes after the header, 7 are there"),
-    ],
-)  # fmt: skip
-def test_a_header_that_cannot_be_is_told(text, told):
-    found = message_of(DecodeError, decode_array, header(text) + bytes(7))
-    assert found.startswith(told) and "\n" not in found
-
-
-def test_what_is_no_npy_file_is_told_by_what_it_is():
-    assert message_of(DecodeError, decode_array, b"\x89HDF\r\n\x1a\n") == (
-        'an HDF5 file is read by rows: name their column, as in index="index"'
-    )
-    assert message_of(DecodeError, decode_array, b"0123456789") == (
-        "not a .npy file: it begins with b'01234567'. dfgen.Image reads images, a function of "
-        "your own other files: dfgen.Array(..., decode=function)"
-    )
 
 
 def test_a_row_or_a_chunk_that_takes_too_much_is_refused_by_its_bytes():

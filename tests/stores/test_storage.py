@@ -363,10 +363,3 @@ def test_threads_share_the_open_files(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda number: store.row(paths[number], 0), asked))
     assert [values.tolist() for values in found] == [[number] * 500 for number in asked]
-
-
-def test_an_array_file_that_was_written_anew_is_opened_anew(tmp_path):
-    store, path = Files(), str(tmp_path / "a.npy")
-    for rows in (1, 2):
-        np.save(path, np.full(rows, rows))
-        assert store.array(path).tolist() == [rows] * rows

@@ -352,12 +352,6 @@ CANNOT_BE_MEANT = {
         "the last layer 'last' of the model ends in relu, which gives 0 or more, but the loss "
         "sparse_categorical_crossentropy takes logits, as from_logits=True says: leave out the "
         "activation"),
-    "logits under a loss of probabilities":
-        ((1, None, losses.BinaryCrossentropy(), "tame"), UserWarning,
-        "the last layer 'last' of the model has no activation, so that it gives logits, any "
-        "numbers, but the loss binary_crossentropy takes probabilities: write "
-        'Dense(..., activation="sigmoid"), or '
-        "loss=keras.losses.BinaryCrossentropy(from_logits=True)"),
     "a tanh under a binary loss": ((1, "tanh", BINARY, "tame"), UserWarning,
         "the last layer 'last' of the model ends in tanh, which gives -1 to 1, but the loss "
         'binary_crossentropy takes probabilities: write Dense(..., activation="sigmoid")'),

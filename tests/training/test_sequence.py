@@ -401,14 +401,6 @@ def test_rows_whose_facts_name_a_problem_are_refused_or_skipped(frame):
     assert seq.problems["id"].tolist() == [2, 3]
 
 
-def test_a_sample_weight_that_is_not_finite_is_refused(frame):
-    df = frame(8).assign(w=1.0)
-    df.loc[3, "w"] = np.inf
-    with pytest.raises(dfgen.errors.ManifestError) as error:
-        dfgen.Sequence(df, y="label", sample_weight="w")
-    assert str(error.value) == 'sample_weight="w" is inf in row 3: expected finite numbers'
-
-
 # -- wrong input -------------------------------------------------------------------------------
 
 COLUMNS = "Columns: id, path, label."

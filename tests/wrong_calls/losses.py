@@ -292,7 +292,8 @@ CALLS = [
     WrongCall(
         "no activation before a binary loss by its class",
         fit("mean", 1, None, losses.BinaryCrossentropy()), UserWarning, "so that it gives logits",
-        "takes probabilities", 'activation="sigmoid"',
+        "takes probabilities",
+        'activation="sigmoid"), or loss=keras.losses.BinaryCrossentropy(from_logits=True)',
     ),
 ]  # fmt: skip
 if keras.backend.backend() != "tensorflow":  # where Keras says it, and puts it right
