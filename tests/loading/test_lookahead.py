@@ -221,10 +221,8 @@ def test_the_error_of_the_first_rows_is_raised_whoever_was_first_and_once():
     pending, chunks = pending_of(3)
     for at in (2, 1, 0):
         pending.run(*chunks[at], Filling(error=None if at == 0 else KeyError(at)))
-    for error in (1, None):
-        if error:
-            with pytest.raises(KeyError, match=str(error)):
-                pending.result()
+    with pytest.raises(KeyError, match="1"):
+        pending.result()
     assert pending.result()[0].rows.tolist() == [*range(10, 16)]
 
 

@@ -218,7 +218,7 @@ class Far(Store):
 def test_paths_of_a_row_are_told_and_those_that_are_far(parts):
     lists = pa.array([["s3://b/0.png", "x.png"], [], ["s3://b/2.png"]])
     bytes_or_path = [{"bytes": b"1", "path": None}, {"bytes": None, "path": "s3://b/y"}, None]
-    rows = pa.array([{"path": "s3://b/a.npy", "index": row} for row in range(3)])
+    rows = pa.StructArray.from_arrays([["s3://b/a.npy"] * 3, range(3)], ["path", "index"])
     more = (
         BoundFeature("list", Items(Image("list", size=(4, 4), max_items=2), None), lists),
         BoundFeature("held", Image("held", size=(4, 4)), pa.array(bytes_or_path),
