@@ -185,7 +185,7 @@ def test_a_time_that_a_copy_has_cut_is_the_same(now, same):
         assert are_same_times(*both).tolist() == [is_same_time(*pair) for pair in both.T.tolist()]
 
 
-def test_what_the_manifest_knows_of_a_file_is_compared_and_nothing_else():
+def test_only_facts_that_the_manifest_has_of_a_file_are_compared():
     later, store = TIME + 10 * SECOND, Files()
     known = KnownFiles(np.array([5, UNKNOWN, 7, UNKNOWN]), np.array([TIME, TIME, UNKNOWN, UNKNOWN]))
     for row, agreeing, others in (

@@ -137,24 +137,6 @@ def test_fault_03_where_every_process_is_killed_the_rows_in_flight_are_named():
         assert numbers_of(made) == [*range(ROWS)]
 
 
-@pytest.mark.slow
-def test_fault_03_deaths_on_ever_other_rows_end_too(tmp_path):
-    def die(sample, rng):
-        died = len(os.listdir(tmp_path))
-        if sample["number"] == died % 4:
-            open(tmp_path / str(died), "x").close()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return sample
-
-    with loader(die, batch_size=8) as made, pytest.raises(WorkerError) as caught:
-        made.batch(0, 0)
-    assert str(caught.value) == (
-        "6 worker processes died while they made row id=0 and 3 more (the last: killed by "
-        "SIGKILL), less than 3 times on any row: something else ends them, as the system does "
-        "where memory is short: see its log (dmesg), and give more memory, or fewer workers="
-    )
-
-
 def deadly(folder, poison, **options):
     """A loader whose decoder ends its process by some rows, and their paths."""
     paths = [str(folder / f"{row}.bin") for row in range(ROWS)]

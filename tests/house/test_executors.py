@@ -184,7 +184,7 @@ def test_as_many_parts_as_that_end_each_worker_are_no_fault_of_theirs(came, monk
         [*came(Simulated(lambda task, nth: GONE), range(4), **kept)]
 
 
-def test_an_executor_that_does_nothing_at_all_is_said_within_a_minute(came):
+def test_an_executor_that_does_nothing_at_all_is_an_error_within_a_minute(came):
     said = (
         "^the executor takes no more tasks: a worker is gone. Finished work is not "
         "lost: give another one$"
@@ -200,7 +200,7 @@ def test_an_executor_that_does_nothing_at_all_is_said_within_a_minute(came):
     assert [*came(shaken, [7])] == [(7, 7, 1)]
 
 
-def test_an_executor_that_takes_no_more_gives_what_it_has_before_that_is_said(came):
+def test_an_executor_that_takes_no_more_gives_its_results_before_the_error(came):
     found = came(Simulated(takes=3), range(9), advice="go on")
     assert [next(found)[0] for _ in range(3)] == [0, 1, 2]
     said = "^the executor takes no more tasks: shut down. Finished work is not lost: go on$"
@@ -254,13 +254,13 @@ def test_what_a_worker_returns_tells_its_host_and_its_dfgen():
 
 
 @each("error", [TypeError("no"), AttributeError("no"), pickle.UnpicklingError("no")])
-def test_a_call_that_fails_on_its_way_is_said_at_once(came, error):
+def test_a_call_that_fails_on_its_way_is_an_error_at_once(came, error):
     with pytest.raises(WorkerError, match=r"^the executor cannot run task 7: .*no\. Its "):
         [*came(Simulated(lambda task, nth: error), [7])]
 
 
 @each("needed", [lambda: 0, memoryview(b""), type("Local", (), {})()])
-def test_what_cannot_travel_is_said(came, needed):
+def test_arguments_that_cannot_travel_are_refused(came, needed):
     with pytest.raises(ArgumentError, match=r"^what is needed for task 7 cannot travel to "):
         [*came(Simulated(), [7], arguments=lambda task: (needed,))]
 
@@ -305,7 +305,7 @@ def test_an_executor_tells_how_many_workers_it_has(executor, workers):
     assert workers_of(executor) == workers
 
 
-def test_a_dask_cluster_without_workers_is_told_once_and_waited_for(came):
+def test_a_dask_cluster_without_workers_is_waited_for_with_one_warning(came):
     said = (
         "^tcp://host:8786 has no workers, and is waited for: `dask worker tcp://host:8786` starts "
         "one$"
@@ -317,7 +317,7 @@ def test_a_dask_cluster_without_workers_is_told_once_and_waited_for(came):
         assert [*came(of_dask(client, lambda task, nth: 17), [7])] == [(7, 7, 17)]
 
 
-def test_a_dask_client_that_has_lost_its_scheduler_is_said_and_its_futures_are_let_be(came):
+def test_a_dask_client_without_its_scheduler_is_an_error_and_keeps_its_futures(came):
     lost = of_dask(Client(status="closed"), lambda task, nth: FOR_EVER)
     said = "^the executor takes no more tasks: its Dask client has lost the scheduler. Finished "
     with pytest.raises(WorkerError, match=said):

@@ -89,7 +89,7 @@ def test_all_is_read_ahead_where_the_cache_cannot_be_asked_and_nothing_where_tha
     assert len(made) == 1
 
 
-def test_what_was_written_is_on_the_disk_before_it_leaves_the_cache(calls):
+def test_written_bytes_are_on_the_disk_before_they_leave_the_cache(calls):
     made = calls(os, "fdatasync", "posix_fadvise")
     platform_calls.forget_written(5)
     assert made == [("fdatasync", 5), ("posix_fadvise", 5, 0, 0, os.POSIX_FADV_DONTNEED)]

@@ -152,7 +152,7 @@ def test_all_is_measured_again_after_seconds_and_then_ever_more_seldom():
 
 
 @pytest.mark.parametrize(("late", "batches"), [(1, 2), ("processes", 2), ("processes", 40)])
-def test_what_wakes_or_starts_slowly_is_not_measured_meanwhile(late, batches):
+def test_a_choice_is_not_measured_while_it_starts(late, batches):
     choice = Chooser((2, 1), late="processes")
     machine = Machine(choice, {2: 30_000, 1: 20_000, "processes": 20_000, late: 36_000})
     machine.waking = {late: batches}

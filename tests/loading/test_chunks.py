@@ -118,7 +118,7 @@ def test_what_is_cached_is_taken_at_once_and_what_is_known_to_be_bad_stays_blank
     assert [stage for stage, _ in watch.seen[3:]] == ["idle"]
 
 
-def test_of_rows_that_are_cached_in_part_the_rest_is_read(frame):
+def test_rows_that_the_cache_lacks_are_read(frame):
     x = {"one": image(), "other": image("b", flip="horizontal", scale="0..1")}
     reader, plain = (reader_of(frame, x, cache=cache) for cache in ("memory", None))
     made(reader, [1, 2, 3])
@@ -200,7 +200,7 @@ def test_tasks_that_nobody_has_begun_are_told_of_the_end(monkeypatch):
         assert not one.is_alive() and one.daemon
 
 
-def test_who_waits_for_a_batch_looks_after_it_now_and_then():
+def test_a_wait_for_a_batch_looks_at_it_now_and_then():
     def waits_for(times, timeout, look=None, **state):
         waits = []
         pending = SimpleNamespace(**{"late": set(), "cancelled": False, **state})
@@ -437,7 +437,7 @@ def test_memory_that_processes_share_is_given_back_and_what_has_no_room_is_told(
         one.close()
 
 
-def test_what_a_transform_prints_and_reads_and_forks_is_none_of_the_parent(frame, capfd):
+def test_a_transform_that_prints_reads_or_forks_leaves_the_parent_alone(frame, capfd):
     def talk(sample, rng):
         print("of Python")
         os.write(1, b"of C\n")

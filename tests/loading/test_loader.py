@@ -395,7 +395,7 @@ def test_a_batch_that_takes_more_than_the_memory_of_the_machine_is_refused(tmp_p
     image_loader(paths, batch_size=100).close()  # there are six rows
 
 
-def test_without_the_remainder_there_is_a_batch_of_all_rows_and_of_none_none():
+def test_dropping_the_remainder_keeps_a_full_batch_and_allows_no_rows():
     for rows in (4, 0):
         with contextlib.closing(loader(rows, drop_remainder=True)) as found:
             assert len(found) == rows // 4
@@ -411,7 +411,7 @@ def test_twice_as_many_batches_are_made_ahead_as_are_taken_at_once_if_memory_all
     assert [bounded.depth_for(at_once) for at_once in (1, 2, 9)] == [5, 5, 5]
 
 
-def test_whoever_waits_for_a_batch_may_have_a_method_called_meanwhile(monkeypatch):
+def test_a_method_is_called_while_a_batch_is_waited_for(monkeypatch):
     gate, calls = threading.Event(), []
 
     class Slow(SampleReader):

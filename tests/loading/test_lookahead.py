@@ -102,7 +102,7 @@ def test_a_batch_that_fails_is_made_again_and_what_is_closed_says_so():
             next(ahead)
 
 
-def test_an_error_of_a_batch_that_was_closed_meanwhile_is_that_it_was_closed():
+def test_a_batch_that_fails_after_its_stream_was_closed_says_that_it_was_closed():
     class Closing(Source):
         def result(self, pending):
             ahead.close()

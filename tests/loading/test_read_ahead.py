@@ -302,7 +302,7 @@ def test_reads_are_begun_in_order_as_long_as_there_is_room_for_them():
     assert alone.next() is one  # one is read at any time, whatever its size
 
 
-def test_what_is_dropped_gives_back_its_room_and_is_tried_no_more():
+def test_a_dropped_read_gives_back_its_room_and_is_not_tried_again():
     reads, (one, other) = reads_of(2, most=10)
     assert reads.next() is one and reads.next() is other
     reads.end(one, FileRead(b"123456", 6, None), 0.1)
@@ -324,7 +324,7 @@ def test_a_read_that_failed_is_tried_again_while_no_other_try_is_under_way():
     assert not reads.again(one, 1000.0) and reads.next() is None
 
 
-def test_who_comes_for_a_read_takes_it_waits_for_it_or_reads_by_himself():
+def test_a_worker_takes_a_read_or_waits_for_it_or_reads_by_itself():
     reads, (one, other, third) = reads_of(3)
     one.wanted = 2
     assert reads.take(third, lambda: False) is None  # it is not begun

@@ -63,7 +63,7 @@ def turned(sample: Sample, rng) -> Sample:
     return {**sample, "image": sample["image"][::-1] + rng.integers(9, dtype=np.uint8)}
 
 
-def test_what_is_lent_is_mapped_by_its_address_and_not_fetched_again(pixels, tmp_path):
+def test_a_lent_shard_is_mapped_by_its_address_and_not_fetched_again(pixels, tmp_path):
     near = bind(tmp_path / "pack").reader.sources["image"].stored.shards
     [(_, shards)] = bind(f"{pixels.url}/pack").reader.far_packs
     other = pickle.loads(pickle.dumps(shards))

@@ -215,7 +215,7 @@ def test_a_table_of_another_length_is_refused_before_it_is_read(copied, server):
     )
 
 
-def test_where_many_files_begin_in_a_shard_is_fetched_too(tmp_path):
+def test_the_table_of_many_files_in_a_remote_shard_is_fetched_too(tmp_path):
     frame = pd.concat([write_images(tmp_path / "imgs", 40, (4, 5))] * 50, ignore_index=True)
     packed(frame.assign(id=range(2_000)), tmp_path / "pack", format="original")
     held = {f"pack/{path.name}": path.read_bytes() for path in tmp_path.glob("pack/[a-z_]*")}

@@ -171,7 +171,7 @@ def test_a_row_without_the_column_or_with_pixels_in_it_is_told(made_as):
          "class_names=[...], if these rows lack one"),
     ],
 )  # fmt: skip
-def test_what_goes_not_together_is_refused_with_what_to_write(make, arguments, message):
+def test_arguments_that_exclude_each_other_are_refused_with_what_to_write(make, arguments, message):
     assert message_of(ArgumentError, make, **arguments) == message
 
 

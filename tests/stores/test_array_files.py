@@ -199,7 +199,7 @@ def test_texts_are_read_of_a_file_or_its_bytes_and_arrays_of_others_are_told(tmp
     )
 
 
-def test_what_was_read_of_mapped_files_is_given_back_in_time(paths, monkeypatch):
+def test_memory_of_mapped_files_is_given_back_in_time(paths, monkeypatch):
     given = []
     monkeypatch.setattr(array_files, "give_back", given.append)
     files = Files().holding(100)  # a row has 24 bytes

@@ -329,7 +329,7 @@ def test_the_clock_and_the_proxy_of_the_environment_are_obeyed(s3, monkeypatch):
         assert proxy.asked.total()
 
 
-def test_what_the_user_says_of_a_client_counts_more_than_the_rest(s3):
+def test_client_options_of_the_user_override_others(s3):
     address, hurried = "s3://bucket/taken/a.jpg", {"client_options": {"timeout": "1ns"}}
     with pytest.raises(ReadError, match="the server stopped answering"):
         objects(s3, timeout="9s", retry_config=ONCE, **hurried).read(address)

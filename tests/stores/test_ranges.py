@@ -76,7 +76,7 @@ def test_a_file_of_ranges_is_sought_in_as_any_other():
     assert file.raw.seek(-20, io.SEEK_CUR) == 0  # as a damaged header may have it
 
 
-def test_what_fails_is_raised_and_nothing_waits():
+def test_a_request_that_fails_is_raised_at_once():
     def request(number):
         if number == 2:
             raise ValueError("2")
