@@ -188,10 +188,15 @@ def test_a_function_may_ask_another_loader_for_a_batch_and_never_its_own():
 
 def test_tasks_that_nobody_has_begun_are_told_of_the_end(monkeypatch):
     monkeypatch.setattr("dfgen.loading.workers.threads._PATIENCE", 0.01)
-    threads, gate, told = Threads(2, Worker), threading.Event(), []
-    for _ in range(2):
-        threads.submit(lambda worker: gate.wait(30))
-    threads.submit(told.append)
+    threads, begun, gate, told = Threads(2, Worker), threading.Barrier(3), threading.Event(), []
+
+    def wait(worker):
+        begun.wait(30)
+        gate.wait(30)
+
+    for task in (wait, wait, told.append):
+        threads.submit(task)
+    begun.wait(30)
     threads.close()
     assert [worker.abandoned for worker in told] == [True] and threads.closed
     gate.set()

@@ -190,15 +190,6 @@ def test_files_in_several_stores_train_together(listed, tmp_path):
     assert found == [200, *range(1, 10)]
 
 
-def test_rows_of_array_files_in_it(memory):
-    values = np.arange(12, dtype="f4").reshape(4, 3)
-    memory["memory://x.npy"] = npy(values), 10**18
-    frame = pd.DataFrame({"id": range(4), "path": "memory://x.npy", "index": [3, 1, 0, 2]})
-    x = dfgen.Array("path", shape=(3,), index="index")
-    with dfgen.Sequence(frame, x, batch_size=4, shuffle=False) as seq:
-        np.testing.assert_array_equal(seq[0][0], values[[3, 1, 0, 2]])
-
-
 def test_addresses_that_no_store_reads_are_refused(listed, tmp_path):
     pd.DataFrame({"path": ["gopher://a.png"], "id": [1]}).to_csv(listed, index=False)
     with pytest.raises(ArgumentError, match=r"^gopher://a.png is an address, "):
