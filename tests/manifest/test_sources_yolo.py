@@ -4,6 +4,7 @@ import annotated
 import numpy as np
 import pandas as pd
 import pytest
+from cases import each
 from contracts import SourceContract
 from messages import message_of
 
@@ -104,6 +105,23 @@ def test_names_of_classes_are_as_they_are_written(data):
         frame = dfgen.build_manifest(yolo="data.yaml")
         assert frame.attrs["dfgen"]["labels"]["labels"]["class_names"] == names
         assert list(frame["labels"][0]) == ["yes", "no"]
+
+
+@each(
+    ("names", "told"),
+    [
+        (
+            "{0: cat, 0: dog, 1: owl}",
+            "data.yaml cannot be read as YAML: ComposerError: the key '0' stands twice",
+        ),
+        ("{0: cat, 00: dog}", "data.yaml: names have the numbers [0], expected [0, 1]"),
+    ],
+)
+def test_no_class_takes_the_number_of_another(data, names, told):
+    write("data.yaml", f"train: images/train\nnames: {names}\n")
+    with pytest.raises(ManifestError) as caught:
+        dfgen.build_manifest(yolo="data.yaml")
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize("numbers", [2, 3])

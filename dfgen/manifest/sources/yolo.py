@@ -61,9 +61,16 @@ def load_yaml(text: str, path: str, limits: Limits) -> Any:
 
 
 class _AsWritten(yaml.SafeLoader):  # type: ignore[misc]
-    """Reads each value as text, so that `no` is not `False`; it merges mappings by `<<`."""
+    """Reads each value as text, so that `no` is not `False`, and each key once; `<<` merges."""
 
     yaml_implicit_resolvers: ClassVar = {"<": yaml.SafeLoader.yaml_implicit_resolvers["<"]}
+
+    def compose_mapping_node(self, anchor: str | None) -> Any:
+        node = super().compose_mapping_node(anchor)
+        keys = [key.value for key, _ in node.value if key.value != "<<"]
+        if again := [key for place, key in enumerate(keys) if key in keys[:place]]:
+            raise yaml.composer.ComposerError(problem=f"the key {again[0]!r} stands twice")
+        return node
 
 
 @dataclass(frozen=True)
@@ -203,9 +210,10 @@ def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
     bounded = reading(file, " as YAML", limits=limits, bound="header_bytes")
     with bounded, open(file, encoding="utf-8") as opened:
         content = load_yaml(text := opened.read(), file, limits)
+        written = yaml.load(text, _AsWritten)
     if not isinstance(content, dict) or not content.get("names"):
         raise ManifestError(f"{file} has no names: the classes in the order of their numbers")
-    content["names"] = yaml.load(text, _AsWritten)["names"]
+    content["names"] = written["names"]
     shape = content.get("kpt_shape")
     if shape is not None and (
         not isinstance(shape, list)
@@ -236,7 +244,7 @@ def _class_names(content: dict[str, Any], file: str) -> list[str]:
     numbered = dict(enumerate(_listed(names)))
     if isinstance(names, dict):
         numbered = {int(key) if str(key).isdecimal() else key: name for key, name in names.items()}
-    wanted = list(range(len(numbered)))
+    wanted = list(range(len(names)))
     if sorted(numbered, key=str) != sorted(wanted, key=str):
         raise ManifestError(f"{file}: names have the numbers {[*numbered]}, expected {wanted}")
     class_names = [str(numbered[number]) for number in wanted]
