@@ -269,7 +269,8 @@ class _Run(Generic[_Task]):
     def _slow(self) -> list[tuple[float, _Task]]:
         """Return the tasks that may be begun anew, and in how many seconds."""
         copies, now = Counter(copy.task for copy in self._flying.values()), time.monotonic()
-        if self._waiting or len(copies) > self._half or len(self._flying) >= self._window:
+        left = len(self._suspects) + len(copies)
+        if self._waiting or left > self._half or len(self._flying) >= self._window:
             return []
         return [
             (copy.since + PATIENCE * self._slowest * copies[copy.task] - now, copy.task)

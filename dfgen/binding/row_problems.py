@@ -187,8 +187,8 @@ def _warn_unless_below(root: str, paths: list[str]) -> None:
         for path in paths
     ):
         warn(
-            f"root={root!r} has no part in where files are read: {len(paths)} of {len(paths)} "
-            f"sampled paths are absolute, as {paths[0]!r}, and lie elsewhere. Leave root= out, or, "
+            f"root={root!r} has no part in where files are read: all {len(paths)} sampled paths "
+            f"are absolute, as {paths[0]!r}, and lie elsewhere. Leave root= out, or, "
             "to read copies below that root, make the paths relative to it"
         )
 

@@ -120,7 +120,7 @@ def _resized(
 def _nearest(pixels: Pixels, size: Size) -> Pixels:
     """Return an image as Pillow resizes it by `"nearest"`: the same pixels of it, found sooner.
 
-    Of a part of an image Pillow may round places otherwise than of one that begins at 0.
+    Pillow may round places otherwise in a part of an image than in one that begins at 0.
     """
     if pixels.shape[:2] == size:
         return pixels

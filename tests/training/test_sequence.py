@@ -283,7 +283,7 @@ def test_a_root_in_which_absolute_paths_do_not_lie_is_warned_of(frame, files, tm
     with pytest.warns(UserWarning) as caught:
         sequence(df, root=tmp_path).close()
     assert str(caught[0].message) == (
-        f"root={str(tmp_path)!r} has no part in where files are read: 6 of 6 sampled paths are "
+        f"root={str(tmp_path)!r} has no part in where files are read: all 6 sampled paths are "
         f"absolute, as {files[0]!r}, and lie elsewhere. Leave root= out, or, to read copies below "
         "that root, make the paths relative to it"
     )

@@ -15,6 +15,7 @@ Format: https://docs.ultralytics.com/datasets/detect and /segment, /pose, /class
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -67,8 +68,8 @@ class _AsWritten(yaml.SafeLoader):  # type: ignore[misc]
 
     def compose_mapping_node(self, anchor: str | None) -> Any:
         node = super().compose_mapping_node(anchor)
-        keys = [key.value for key, _ in node.value if key.value != "<<"]
-        if again := [key for place, key in enumerate(keys) if key in keys[:place]]:
+        keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        if again := [key for key, count in keys.items() if count > 1 and key != "<<"]:
             raise yaml.composer.ComposerError(problem=f"the key {again[0]!r} stands twice")
         return node
 
