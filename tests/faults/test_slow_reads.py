@@ -298,7 +298,7 @@ def test_limits_of_reads_have_a_default():
 
 
 STOPPED = """
-import os, signal, subprocess, sys, time
+import os, signal, sys, threading, time
 import numpy as np, pyarrow as pa
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
@@ -306,29 +306,39 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
 from dfgen.samples.reader import SampleReader
 
+begun = threading.Event()
+
 def decode(data):
-    for _ in range(3):  # each ends at once where the process was stopped meanwhile, all do not
-        time.sleep(0.1)
+    begun.set()
+    for _ in range(4):  # each ends at once if the process was stopped meanwhile, all do not
+        time.sleep(0.2)
     return np.frombuffer(data, np.uint8)[:2]
 
-x = BoundFeature("x", Array("path", (2,), "uint8", decode=decode), pa.array([sys.argv[1]] * 24))
+x = BoundFeature("x", Array("path", (2,), "uint8", decode=decode), pa.array([sys.argv[1]] * 8))
 loader = Loader(
-    SampleReader(np.arange(24), (x,)), batch_size=4, workers=2, limits=Limits(read_timeout=1)
+    SampleReader(np.arange(8), (x,)), batch_size=2, workers=2, limits=Limits(read_timeout=2)
 )
-rows = [row for batch in loader.batches(0) for row in [print(flush=True), *batch.rows][1:]]
+rows = []
+for batch in loader.batches(0):
+    rows += batch.rows.tolist()
+    if sys.argv[2] == "trains" and len(rows) == 2:  # nobody waits for a batch
+        begun.clear(), begun.wait()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif len(rows) == 2:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGSTOP)).start()
 loader.close()
-assert sorted(rows) == [*range(24)]
+assert sorted(rows) == [*range(8)]
 """
 
 
 @pytest.mark.slow
-def test_a_process_that_was_stopped_does_not_count_that_as_time_of_its_reads(tmp_path):
+@pytest.mark.parametrize("main_thread", ["waits", "trains"])
+def test_a_process_that_was_stopped_does_not_count_that_as_time_of_its_reads(tmp_path, main_thread):
     (tmp_path / "two").write_bytes(b"ab")
-    command = [sys.executable, "-c", STOPPED, str(tmp_path / "two")]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    child.stdout.readline()
-    os.kill(child.pid, signal.SIGSTOP)
-    threading.Event().wait(2.5)  # that is the case: longer than a read may take
+    command = [sys.executable, "-c", STOPPED, str(tmp_path / "two"), main_thread]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    os.waitpid(child.pid, os.WUNTRACED)
+    threading.Event().wait(4)  # that is the case: longer than a read may take
     os.kill(child.pid, signal.SIGCONT)
     said = child.communicate()[1]
     assert (child.returncode, said) == (0, "")

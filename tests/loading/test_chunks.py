@@ -237,15 +237,15 @@ def test_a_worker_whose_file_takes_too_long_is_replaced_once_and_its_batch_told(
     pool._threads = Threads(2, Busy)
     pool.run(lambda worker: None)
     one, other = pool.workers
-    pool._replace_late(0.0)  # no file is read
+    pool._replace_late(0.0, now)  # no file is read
     one.in_hand, one.busy_with = (7, now - 10), SimpleNamespace(give_up=told.append)
-    pool._replace_late(1000.0)
+    pool._replace_late(1000.0, now)
     pool._stood_still = now + 1000  # the program was stopped meanwhile
-    pool._replace_late(9.0)
+    pool._replace_late(9.0, now)
     assert told == [] and pool.abandoned == 0
     pool._stood_still = 0.0
     for _ in range(2):
-        pool._replace_late(9.0)
+        pool._replace_late(9.0, now)
     assert told == [7] and one.abandoned and not other.abandoned
     assert pool.abandoned == 1 and len(pool.workers) == 3
     pool.close()

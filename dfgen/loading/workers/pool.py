@@ -58,7 +58,8 @@ class Pool:
             make = partial(EitherWorker, self._switch) if late else make
         self._threads = Threads(workers, make) if workers else None
         self._noting = threading.Lock()
-        self._stood_still = 0.0  # until when this process was stopped, as by Ctrl-Z
+        self._looked = time.perf_counter()  # when somebody last waited for a batch
+        self._stood_still = 0.0  # until when this process may have been stopped, as by Ctrl-Z
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pool, self._arguments
@@ -135,28 +136,33 @@ class Pool:
             ReadTimeoutError: too many workers are stuck.
         """
         seconds = _LOOK if timeout is None else min(timeout / 4, _LOOK)
-        looked = time.perf_counter()
+        self._now(timeout)
         while not pending.late and not pending.wait(seconds):
-            now = time.perf_counter()
-            if timeout is not None and now - looked > seconds + max(timeout / 4, _LOOK):
-                self._stood_still = now
+            now = self._now(timeout)
             if look is not None:
                 look()
             if (pending.cancelled and not pending.late) or self._threads.closed:  # type: ignore[union-attr]
                 raise ArgumentError(CLOSED)
             if timeout is not None:
-                self._replace_late(timeout)
-            looked = time.perf_counter()
+                self._replace_late(timeout, now)
         late: set[int | None] = pending.late
         return late
 
-    def _replace_late(self, timeout: float) -> None:
+    def _now(self, timeout: float | None) -> float:
+        """Return the time; if nobody asked for long, this process may have stood still till now."""
+        now = time.perf_counter()
+        if timeout is not None and now - self._looked > _LOOK + timeout / 4:
+            self._stood_still = now
+        self._looked = now
+        return now
+
+    def _replace_late(self, timeout: float, now: float) -> None:
         threads: Any = self._threads
         for worker in tuple(self.workers):
             pending, file = worker.busy_with, worker.file()
             if worker.abandoned or file is None:
                 continue
-            if time.perf_counter() - max(file[1], self._stood_still) <= timeout:
+            if now - max(file[1], self._stood_still) <= timeout:
                 continue
             if worker.busy_with is not pending:
                 continue  # it has come back meanwhile
