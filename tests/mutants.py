@@ -122,7 +122,8 @@ def tried(sample, living, jobs, allowed):
 
     def ends():
         found, _ = mutmut.collect_source_file_mutation_data(mutant_names=())
-        return {name: (data.path, status_by_exit_code[code]) for data, name, code in found}
+        said = status_by_exit_code | {255: "not tried: pytest finds not all the tests"}
+        return {name: (data.path, said[code]) for data, name, code in found}
 
     def lived(name, path, end):
         lives = end == "survived" and (str(path), change_of(name, path)[1]) not in allowed

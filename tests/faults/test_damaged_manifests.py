@@ -261,7 +261,9 @@ WRONG_KEYS = [
 ]
 
 
-@pytest.mark.parametrize(("entries", "said"), WRONG_KEYS, ids=[str(key) for key, _ in WRONG_KEYS])
+@pytest.mark.parametrize(
+    ("entries", "said"), WRONG_KEYS, ids=[str(key).replace("\\", "") for key, _ in WRONG_KEYS]
+)
 def test_an_entry_of_the_key_that_is_of_another_type_is_named(manifest, entries, said):
     rewritten(manifest, key=lambda key: {**key, **entries})
     with pytest.raises(ManifestError) as caught:
