@@ -38,16 +38,20 @@ def pytest_sessionstart():
     """As a plugin of pytest in the copy: an example that kills a mutant is not made smaller.
 
     Processes that tests start do not tell mutmut which functions they call: in another folder they
-    would not find its settings. The code between a function and its mutants counts as dfgen's, for
-    code that looks at its callers.
+    would not find its settings. Mutants of a module are told by its name, which `-m` takes from it.
+    The code between a function and its mutants counts as dfgen's, for code that looks at its
+    callers.
     """
     from hypothesis import Phase, settings
     from mutmut.mutation import trampoline
 
     class Popen(subprocess.Popen):
-        def __init__(self, *args, env=None, **options):
+        def __init__(self, args, *rest, env=None, **options):
             env = {**(os.environ if env is None else env), "MUTMUT_DEPENDENCY_DEPTH": "0"}
-            super().__init__(*args, env=env, **options)
+            match args:
+                case [python, "-P", "-m", module, *given] if module.startswith("dfgen."):
+                    args = [python, "-P", "-c", f"from {module} import main; main()", *given]
+            super().__init__(args, *rest, env=env, **options)
 
     subprocess.Popen = Popen
     trampoline.__name__ = "dfgen.trampoline"

@@ -388,9 +388,12 @@ def test_threads_do_the_work_of_processes_that_cannot_start(tmp_path, monkeypatc
 
 
 def test_processes_are_not_tried_where_a_function_of_the_user_would_run_on_copies(tmp_path):
-    assert may_be_processes(image_loader(tmp_path).reader)
     reader = image_loader(tmp_path).reader
-    assert not may_be_processes(replace(reader, transform=lambda sample, rng: sample))
+    own = replace(reader, transform=lambda sample, rng: sample)
+    for one, late in (reader, (2, True)), (own, None):
+        assert may_be_processes(one) == (late is not None)
+        pool = Pool(ChunkMaker(one, 0, False), 2, False, one.specs, 1, chooses=True)
+        assert pool._chooser.late == late
     assert not may_be_processes(SampleReader(np.arange(200), ()))  # there are no files
 
 

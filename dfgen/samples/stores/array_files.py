@@ -338,7 +338,8 @@ def _text(values: list[object]) -> list[str] | None:
     return texts if len(texts) == len(values) else None
 
 
-def _main() -> None:
+def main() -> None:
+    """Print the texts of arrays of an HDF5 file, as JSON."""
     place, *names = sys.argv[1:]
     try:
         arrays = open_hdf5(sys.stdin.buffer.read() if place == "-" else place)
@@ -349,4 +350,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    main()
