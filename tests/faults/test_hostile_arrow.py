@@ -149,3 +149,15 @@ def test_fault_62_text_of_gigabytes_is_refused_in_parquet(tmp_path, length):
     with pytest.raises(ManifestError, match=r"l.parquet cannot be read as .parquet"):
         dfgen.build_manifest(**parquet(tmp_path, old, new, use_dictionary=False))
     assert pa.default_memory_pool().max_memory() <= before + MOST
+
+
+def test_a_flipped_bit_in_labels_of_another_writer_is_found_by_the_checksum_of_its_page(tmp_path):
+    """Arrow reads one label for another where nobody asks it to look."""
+    path = tmp_path / "labels.parquet"
+    write_images(tmp_path, 2)
+    labels = pa.table({"name": ["0.png", "1.png"], "kind": ["cat", "dog"]})
+    pq.write_table(labels, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    path.write_bytes(path.read_bytes().replace(b"cat", b"bat"))
+    assert pq.read_table(path)["kind"].to_pylist() == ["bat", "dog"]
+    with pytest.raises(ManifestError, match=r"labels\.parquet.*CRC"):
+        dfgen.build_manifest(tmp_path, labels=path, on="name")

@@ -313,8 +313,9 @@ def test_where_a_window_cannot_be_it_is_refused_and_by_default_none(arrays):
         assert str(caught.value) == message
 
 
-def test_blocks_of_many_large_files_have_numbers_of_their_own():
-    files, rows = np.repeat(np.arange(5000, dtype=np.int32), 2), np.tile([0, 10**6], 5000)
+@pytest.mark.parametrize("last", [1, 10**6])
+def test_blocks_of_many_large_files_have_numbers_of_their_own(last):
+    files, rows = np.repeat(np.arange(5000, dtype=np.int32), 2), np.tile([0, last], 5000)
     paths = pa.array([f"{file}.npy" for file in range(5000)])
     values = pa.StructArray.from_arrays(
         [paths.take(pa.array(files)), pa.array(rows)], ["path", "index"]
