@@ -212,7 +212,7 @@ def _files(values: "pd.Series[Any]") -> Any:
     """
     if isinstance(values.dtype, pd.ArrowDtype):
         kind = values.dtype.pyarrow_dtype
-        return large_bytes(pa.array(values, from_pandas=True)) if are_files(kind) else None
+        return large_bytes(pa.array(values)) if are_files(kind) else None
     if values.dtype != object:
         return None
     first = next((one for one in values if not (one is None or isinstance(one, float))), None)

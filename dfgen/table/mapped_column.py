@@ -55,7 +55,7 @@ class MappedColumn:
     def __getitem__(self, key: Any) -> Any:
         """Return one value, or several by a slice, as Arrow has them."""
         if isinstance(key, slice):
-            return self.array[key]
+            return self.array[key] if self._ends is None else self.take(range(len(self))[key])
         found = self.array[int(key)]
         return found if self._ends is None else _Text(found.as_py().join(self._ends))
 

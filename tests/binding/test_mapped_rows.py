@@ -1,6 +1,7 @@
 """A Sequence of a manifest in parts: its columns stay on the disk, and say what a frame says."""
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import PIL.Image
+import pyarrow as pa
 import pytest
 
 import dfgen
@@ -15,7 +17,7 @@ from dfgen.errors import ArgumentError, ManifestError
 from dfgen.loading.workers.worker_tuning import may_be_processes
 from dfgen.manifest import parts_writer
 from dfgen.manifest.column_files import ColumnFiles
-from dfgen.table.mapped_column import MappedColumn
+from dfgen.table.mapped_column import HeldColumn, MappedColumn
 
 ROWS = 40
 
@@ -103,6 +105,23 @@ def test_no_row_is_held_in_memory(pets):
         assert isinstance(image.values, MappedColumn)
         assert not label.values.flags.owndata
         assert len(list(pets.rglob("*-*.arrow"))) == 3  # id, path, kind
+
+
+def test_paths_of_a_mapped_column_are_whole_by_one_and_by_several(tmp_path):
+    names = pa.array(["a", "b", "c"], pa.large_string())
+    with pa.ipc.new_file(tmp_path / "path.arrow", pa.schema([("path", names.type)])) as file:
+        file.write(pa.record_batch([names], ["path"]))
+    for ends, whole in (
+        (None, ["a", "b", "c"]),
+        (("/r/", ".png"), [*map("/r/{}.png".format, "abc")]),
+    ):
+        mapped = MappedColumn(str(tmp_path / "path.arrow"), "path", ends)
+        for one in mapped, HeldColumn(names, ends):
+            assert one.nbytes == (0 if one is mapped else names.nbytes)
+            one = pickle.loads(pickle.dumps(one))
+            assert [one[row].as_py() for row in range(len(one))] == whole
+            assert one.take([2, 0]).to_pylist() == [whole[2], whole[0]]
+            assert one[1:].to_pylist() == whole[1:] and one.type == names.type
 
 
 def test_columns_are_made_once_and_again_when_the_manifest_changed(pets):

@@ -56,8 +56,9 @@ def test_an_epoch_has_the_shares_whatever_the_sizes_and_goes_on_where_it_was(man
         assert seq.receipt == later.receipt
 
 
-def test_rows_whose_share_is_0_never_come(both):
-    with sequence(both, {"source": {"ours": 1, "theirs": 0}}) as seq:
+@pytest.mark.parametrize("dtype", ["str", "category"])
+def test_rows_whose_share_is_0_never_come(both, dtype):
+    with sequence(both.astype({"source": dtype}), {"source": {"ours": 1, "theirs": 0}}) as seq:
         assert not seq.row_counts()[30:].any()
 
 

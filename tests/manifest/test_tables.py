@@ -20,6 +20,7 @@ from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
 from dfgen.table.any_table import arrow_table, data_frame
 from dfgen.table.arrow_types import OR_IGNORE
+from dfgen.table.file_columns import with_paths
 
 ROWS = pd.DataFrame(
     {
@@ -310,6 +311,8 @@ def test_files_in_a_table_without_rows_are_of_the_type_of_those_in_others(kind):
     files = [pa.chunked_array([], kind), pa.chunked_array([pa.array([None], kind)])]
     empty, one = (arrow_table(pa.table({"file": each})) for each in files)
     assert empty.schema == one.schema
+    assert with_paths(files[0], pa.chunked_array([], pa.string())).type == kind
+    assert arrow_table(data_frame(pa.table({"file": files[1]}))).schema == one.schema
 
 
 def diff_to_itself(given):

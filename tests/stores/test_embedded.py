@@ -264,6 +264,10 @@ def test_headers_that_cannot_be_read_are_problems_of_their_rows():
          "x=\"array\" holds bytes that begin with b'\\x93NUMPY\\x01\\x00', which is no image. For "
          'sound write dfgen.Audio("array", ...), for numbers dfgen.Array("array", shape=...), for '
          'the bytes as they are dfgen.Bytes("array")'),
+        ({"x": "id", "y": "sound"},
+         "y=\"sound\" holds bytes that begin with b'RIFF____', which is no image. For sound write "
+         'dfgen.Audio("sound", ...), for numbers dfgen.Array("sound", shape=...), for the bytes as '
+         'they are dfgen.Bytes("sound")'),
         ({"x": "id", "y": "image"},
          'y="image" holds image files. For masks write y=dfgen.Mask("image"), for images '
          'y=dfgen.Image("image")'),

@@ -3,6 +3,7 @@
 import gc
 import inspect
 import os
+import shutil
 import threading
 import warnings
 import weakref
@@ -286,6 +287,11 @@ def test_a_root_in_which_absolute_paths_do_not_lie_is_warned_of(frame, files, tm
         f"absolute, as {files[0]!r}, and lie elsewhere. Leave root= out, or, to read copies below "
         "that root, make the paths relative to it"
     )
+    shutil.copytree(folder, tmp_path / "files of last year")
+    (tmp_path / "files").mkdir()
+    beside = df.assign(path=[f"{tmp_path}/files of last year/{one}" for one in relative])
+    with pytest.warns(UserWarning, match="has no part in where files are read"):
+        sequence(beside, root=tmp_path / "files").close()
 
 
 def test_a_manifest_file_gives_the_same_batches_as_its_frame(frame, tmp_path):
