@@ -75,4 +75,4 @@ def bounded_and_clean(request):
         gc.collect()  # 0.3 seconds of a process that has imported TensorFlow
         threading.Event().wait(0.05)
     stacks = ["".join(traceback.format_stack(frame)) for frame in sys._current_frames().values()]
-    assert left == {}, "\n".join(stacks)
+    assert left == {}, "\n".join([*stacks, f"descriptors: {held()['descriptors']}"])
