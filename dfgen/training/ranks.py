@@ -220,7 +220,7 @@ class Ranks:
 
 
 def _listen(owner: "weakref.ref[Ranks]", rank: int, line: socket.socket) -> None:
-    with suppress(OSError), line.makefile("rb") as file:
+    with line, suppress(OSError), line.makefile("rb") as file:
         for text in file:
             if (ranks := owner()) is None:
                 return
@@ -379,10 +379,8 @@ def _refuse_differences(told: list[Mapping[str, Any]]) -> None:
     for name in dict.fromkeys(name for each in told for name in each):
         values = [each.get(name) for each in told]
         if name == "shard":
-            parts = [tuple(each) for each in values if each is not None]
-            if len(parts) == len(values) and set(parts) != {
-                (n, len(told)) for n in range(len(told))
-            }:
+            parts = {each and tuple(each) for each in values}  # None: Keras divides the batches
+            if parts != {None} and parts != {(n, len(told)) for n in range(len(told))}:
                 faults.append((name, values))
         elif any(value != values[0] for value in values):
             faults.append((name, values))

@@ -461,6 +461,35 @@ def test_evaluation_on_devices_is_padded_where_it_comes_to_the_last_batch(steps,
     assert (plan.tail, divided) == (tail, True)
 
 
+@pytest.mark.parametrize(
+    ("jobs", "workers"),
+    [({"worker": "ab"}, 2), ({"chief": "a", "worker": "b"}, 2), ({"worker": "a", "ps": "bc"}, 1),
+     ({"chief": "a"}, 1), ({}, 1), (None, 1)],
+)  # fmt: skip
+def test_a_strategy_of_tensorflow_is_taken_on_one_worker_alone(jobs, workers):
+    strategy = SimpleNamespace(num_replicas_in_sync=4)
+    if jobs is not None:
+        cluster = SimpleNamespace(as_dict=lambda: jobs)
+        strategy.cluster_resolver = SimpleNamespace(cluster_spec=lambda: cluster)
+    model = SimpleNamespace(distribute_strategy=strategy)
+    if workers == 1:
+        made = device_division.keras_division(model)
+        assert made == device_division.Division("SimpleNamespace", (0, 1), 4)
+        return
+    with pytest.raises(ArgumentError, match="cannot run fit or evaluate with SimpleNamespace on s"):
+        device_division.keras_division(model)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("found", [None, (0, 1), (1, 2)])
+def test_one_process_alone_is_connected_to_nobody(monkeypatch, found):
+    backend = keras.backend.backend()
+    for name in ("torch", "jax"):
+        monkeypatch.setattr(device_division, f"{name}_processes", lambda: found)
+    expected = None if backend == "tensorflow" or found != (1, 2) else found
+    assert device_division.connected() == expected
+
+
 def test_inputs_alone_have_no_weights_on_devices_either(frame):
     strategy = SimpleNamespace(extended=SimpleNamespace(), num_replicas_in_sync=2)
     spread = type("Spread", (keras.Model,), {"distribute_strategy": strategy})

@@ -20,8 +20,8 @@ from one_rank import EPOCHS, ROWS
 from watching import KERAS
 
 import dfgen
-from dfgen.errors import RankError
-from dfgen.training.ranks import Ranks, _shown, alike
+from dfgen.errors import DfgenError, RankError
+from dfgen.training.ranks import Ranks, _answer, _call, _shown, alike, meet
 
 SCRIPT = Path(__file__).parents[1] / "one_rank.py"
 SECONDS = 150  # that processes may take; they take about ten
@@ -136,6 +136,102 @@ class TestLines:
                     rank.may_leave(each.wanted, each.leave)
                 left = at_once(ranks, lambda rank: rank.step((0, 1)) is not None)
                 assert left == [expected] * 2
+
+
+class TestMeeting:
+    """Processes, here threads, that are about to train one model."""
+
+    def met(self, monkeypatch, told, refusals=None):
+        """What each of them comes to as all meet, with what they tell and why they do not begin."""
+        count, own, given = len(told), threading.local(), {}
+        both = threading.Barrier(count, timeout=SECONDS)
+
+        def gathered(value):  # the backend does this in a training
+            given[own.index] = json.dumps(value)
+            both.wait()
+            found = [json.loads(given[index]) for index in range(count)]
+            both.wait()
+            return found
+
+        def act(index):
+            own.index = index
+            refusal = None if refusals is None else refusals[index]
+            try:
+                return meet(told[index], refusal)
+            except DfgenError as error:
+                return f"{type(error).__name__}: {error}"
+
+        monkeypatch.setattr("dfgen.training.ranks.connected", lambda: (own.index, count))
+        monkeypatch.setattr("dfgen.training.ranks.gathered", gathered)
+        with ThreadPoolExecutor(count) as pool:
+            return [*pool.map(act, range(count))]
+
+    def test_those_that_tell_the_same_are_connected(self, monkeypatch):
+        ranks = self.met(monkeypatch, [{"shard": (n, 3), "seed": 7} for n in range(3)])
+        try:
+            assert [one.index for one in ranks] == [0, 1, 2]
+            found = at_once(ranks, lambda rank: rank.gather("a", rank.index))
+            assert found == [[0, 1, 2]] * 3
+            me = f" (process {os.getpid()} on {socket.gethostname()})"
+            ranks[2].close()
+            said = at_once(ranks[:2], lambda rank: rank.gather("a", 1))
+            assert all(one.startswith(f"rank 2{me} has ended its fit") for one in said)
+        finally:
+            for one in ranks:
+                one.close()
+            for thread in [one for one in threading.enumerate() if one.name == "dfgen-ranks"]:
+                thread.join(SECONDS)
+
+    @pytest.mark.parametrize(
+        ("told", "said"),
+        [
+            ([{"shard": None}, {"shard": (1, 2)}], "shard: None on rank 0, (1, 2) on rank 1. "),
+            ([{"shard": (0, 2)}] * 2, "shard: (0, 2) on ranks 0 and 1. Give each its own part"),
+            ([{"shard": (n, 4)} for n in (0, 1)], "shard: (0, 4) on rank 0, (1, 4) on rank 1. "),
+            ([{"ids": "a"}, {"ids": "a"}, {"ids": "b"}], "ids: a on ranks 0 and 1, b on rank 2. "
+             "Give all the same rows in the same order"),
+            ([{"rows": 5}, {}], "rows: 5 on rank 0, None on rank 1. Make them the same on all"),
+            ([dict.fromkeys("abcde", n) for n in (0, 1)],
+             "; ".join(f"{name}: 0 on rank 0, 1 on rank 1" for name in "abcd") + ". Make them"),
+        ],
+    )  # fmt: skip
+    def test_those_that_differ_are_refused_and_told_in_what(self, monkeypatch, told, said):
+        found = self.met(monkeypatch, told)
+        assert found == [found[0]] * len(told)
+        assert found[0].startswith("ArgumentError: the processes that train together are not set")
+        assert said.replace("(", "[").replace(")", "]") in found[0]
+
+    def test_why_one_does_not_begin_is_told_to_the_others(self, monkeypatch):
+        told = [{"shard": (n, 3)} for n in range(3)]
+        found = self.met(monkeypatch, told, [None, "its folder is full", None])
+        why = f"RankError: rank 1 (process {os.getpid()} on {socket.gethostname()}) does not begin"
+        assert found == [f"{why}: its folder is full", None, f"{why}: its folder is full"]
+
+    def test_whoever_does_not_know_the_token_is_hung_up_on(self):
+        with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(_answer, server, "right", 2)
+            for said in (b"", b"GET / HTTP/1.1\n", b'["wrong", 1]\n', b'["right", 1, 2]\n'):
+                with socket.create_connection(server.getsockname()) as stranger:
+                    stranger.sendall(said)
+                    stranger.shutdown(socket.SHUT_WR)
+                    stranger.settimeout(SECONDS)
+                    assert stranger.recv(1) == b""
+            first = {
+                "host": "elsewhere",
+                "addresses": ["127.0.0.1"],
+                "port": server.getsockname()[1],
+            }
+            with _call(1, "right", first) as line:
+                found = waits.result()
+                found[1].sendall(b"x")
+                assert [*found] == [1] and line.recv(1) == b"x"
+                found[1].close()
+            for addresses, said in (
+                ([], "no address is known"),
+                (["127.0.0.1"], ":1: Connection ref"),
+            ):
+                with pytest.raises(OSError, match=said):
+                    _call(1, "right", {**first, "addresses": addresses, "port": 1})
 
 
 @pytest.fixture(params=["torch", "jax"])
