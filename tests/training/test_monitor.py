@@ -149,3 +149,17 @@ def test_the_verdict_knows_how_many_threads_make_batches_and_how_many_rest(frame
         seq._loader._maker.pool._chooser.chosen = 1, False  # as where files are small
         trained_watcher().fit(seq, verbose=2, epochs=2, callbacks=[dfgen.InputMonitor()])
     assert [(one.workers, one.resting) for one in found] == [(1, 3)]
+
+
+def test_where_batches_are_waited_for_the_verdict_says_what_would_help(frame, capsys):
+    class Waited(dfgen.InputMonitor):
+        def on_train_end(self, logs=None):
+            for epoch in self._epochs:  # as if it had waited for so long
+                epoch["waited"] += 100.0
+                epoch["decode"] += 200.0
+            super().on_train_end(logs)
+
+    with sequence(frame(40), workers=2) as seq:
+        trained_watcher().fit(seq, verbose=2, epochs=3, callbacks=[Waited()])
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("dfgen:")]
+    assert "2 workers were busy 100% of it" in said and 'Possible savings: cache="cache"' in said
