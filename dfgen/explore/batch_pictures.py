@@ -117,7 +117,7 @@ def show_batch(
         lines += in_rows(pictures, _range_of(bound, made.arrays[bound.name]))
     if draws and loader.reader.is_random:
         lines += _drawn_rows(sequence, view, int(rows[0]), draws)
-    images = [bound for bound in pictured if bound.image is not None]
+    images = [bound for bound in pictured if _is_image(bound)]
     faults = [fault for bound in images for fault in _faults(made.arrays[bound.name])]
     if model is not None:
         from dfgen.training.checks.scale_check import range_faults  # late: it loads Keras
@@ -176,7 +176,16 @@ def _pictured(binding: Any) -> list[BoundFeature]:
 def _has_picture(one: BoundFeature) -> bool:
     """Whether a feature is shown by itself, neither on an image nor in the caption."""
     is_array = one.feature.kind in ("array", "column") and one.specs[one.name].shape != ()
-    return one.image is not None or is_array or one.feature.kind in ("audio", "text")
+    return _is_image(one) or is_array or one.feature.kind in ("audio", "text")
+
+
+def _is_image(one: BoundFeature) -> bool:
+    """Whether a feature is an image, or has several in each row."""
+    return one.image is not None or one.feature.kind == "image"
+
+
+def _is_bgr(one: BoundFeature) -> bool:
+    return getattr(one.feature, "scale", None) == "caffe"
 
 
 def _drawn_rows(sequence: Any, view: "SequenceView", row: int, n: int) -> Iterator[PictureRow]:
@@ -206,7 +215,7 @@ def _tiles(
     binding: Any, bound: BoundFeature, arrays: Arrays, n: int, skipped: Mapping[int, str]
 ) -> list[Thumbnail]:
     array = arrays[bound.name]
-    if bound.image is None:
+    if not _is_image(bound):
         return [_sketch(bound.feature, array, place, skipped) for place in range(n)]
     low, high = _black_and_white(array)
     on_it = [one for one in binding.reader.features if one.like == bound.name]
@@ -215,7 +224,7 @@ def _tiles(
         if place in skipped:
             found.append(_skipped(array.shape[-3], skipped[place]))
             continue
-        pixels = _first_item(array[place])[..., :: -1 if bound.image.scale == "caffe" else 1]
+        pixels = _first_item(array[place])[..., :: -1 if _is_bgr(bound) else 1]
         if pixels.dtype != np.uint8:
             pixels = in_8_bits(pixels, low, high)
         drawn: dict[str, Any] = {}
@@ -300,8 +309,7 @@ def _range_of(bound: BoundFeature, array: npt.NDArray[Any]) -> str:
     if numbers.size:
         ends = [word(float(number)) for number in (numbers.min(), numbers.max())]
         held = f"{' to '.join(ends)}, mean {word(float(numbers.mean(dtype=float)))}"
-    is_bgr = bound.image is not None and bound.image.scale == "caffe"
-    channels = ", BGR" if is_bgr else ""
+    channels = ", BGR" if _is_bgr(bound) else ""
     return f"{bound.name}: {array.dtype} {shape}{channels}, {held}"
 
 

@@ -141,7 +141,7 @@ class FarReads:
         with self._lock:
             while (
                 read.found is None
-                and (read.running or (patient and not read.began))
+                and (read.running or (patient and self.threads and not read.began))
                 and not self.closed
             ):
                 if cancelled():

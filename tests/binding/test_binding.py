@@ -99,6 +99,7 @@ def test_problems_of_the_manifest_are_refused_or_kept(frame, tmp_path):
     ):
         bind(df.assign(problem=["", "broken png file", ""]))
     assert bind(df, on_error="skip").problems == {1: "broken png file"}
+    assert bind(df.assign(problem="")).problems == {}
     dfgen.write_manifest(df.assign(id=range(3)), tmp_path / "m.parquet")
     with pytest.raises(ManifestError, match='Leave them out, where="problem is None", or train'):
         bind(str(tmp_path / "m.parquet"))

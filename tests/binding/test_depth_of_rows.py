@@ -133,6 +133,14 @@ def test_files_of_several_depths_without_a_scale_give_one_warning(tmp_path, opti
     assert warning.filename == __file__
 
 
+def test_files_of_64_bits_a_channel_are_problems_of_their_rows(tmp_path):
+    frame = manifest(tmp_path, row1="float64", others="float32")
+    assert frame["bits"].tolist() == [32, 64, 32, 32, 32, 32]
+    batch, problems = batch_of(frame, image(dtype="float32"), on_error="skip")
+    assert [*problems] == [1]
+    assert batch.arrays["image"][:, 0, 0, 0].tolist() == [1000, 0, 3000, 4000, 5000, 6000]
+
+
 def test_a_named_scale_makes_several_depths_one(tmp_path):
     frame = manifest(tmp_path, **MIXED)
     batch, _ = batch_of(frame, image(dtype="float32", scale="0..1"))

@@ -162,6 +162,10 @@ def test_mixed_labels_several_images_and_own_sizes_are_shown(sized_folder, frame
     _, label, age = captions(figure)[0].split("\n")
     assert label in ("even", "odd")
     assert age in ("0.5", "2", "3", "4")
+    pairs = rows.assign(path=[*map(list, zip(rows["path"], rows["other"], strict=True))])
+    several = dfgen.Image("path", size=(4, 4), max_items=2)
+    pictured = dfgen.Sequence(pairs, x=several, y="label", shuffle=False).show()
+    assert [shown(axes)[0, 0, 0] for axes in pictured.axes] == [0, 1, 2, 3]  # the first of each
 
 
 @pytest.mark.backend

@@ -317,6 +317,9 @@ def test_balance_draws_a_bar_for_each_class_and_split(rows):
     assert [text.get_text() for text in axes.texts] == ["6", "0", "2", "2"]
     assert figure.table.equals(rows.dfgen.classes())
     assert figure._repr_png_()
+    rows["label"] = rows["label"].cat.add_categories("c")
+    title = rows.dfgen.show_balance().axes[0].get_title("left")
+    assert title == "label: 3 classes, c without any row"
 
 
 def test_of_many_classes_the_most_frequent_are_drawn(frame):

@@ -234,14 +234,14 @@ def test_fault_98_no_spreadsheet_runs_a_cell_of_the_corrections_and_all_come_bac
         name: predicted[name].cat.rename_categories(names) for name in ("kind", "y_true", "y_pred")
     }
     ids = [f"{'=+-@'[row % 4]}{row}x" for row in range(60)]
-    ids[8] += "\r\n"
+    ids[8] += "\r"
     frame = predicted.assign(**renamed, id=ids).rename(columns={"kind": "=kind"})
     wrong = mistakes(frame, label="=kind")
     wrong.write(tmp_path / "to_fix.csv")
     wrong.write(tmp_path / "to_fix.csv")  # over itself
     with open(tmp_path / "to_fix.csv", newline="") as file:
         head, *rows = csv.reader(file)
-    assert (head, [row[0] for row in rows]) == (["id", "'=kind"], ["'@7x", "'=8x\r\n"])
+    assert (head, [row[0] for row in rows]) == (["id", "'=kind"], ["'@7x", "'=8x\r"])
     assert not [row[1] for row in rows if row[1][0] in "=@\t" or row[1] == "-x"]
     manifest = frame[["id", "path", "=kind"]]
     mended = dfgen.update_labels(manifest, tmp_path / "to_fix.csv")

@@ -98,6 +98,7 @@ def test_a_curve_holds_every_number_and_rises_as_they_do():
         (np.ones((2, 5, 9, 3), np.uint8), (5, 9), "uint8, 2 x 5 x 9 x 3, slice 1 of 2"),
         (np.arange(3000), (20, 32), "3000 numbers, 0 to 2,999"),
         (np.float32(2.5), (20, 32), "1 number, 2.5 to 2.5"),
+        (np.array([np.nan, np.inf]), (20, 32), "2 numbers, none of them finite"),
         (np.zeros((0, 3)), (2, 2), "float64, 0 x 3: no numbers to draw"),
         (np.array(["a"]), (2, 2), "<U1, 1: no numbers to draw"),
     ],

@@ -258,7 +258,9 @@ def test_a_file_is_rewritten_with_its_recipe_and_another_fingerprint(data):
     after = dfgen.read_manifest("m.parquet")
     assert after.attrs["dfgen"]["recipe"] == before.attrs["dfgen"]["recipe"]
     assert after.attrs["dfgen"]["labels"]["kind"]["corrected"] is True
-    assert "corrected" not in before.attrs["dfgen"]["labels"]["kind"]
+    same = dfgen.update_labels(before, pd.DataFrame({"id": ["001"], "kind": ["dog"]}))
+    for unchanged in (before, same):
+        assert "corrected" not in unchanged.attrs["dfgen"]["labels"]["kind"]
     assert sorted(os.listdir()) == ["imgs", "m.parquet", "n.parquet"]
 
 

@@ -103,7 +103,8 @@ def test_leaks_name_the_row_of_the_earlier_split(planted):
     frame = planted[planted["id"].str[:2].isin(["00", "05"])]
     frame = frame.assign(split=np.where(frame["id"].str.contains(" "), "val", "train"))
     again = frame[frame["id"] == "05.jpg"].assign(id="again", split="val")
-    found = leaks(pd.concat([frame, again]))
+    later = again.assign(id="later", split="train")  # the first of several copies is named
+    found = leaks(pd.concat([frame, again, later]))
     columns = ["id", "split", "other_id", "other_split", "kind"]
     assert found[columns].values.tolist() == [
         ["00 copied.jpg", "val", "00.jpg", "train", "exact"],

@@ -146,8 +146,10 @@ def test_the_fingerprint_stays(same):
         TABLE.set_column(2, "kind", [["cat", "", "dog"]]),
         TABLE.set_column(4, "tags", pa.chunked_array([[["a"], [], None]], pa.list_(pa.string()))),
         TABLE.rename_columns(["id", "path", "sort", "age", "tags"]),
+        TABLE.append_column("index", [[0, 1, 2]]),
+        TABLE.append_column("digest", [["d", "e", "f"]]),
     ],
-    ids=["row order", "id", "null or empty", "null or empty list", "column name"],
+    ids=["row order", "id", "null or empty", "null or empty list", "name", "index", "digest"],
 )
 def test_the_fingerprint_changes(other):
     assert fingerprint(other) != fingerprint(TABLE)

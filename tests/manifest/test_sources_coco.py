@@ -180,6 +180,10 @@ def test_splits_of_images_and_files_must_agree(data):
     assert refused(ArgumentError, coco={"train": "c.json"}, images={"val": "images"}) == (
         "images= (--images) has the splits val, coco= (--coco) has train: name the same"
     )
+    both = {"train": "c.json", "val": "c.json"}
+    assert refused(ArgumentError, coco=both, images={"val": "images"}) == (
+        "images= (--images) has the splits val, coco= (--coco) has train, val: name the same"
+    )
 
 
 @pytest.mark.parametrize("files", [{}, [], {"train": []}])

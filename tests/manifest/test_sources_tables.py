@@ -96,9 +96,9 @@ class TestInventory(TestListing):
 def inventory(folder):
     """Write an S3 Inventory as S3 does, CSV with quoted keys; return its manifest."""
     rows = [
-        ("pets", "a+b%2Bc.jpg", "true", "false", "10", "2001-09-09T01:46:40.000Z"),
-        ("pets", "old.jpg", "false", "false", "10", "2001-09-09T01:46:40.000Z"),
-        ("pets", "gone.jpg", "true", "true", "", "2001-09-09T01:46:40.000Z"),
+        ("pets", "a+b%2Bc.jpg", "TRUE", "FALSE", "10", "2001-09-09T01:46:40.000Z"),
+        ("pets", "old.jpg", "FALSE", "False", "10", "2001-09-09T01:46:40.000Z"),
+        ("pets", "gone.jpg", "true", "True", "", "2001-09-09T01:46:40.000Z"),
     ]
     (folder / "data").mkdir(exist_ok=True)
     with gzip.open(folder / "data/1.csv.gz", "wt", newline="") as file:

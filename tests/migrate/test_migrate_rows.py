@@ -362,7 +362,8 @@ def test_a_preprocessing_function_may_make_tensors(frame, folder):
     def function(x):
         return keras.ops.convert_to_tensor(x) * 2.0
 
-    assert_same(*of_frame(frame, folder, of={"preprocessing_function": function}))
+    of = {"preprocessing_function": function, "rescale": 0.5}
+    assert_same(*of_frame(frame, folder, of=of))
 
 
 def test_a_preprocessing_function_that_returns_nothing_is_told(frame, folder):

@@ -213,6 +213,10 @@ def test_it_can_be_called_from_a_transform_of_ones_own(scenes):
     with dfgen.Sequence(scenes, "path", "kind", **options) as plain:
         np.testing.assert_array_equal(x, plain[0][0][:, :, ::-1])
     assert y.tolist() == [7] * 5
+    pair = dfgen.albumentations(A.HorizontalFlip(p=1.0))
+    made = pair({"image_0": x[0], "image_1": x[1]}, np.random.default_rng(0))
+    for place in range(2):
+        np.testing.assert_array_equal(made[f"image_{place}"], x[place, :, ::-1])
 
 
 def test_the_users_pipeline_is_left_as_it_was(scenes):

@@ -106,6 +106,8 @@ def test_16_bits_are_classes_and_need_int32(row):
         f"mask={row['mask']!r}: the mask holds the classes 0 to 3000, more than uint8 can hold: "
         "write dfgen.Mask('mask', dtype=\"int32\")"
     )
+    cv2.imwrite(row["mask"], CLASSES.astype(np.uint16) * 85)
+    assert Mask("mask", like=IMAGE)(row).max() == 255
 
 
 NUMBERS = {
