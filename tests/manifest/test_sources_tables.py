@@ -178,6 +178,14 @@ def test_metadata_that_cannot_be_used_is_refused(data):
         "the columns that you want with label= (--label), or let dfgen fill none with "
         'facts="none" (--facts none)'
     )
+    for folder, age in (("cat", 3), ("dog", "old")):
+        rows = pd.DataFrame({"file_name": ["a.png"], "age": [age]})
+        rows.to_parquet(f"imgs/{folder}/metadata.parquet")
+    os.remove("imgs/metadata.csv")
+    assert refused(ManifestError, metadata="imgs").startswith(
+        "the tables imgs/cat/metadata.parquet, imgs/dog/metadata.parquet differ: "
+    )
+    (data / "imgs/metadata.csv").write_text("file_name")
     (data / "imgs/metadata.jsonl").write_text("{}")
     assert refused(ManifestError, metadata="imgs") == (
         "imgs has imgs/metadata.csv and imgs/metadata.jsonl: name the one that you mean"

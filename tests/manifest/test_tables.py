@@ -426,11 +426,12 @@ def test_paths_and_arrays_as_python_objects_are_written_as_text_and_lists(tmp_pa
     boxes = [np.array([[1, 2, 3, 4.5]]), np.zeros((0, 4))]
     paths = [tmp_path / "a.png", tmp_path / "b.png"]
     frame = pd.DataFrame({"id": [1, 2], "path": paths, "boxes": boxes, "kind": ["cat", None]})
+    frame["mask"] = [tmp_path / "m.png", None]
     write_manifest(frame, tmp_path / "m.parquet")
     read = read_manifest(tmp_path / "m.parquet")
     assert read["path"].tolist() == [*map(str, paths)]
     assert [[[*box] for box in row] for row in read["boxes"]] == [[[1, 2, 3, 4.5]], []]
-    assert read["kind"].isna().tolist() == [False, True]
+    assert read["kind"].isna().tolist() == read["mask"].isna().tolist() == [False, True]
 
 
 def test_arrays_of_no_axis_are_refused_with_their_column(tmp_path):

@@ -315,11 +315,13 @@ def test_what_cannot_be_is_told(frame, call, told):
     assert str(caught.value) == told
 
 
-@pytest.mark.parametrize("by_name", [True, False])
-def test_lists_of_losses_and_weights_are_in_the_order_that_keras_has_for_a_dict(frame, by_name):
+@pytest.mark.parametrize(("by_name", "weight"), [(True, 10.0), (False, 10.0), (True, 0.0)])
+def test_lists_of_losses_and_weights_are_in_the_order_that_keras_has_for_a_dict(
+    frame, by_name, weight
+):
     model = reading(row=ROW, half=(1, None, [0.5], [0]))
     assert list(model.output) == ["row", "half"]  # Keras sorts them where a list is given
-    given = {"half": 10.0, "row": 1.0}
+    given = {"half": weight, "row": 1.0}
     losses = {"half": "mean_absolute_error", "row": "mean_squared_error"}
     if by_name:
         model.compile(loss=losses, loss_weights=given)
@@ -331,7 +333,7 @@ def test_lists_of_losses_and_weights_are_in_the_order_that_keras_has_for_a_dict(
     row = df.id.to_numpy(float)
     np.testing.assert_allclose(found.loss_row, row**2, atol=1e-4)
     np.testing.assert_allclose(found.loss_half, row / 2, atol=1e-4)
-    np.testing.assert_allclose(found.loss, row**2 + 10 * row / 2, atol=1e-3)
+    np.testing.assert_allclose(found.loss, row**2 + weight * row / 2, atol=1e-3)
     assert model.evaluate(sequence(df, y=y), verbose=0, return_dict=True)["loss"] == pytest.approx(
         found.loss.mean(), rel=1e-4
     )

@@ -168,11 +168,12 @@ def test_a_bad_table_is_refused_with_its_row(column, labels, options, message):
     assert found.replace("large_string", "string") == message
 
 
-def test_a_box_outside_of_its_image(path):
+@pytest.mark.parametrize("box", [(100, 5, 130, 9), (5, 100, 9, 130), (-9, 5, 0, 9), (5, -9, 9, 0)])
+def test_a_box_outside_of_its_image(path, box):
     with pytest.raises(DecodeError) as error:
-        boxes()({"path": path, "boxes": [[100, 5, 130, 9]], "labels": ["cat"]})
+        boxes()({"path": path, "boxes": [box], "labels": ["cat"]})
     assert str(error.value) == (
-        f"path={path!r}: box 0 of column 'boxes' is (100, 5, 130, 9) as xyxy, outside of the "
+        f"path={path!r}: box 0 of column 'boxes' is {box} as xyxy, outside of the "
         "image, which is 100 x 100 pixels (width x height, upright)"
     )
 

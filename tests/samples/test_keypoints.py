@@ -210,18 +210,11 @@ def test_a_column_that_does_not_fit_names_the_row(path, values, options, message
     ("options", "message"),
     [
         ({"count": 0}, "count=0 is not a whole number of 1 or more"),
-        ({"flip_pairs": [(1, 17)]},
-         "flip_pairs must be pairs of different points, numbered 0 to 16, as ((1, 2), (3, 4)), got "
-         "[(1, 17)]"),
-        ({"flip_pairs": [(0.7, 1)]},
-         "flip_pairs must be pairs of different points, numbered 0 to 16, as ((1, 2), (3, 4)), got "
-         "[(0.7, 1)]"),
-        ({"flip_pairs": ["01"]},
-         "flip_pairs must be pairs of different points, numbered 0 to 16, as ((1, 2), (3, 4)), got "
-         "['01']"),
-        ({"flip_pairs": [1, 2]},
-         "flip_pairs must be pairs of different points, numbered 0 to 16, as ((1, 2), (3, 4)), got "
-         "[1, 2]"),
+        *(
+            ({"flip_pairs": pairs}, "flip_pairs must be pairs of different points, numbered 0 to "
+             f"16, as ((1, 2), (3, 4)), got {pairs}")
+            for pairs in ([(1, 17)], [(1, 1)], [(1, 2), (2, 3)], [(0.7, 1)], ["01"], [1, 2])
+        ),
     ],
 )  # fmt: skip
 def test_arguments_that_cannot_be_are_refused(options, message):

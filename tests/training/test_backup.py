@@ -448,6 +448,25 @@ def test_sigterm_in_a_validation_does_not_wait_for_its_end(tmp_path, capsys):
     assert sequence.receipt == whole_sequence.receipt
 
 
+@pytest.mark.filterwarnings("ignore:the state was saved with batch_size=4")
+@pytest.mark.parametrize("freq", [2, [2]])
+def test_an_epoch_whose_steps_are_done_lacks_its_validation_alone_with_any_batch_size(
+    tmp_path, freq
+):
+    def run(*stop, size=4):
+        sequence = make_sequence(batch_size=size)
+        given = {"x": sequence.repeat(), "steps_per_epoch": 4, "model": light_model()}
+        val = make_sequence(8, transform=None, shuffle=False)
+        validation = {"validation_data": val, "validation_freq": freq}
+        return fit(tmp_path, *stop, sequence=sequence, **given, **validation)
+
+    with handler_of_sigterm(signal.SIG_DFL), pytest.raises(SystemExit):
+        run(("validation", 1, 0), terminate)
+    model, _, history = run(size=8)
+    assert int(model.optimizer.iterations) == EPOCHS * 4
+    assert (len(history["loss"]), len(history["val_loss"])) == (2, 1)
+
+
 def test_a_training_that_is_to_stop_when_sigterm_comes_ends_where_it_goes_on(tmp_path):
     model = light_model()
 

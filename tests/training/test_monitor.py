@@ -114,7 +114,8 @@ def test_the_verdict_leaves_out_what_came_first(frame, monkeypatch, epochs, each
 @pytest.mark.parametrize("rows", [8, 24], ids=["one step", "three steps"])
 def test_a_training_of_few_steps_gets_no_advice(frame, capsys, rows):
     with sequence(frame(rows)) as seq:
-        trained_watcher().fit(seq, verbose=2, callbacks=[dfgen.InputMonitor()])
+        for epochs in (0, 1):
+            trained_watcher().fit(seq, epochs=epochs, verbose=2, callbacks=[dfgen.InputMonitor()])
     (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("dfgen:")]
     assert said.endswith((": too short to tell what would help.", ": nothing to gain."))
 
