@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+import keras
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -347,6 +348,32 @@ def test_fault_77_equal_sets_are_the_same_in_whatever_order_a_process_has_them()
     for kind in (set, frozenset):
         one, other = kind([0, 8]), kind([8, 0])
         assert repr(one) != repr(other) and _shown(one) == _shown(other)
+
+
+@pytest.mark.backend
+@pytest.mark.filterwarnings("ignore:shard=.* makes a part of each batch, but nothing connects")
+def test_fit_tells_the_others_its_order_its_part_and_why_it_does_not_begin(frame, monkeypatch):
+    told = []
+    monkeypatch.setattr("dfgen.training.data_adapter.connected", lambda: (0, 2))
+    monkeypatch.setattr("dfgen.training.data_adapter.meet", lambda *given: told.append(given))
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(2)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    given = {"image_size": (4, 4), "batch_size": 4, "workers": 0, "seed": 1, "shard": (0, 2)}
+    for more in ({}, {"seed": 2, "shard": (1, 2)}, {"batch_size": 2}):
+        with dfgen.Sequence(frame(8), y="label", **{**given, **more}) as seq:
+            model.fit(seq, verbose=0)
+    with dfgen.Sequence(frame(8), y="label", **given) as seq:
+        images = keras.Input((4, 4, 3))
+        wrong = keras.Model([images, keras.Input((1,))], keras.layers.Flatten()(images))
+        wrong.compile("sgd", "mse")
+        with pytest.raises(DfgenError) as caught:
+            wrong.fit(seq, verbose=0)
+    (first, _), (other, _), (small, _), (_, why) = told
+    assert why == str(caught.value) and [refusal for _, refusal in told[:3]] == [None] * 3
+    assert first["shard"] == (0, 2) and other["shard"] == (1, 2)
+    assert {name for name in first if first[name] != other[name]} == {"shard", "seed"}
+    assert {name for name in first if first[name] != small[name]} == {"batch_size"}
+    assert not {"receipt", "skipped"} & first.keys()
 
 
 @pytest.mark.slow
