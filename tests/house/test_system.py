@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dfgen import system
+from dfgen import locks, system
 from dfgen.errors import ArgumentError, WriteError
 from dfgen.locks import FileLock
 from dfgen.platform_calls import physical_memory
@@ -248,6 +248,21 @@ def test_a_device_that_is_full_is_told_with_the_bytes_that_it_has_taken(tmp_path
     assert str(caught.value) == (
         f"{path} cannot be written: [Errno 28] No space left on device. Nothing was changed"
     )
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="there is no /dev/fd")
+def test_a_lock_file_that_is_deleted_as_it_is_taken_is_made_again_and_closed(tmp_path, monkeypatch):
+    path, take, opened = tmp_path / "lock", locks.lock, len(os.listdir("/dev/fd"))
+
+    def deleted(file):  # by who held it until now
+        monkeypatch.undo()
+        path.unlink()
+        return take(file)
+
+    monkeypatch.setattr(locks, "lock", deleted)
+    with FileLock(str(path), "x is in use", "wait"):
+        assert path.exists() and len(os.listdir("/dev/fd")) == opened + 1
+    assert not path.exists() and len(os.listdir("/dev/fd")) == opened
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -70,6 +70,7 @@ def test_messages_show_addresses_without_users_and_queries(text, shown):
     [
         f"https://me:{SECRET}@host/0.png", "https://t0k3n@host/0.png", f"s3://me:{SECRET}@b/0.png",
         f"sftp://me:{SECRET}@host/0.png", "http://me:12345678@host/0.png",
+        f"svn+ssh://me:{SECRET}@host/0.png",
     ],
 )  # fmt: skip
 def test_a_password_in_an_address_is_refused_and_not_shown(address, tmp_path):
@@ -87,8 +88,9 @@ def test_a_password_in_an_address_is_refused_and_not_shown(address, tmp_path):
         lambda: dfgen.Sequence(frame.assign(path="0.png"), X, label_mode=None, root=address),
         lambda: dfgen.write_manifest(frame, tmp_path / "m.parquet"),
         lambda: dfgen.build_manifest(**table),
-        lambda: dfgen.read_manifest(address.replace(".png", ".parquet")),
     ]
+    if not address.startswith("svn"):  # from which no manifest is read
+        calls.append(lambda: dfgen.read_manifest(address.replace(".png", ".parquet")))
     for call in calls:
         assert message_of(ArgumentError, call) == message
     assert not (tmp_path / "m.parquet").exists()
