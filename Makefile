@@ -56,7 +56,7 @@ test-browser: .venv/with-test .venv/with-docs  ## `dfgen report` and the site in
 test-lowest: .venv-lowest/with-test  # with the lowest versions that pyproject.toml allows
 	.venv-lowest/bin/python -m pytest $(PARALLEL)
 
-mutants: .venv/with-test .venv/with-torch .venv/with-mutants  ## ROOM=loading/order: what no test of it sees
+mutants: .venv/with-test .venv/with-mutants  ## ROOM=loading/order: what no test of it sees
 	.venv/bin/python tests/mutants.py $(ROOM)
 
 lint: .venv/with-test               ## style, format, types

@@ -1,178 +1,259 @@
 """`make mutants ROOM=loading/order`: changes a room's code, and says which changes no test sees.
 
-mutmut makes the mutants, in a copy in build/mutants, and tries each with the tests that call its
-function, the fastest first. `tests/mutants.toml` says which tests try a room, and which mutants may
-live. mutmut leaves constants of a module and decorated functions as they are.
+mutmut makes the mutants. Each is tried in a process of its own, in a copy of the checkout, by the
+quick tests that run the function it is in, the fastest first. A run of all quick tests tells which
+these are: the first time, and later for files of tests that have changed. `tests/mutants.toml` says
+which mutants may live. mutmut leaves constants of a module and decorated functions as they are.
 
 `SAMPLE=200` tries as many, always the same ones, and 201 others; `LIVING=1` those that lived last
 time and may not.
 """
 
 import ast
+import gzip
+import io
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from queue import SimpleQueue
 
 HERE = Path(__file__).resolve().parents[1]
-KILLED = ("killed", "timeout", "segfault", "suspicious")
+STAGE = HERE / "build/mutants"
+KILLED = ("killed", "by time")
+MOST = 200  # seconds that tests of one mutant took when they were measured
+PATIENCE = 600  # seconds that they may take
 CONFIG = """
 [tool.mutmut]
 source_paths = ["dfgen"]
-also_copy = ["benchmarks", "docs", "manifests"]
 only_mutate = {files}
 do_not_mutate_patterns = ['^ *raise ', '^ *f"']  # the texts of errors, which tests hold in full
-pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "tests.mutants"]
-pytest_add_cli_args_test_selection = {tests}
-process_isolation = "forkserver"  # imports once
-timeout_multiplier = 10.0
-timeout_constant = 5.0
 """
 
 
-def pytest_sessionstart():
-    """As a plugin of pytest in the copy: an example that kills a mutant is not made smaller.
+@dataclass(frozen=True)
+class Mutant:
+    """A change of some lines of a function `name` or `Class.name`."""
 
-    Processes that tests start do not tell mutmut which functions they call: in another folder they
-    would not find its settings. Mutants of a module are told by its name, which `-m` takes from it.
-    The code between a function and its mutants counts as dfgen's, for code that looks at its
-    callers.
+    file: str  # below the root of the checkout
+    function: str
+    line: int
+    was: tuple[str, ...]
+    now: tuple[str, ...]
+
+    @property
+    def change(self):
+        """What was, and what stands there now."""
+        return " -> ".join(" ".join(map(str.strip, lines)) for lines in (self.was, self.now))
+
+    def of(self, text):
+        """The text of the file with this change."""
+        lines = text.split("\n")
+        assert lines[self.line - 1 :][: len(self.was)] == [*self.was], self
+        return "\n".join(
+            [*lines[: self.line - 1], *self.now, *lines[self.line - 1 + len(self.was) :]]
+        )
+
+
+# Which tests run a function
+
+
+def pytest(arguments, folder, **options):
+    """Run pytest on dfgen in a folder."""
+    more = {"PYTHONPATH": str(folder), "COVERAGE_FILE": str(STAGE / "coverage")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    options |= {"env": {**os.environ, **more}, "encoding": "utf-8"}
+    options |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.run(command, cwd=folder, **options)
+
+
+def functions(path):
+    """The first and last line of each function of a file, and its name."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        owner = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        for each in inner:
+            if isinstance(each, ast.FunctionDef):
+                yield each.lineno, each.end_lineno, owner + each.name
+
+
+def measured():
+    """Return "file::function" -> tests that run it, and test -> seconds, measured where unknown.
+
+    All cases of a test count as one.
     """
-    from hypothesis import Phase, settings
-    from mutmut.mutation import trampoline
+    from coverage import CoverageData
 
-    class Popen(subprocess.Popen):
-        def __init__(self, args, *rest, env=None, **options):
-            env = {**(os.environ if env is None else env), "MUTMUT_DEPENDENCY_DEPTH": "0"}
-            match args:
-                case [python, "-P", "-m", module, *given] if module.startswith("dfgen."):
-                    args = [python, "-P", "-c", f"from {module} import main; main()", *given]
-            super().__init__(args, *rest, env=env, **options)
-
-    subprocess.Popen = Popen
-    trampoline.__name__ = "dfgen.trampoline"
-
-    phases, own = [Phase.explicit, Phase.generate], settings.get_profile("dfgen")
-    settings.register_profile("mutants", own, phases=phases)
-    settings.load_profile("mutants")
-
-
-def pytest_collection_modifyitems(items):
-    """Have the fastest tests first."""
-    times = Path("mutmut-stats.json")
-    seconds = json.loads(times.read_text())["duration_by_test"] if times.exists() else {}
-    items.sort(key=lambda item: seconds.get(item.nodeid, 0))
-
-
-def copied(room, tests, anew):
-    """A folder with what mutmut needs: the files of the checkout stay as they are."""
-    stage = HERE / "build/mutants" / room.replace("/", ".")
-    if anew:
-        shutil.rmtree(stage, ignore_errors=True)
-    for folder in ("dfgen", "tests", "docs", "manifests", "benchmarks"):
-        shutil.rmtree(stage / folder, ignore_errors=True)
-        shutil.copytree(HERE / folder, stage / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    files = [*stage.glob(f"dfgen/{room}/*.py")] or [stage / f"dfgen/{room}.py"]
-    config = CONFIG.format(
-        files=json.dumps([str(file.relative_to(stage)) for file in files]),
-        tests=json.dumps([f"tests/{t}" for t in tests]),
-    )
-    (stage / "pyproject.toml").write_text((HERE / "pyproject.toml").read_text("utf-8") + config)
-    return stage
+    kept = STAGE / "tests.json.gz"
+    known = json.loads(gzip.decompress(kept.read_bytes())) if kept.exists() else {}
+    digests, tests, seconds = (known.get(one, {}) for one in ("digests", "tests", "seconds"))
+    now = {
+        str(path.relative_to(HERE)): sha256(path.read_bytes()).hexdigest()
+        for path in sorted(HERE.glob("tests/*/test_*.py"))
+    }
+    changed = {file for file in now if digests.get(file) != now[file]}
+    if not changed:
+        return tests, seconds
+    print(f"measures which functions {len(changed)} files of tests run", flush=True)
+    arguments = ["--cov=dfgen", "--cov-context=test", "--cov-report=", "--durations=0"]
+    said = pytest(["-n", str(os.cpu_count()), *arguments, *sorted(changed)], HERE).stdout
+    tests = {one: [t for t in by if t.split("::")[0] not in changed] for one, by in tests.items()}
+    seconds = {one: took for one, took in seconds.items() if one.split("::")[0] not in changed}
+    for took, test in re.findall(r"^ *([\d.]+)s (?:call|setup|teardown) +([^[\n]+)", said, re.M):
+        seconds[test] = seconds.get(test, 0) + float(took)
+    data = CoverageData(str(STAGE / "coverage"))
+    data.read()
+    for path in map(Path, data.measured_files()):
+        by_line = data.contexts_by_lineno(str(path))
+        for first, last, name in functions(path):
+            found = {test for n in range(first, last + 1) for test in by_line.get(n, ())} - {""}
+            of = f"{path.relative_to(HERE)}::{name}"
+            tests[of] = sorted({*tests.get(of, ())} | {re.split(r"[|[]", one)[0] for one in found})
+    known = {"digests": now, "tests": tests, "seconds": seconds}
+    kept.write_bytes(gzip.compress(json.dumps(known).encode()))
+    return tests, seconds
 
 
-def line_of(path, function, removed):
-    """The line of the first of the removed lines, in a function `name` or `Class.name`."""
-    owner, _, name = function.rpartition(".")
-    tree = ast.parse(path.read_text("utf-8"))
-    owners = [node for node in tree.body if getattr(node, "name", None) == owner] or [tree]
-    start = next(n.lineno for n in owners[0].body if getattr(n, "name", None) == name)
-    lines = path.read_text("utf-8").splitlines()
-    at = (i for i, line in enumerate(lines, 1) if i >= start and line.strip() == removed[0])
-    return next(at, start)
+def tests_of(mutant, table, tests, seconds):
+    """The tests that try a mutant, the fastest first: those of its function, or of its module."""
+    here = f"{mutant.file}::"
+    found = tests.get(here + mutant.function)
+    found = found or {t for one, by in tests.items() if one.startswith(here) for t in by}
+    if not found:  # of a module that other processes run
+        return table.get(mutant.file.removeprefix("dfgen/").removesuffix(".py"), [])
+    chosen, total = [], 0.0
+    for test in sorted(found, key=lambda test: seconds.get(test, 0)):
+        total += seconds.get(test, 0)
+        if total < MOST or not chosen:
+            chosen.append(test)
+    return chosen
 
 
-def change_of(name, path):
-    """Return (line, "what was -> what stands there now") of a mutant."""
+# The mutants
+
+
+def mutants(room):
+    """Have mutmut make all mutants of a room, in a copy of dfgen."""
+    folder = STAGE / "made"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(HERE / "dfgen", folder / "dfgen", ignore=shutil.ignore_patterns("__pycache__"))
+    files = [*folder.glob(f"dfgen/{room}/*.py")] or [folder / f"dfgen/{room}.py"]
+    config = CONFIG.format(files=json.dumps([str(file.relative_to(folder)) for file in files]))
+    (folder / "pyproject.toml").write_text(config)
+    os.chdir(folder)  # where mutmut looks for its settings as it is imported
+    from mutmut import __main__ as mutmut
     from mutmut.mutation.diff_apply import get_diff_for_mutant
     from mutmut.utils.format_utils import orig_function_and_class_names_from_key
 
-    lines = get_diff_for_mutant(name, path=path).splitlines()[3:]
-    was, now = ([line[1:].strip() for line in lines if line[0] == sign] for sign in "-+")
-    function, owner = orig_function_and_class_names_from_key(name)
-    line = line_of(path, f"{owner or ''}.{function}".lstrip("."), was)
-    return line, f"{' '.join(was)} -> {' '.join(now)}"
+    with redirect_stdout(io.StringIO()):  # a line for each file
+        mutmut.copy_src_dir()
+        mutmut.create_mutants(os.cpu_count())
+    made, _ = mutmut.collect_source_file_mutation_data(mutant_names=())
+    for data, name, _ in sorted(made, key=lambda one: one[1]):
+        path = Path(data.path)
+        lines = get_diff_for_mutant(name, path=path).splitlines()[3:]
+        was, now = ([line[1:] for line in lines if line[0] == sign] for sign in "-+")
+        function, owner = orig_function_and_class_names_from_key(name)
+        function = f"{owner or ''}.{function}".lstrip(".")
+        yield placed(str(path), path.read_text("utf-8").split("\n"), function, was, now)
 
 
-def tried(sample, living, jobs, allowed):
-    """Run mutmut; return mutant -> (file, how it ended), of those that were to be tried."""
-    from mutmut import __main__ as mutmut
-    from mutmut.state import state
-    from mutmut.stats import status_by_exit_code
-    from mutmut.utils.format_utils import mangled_name_from_mutant_name
+def placed(file, text, function, was, now):
+    """A mutant of the lines of a file, where mutmut shows its function without its indentation."""
+    first, last = next(ends[:2] for ends in functions(Path(file)) if ends[2] == function)
+    bare = [line.strip() for line in was]
+    for line in range(first, last + 1):
+        if [one.strip() for one in text[line - 1 :][: len(was)]] == bare:
+            lines = text[line - 1 :][: len(was)]
+            more = lines[0][: len(lines[0]) - len(was[0])]
+            return Mutant(file, function, line, tuple(lines), tuple(more + one for one in now))
+    raise LookupError(f"{file}: {function} has no lines {was}")
 
-    def collect(*args, found=mutmut.collect_or_load_stats, **options):
-        """Have all tests try what none calls in its own process: a worker of theirs may call it."""
-        found(*args, **options)
-        for function in {mangled_name_from_mutant_name(name) for name in names}:
-            callers = state().tests_by_mangled_function_name[function]
-            callers |= set() if callers else set(state().duration_by_test)
 
-    mutmut.collect_or_load_stats = collect
+def tree(number):
+    """A copy of what git knows of the checkout, in which a mutant is tried."""
+    folder = STAGE / f"tree{number}"
+    shutil.rmtree(folder, ignore_errors=True)
+    listed = subprocess.check_output(["git", "ls-files", "-coz", "--exclude-standard"], cwd=HERE)
+    for name in filter(None, listed.decode().split("\0")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(HERE / name, folder / name, follow_symlinks=False)
+    return folder
 
-    def ends():
-        found, _ = mutmut.collect_source_file_mutation_data(mutant_names=())
-        said = status_by_exit_code | {255: "not tried: pytest finds not all the tests"}
-        return {name: (data.path, said[code]) for data, name, code in found}
 
-    def lived(name, path, end):
-        lives = end == "survived" and (str(path), change_of(name, path)[1]) not in allowed
-        return lives or end not in ("survived", "not checked", *KILLED)
-
-    mutmut.copy_src_dir()
-    mutmut.create_mutants(jobs)
-    names = sorted(name for name, end in ends().items() if not living or lived(name, *end))
-    if sample and sample < len(names):
-        names = sorted(random.Random(sample).sample(names, sample))
-    if names:
-        mutmut._run(names if sample or living else (), jobs)
-    return {name: end for name, end in ends().items() if living or name in set(names)}
+def tried(mutant, folder, tests):
+    """How a mutant ended: killed, survived, by time, or why it could not be tried."""
+    if not tests:
+        return "no test runs it"
+    path = folder / mutant.file
+    text = path.read_text("utf-8")
+    path.write_text(mutant.of(text), "utf-8")
+    try:
+        code = pytest(["-x", "-n", "1", *tests], folder, timeout=PATIENCE).returncode
+    except subprocess.TimeoutExpired:
+        return "by time"
+    finally:
+        path.write_text(text, "utf-8")
+    return {0: "survived", 4: "pytest finds not all its tests"}.get(code, "killed")
 
 
 def main(room, sample=0, living=False):
-    table = tomllib.loads((HERE / "tests/mutants.toml").read_text("utf-8"))
-    tests = next((t for r, t in table["tests"].items() if f"{room}/".startswith(f"{r}/")), None)
-    if tests is None or not list((HERE / "dfgen").glob(f"{room}*")):
-        rooms = ", ".join(table["tests"])
-        sys.exit(f"ROOM={room} is no room of tests/mutants.toml, nor a module in one: {rooms}")
-    # TensorFlow and JAX wait for ever in a process that was forked from one that has used them.
-    os.environ |= {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1"}
-    os.chdir(copied(room, tests, anew=not living))
-    allowed = {(f"dfgen/{a['file']}", c) for a in table["accepted"] for c in a["changes"]}
-    ends = tried(sample, living, os.cpu_count(), allowed)
-    said, met = [], set()
-    for name, (path, end) in ends.items():
-        if end not in KILLED:
-            line, change = change_of(name, path)
-            met.add((str(path), change))
-            if (str(path), change) not in allowed:
-                said.append(f"{path}:{line}: {change}{'' if end == 'survived' else f'  [{end}]'}")
-    killed, late = (sum(end in of for _, end in ends.values()) for of in (KILLED, ["timeout"]))
-    lives = len(said)
+    toml = tomllib.loads((HERE / "tests/mutants.toml").read_text("utf-8"))
+    if not list((HERE / "dfgen").glob(f"{room}*")):
+        sys.exit(f"ROOM={room} is neither a folder nor a module of dfgen")
+    STAGE.mkdir(parents=True, exist_ok=True)
+    tests, seconds = measured()
+    allowed = {(f"dfgen/{a['file']}", c) for a in toml["accepted"] for c in a["changes"]}
+    made, kept = [*mutants(room)], STAGE / f"{room.replace('/', '.')}.json"
+    if living:
+        lived = {tuple(one) for one in json.loads(kept.read_text())}
+        made = [one for one in made if (one.file, one.function, one.change) in lived]
+    elif sample and sample < len(made):
+        made = random.Random(sample).sample(made, sample)
+    trees = SimpleQueue()
+    for number in range(os.cpu_count()):
+        trees.put(tree(number))
+
+    def end(mutant):
+        folder = trees.get()
+        try:
+            return tried(mutant, folder, tests_of(mutant, toml["processes"], tests, seconds))
+        finally:
+            trees.put(folder)
+
+    said, ends, may = [], [], set()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mutant, how in zip(made, pool.map(end, made), strict=True):
+            ends.append(how)
+            if how in KILLED:
+                continue
+            if (mutant.file, mutant.change) in allowed:
+                may.add((mutant.file, mutant.change))
+                continue
+            said.append((mutant.file, mutant.function, mutant.change))
+            shown = "" if how == "survived" else f"  [{how}]"
+            print(f"{mutant.file}:{mutant.line}: {mutant.change}{shown}", flush=True)
+    kept.write_text(json.dumps(said))
     if not sample and not living:
-        files = {str(path) for path, _ in ends.values()}
-        gone = sorted((path, change) for path, change in allowed - met if path in files)
-        said += [f"{path}: accepted, yet killed or not there: {change}" for path, change in gone]
-    print(*said, "", sep="\n")
+        gone = {one for one in allowed - may if one[0] in {mutant.file for mutant in made}}
+        for file, change in sorted(gone):
+            print(f"{file}: accepted, yet killed or not there: {change}")
+    killed = sum(how in KILLED for how in ends)
     print(
-        f"{room}: killed {killed} of {len(ends)} ({killed / len(ends):.1%}), {late} by time, "
-        f"accepted {len(ends) - killed - lives}, living {lives}"
+        f"{room}: killed {killed} of {len(ends)} ({killed / max(1, len(ends)):.1%}), "
+        f"{ends.count('by time')} by time, accepted {len(ends) - killed - len(said)}, "
+        f"living {len(said)}"
     )
-    sys.exit(lives > 0 or killed < 0.9 * len(ends))
+    sys.exit(bool(said) or killed < 0.9 * len(ends))
 
 
 if __name__ == "__main__":
