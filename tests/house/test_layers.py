@@ -164,7 +164,6 @@ def test_no_name_with_two_meanings() -> None:
             elif isinstance(node, ast.Assign):
                 for target in filter(lambda to: isinstance(to, ast.Name), node.targets):
                     homes.setdefault(target.id, []).append(module)
-    del homes["main"]  # of each module that a process runs
     public = {name: found for name, found in homes.items() if not name.startswith("_")}
     assert {name: found for name, found in public.items() if len(found) > 1} == {}
 

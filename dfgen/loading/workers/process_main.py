@@ -27,7 +27,7 @@ STARTING, NO_ROW = -1, -2
 """Instead of the row that a process has in hand."""
 
 
-def main() -> None:
+def serve() -> None:
     """Serve chunks until the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -124,4 +124,4 @@ class _SharedStopwatch(Stopwatch):
 
 
 if __name__ == "__main__":
-    main()
+    serve()

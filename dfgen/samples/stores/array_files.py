@@ -338,8 +338,7 @@ def _text(values: list[object]) -> list[str] | None:
     return texts if len(texts) == len(values) else None
 
 
-def main() -> None:
-    """Print the texts of arrays of an HDF5 file, as JSON."""
+def _main() -> None:
     place, *names = sys.argv[1:]
     try:
         arrays = open_hdf5(sys.stdin.buffer.read() if place == "-" else place)
@@ -350,4 +349,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()
