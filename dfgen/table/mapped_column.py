@@ -55,13 +55,15 @@ class MappedColumn:
     def __getitem__(self, key: Any) -> Any:
         """Return one value, or several by a slice, as Arrow has them."""
         if isinstance(key, slice):
-            return self.array[key] if self._ends is None else self.take(range(len(self))[key])
+            return self._whole(self.array[key])
         found = self.array[int(key)]
         return found if self._ends is None else _Text(found.as_py().join(self._ends))
 
     def take(self, rows: Any) -> Any:
         """Return some values."""
-        found = self.array.take(pa.array(np.asarray(rows)))
+        return self._whole(self.array.take(pa.array(np.asarray(rows))))
+
+    def _whole(self, found: Any) -> Any:
         if self._ends is None:
             return found
         before, after = (pa.scalar(end, found.type) for end in self._ends)

@@ -162,16 +162,18 @@ class Ranks:
         if not self._closed.is_set():
             self._closed.set()
             self._tell("ended", None)
-            for line in self._lines.values():
-                with suppress(OSError):
-                    line.shutdown(socket.SHUT_WR)
+            with self._lock:
+                for line in self._lines.values():
+                    with suppress(OSError):
+                        line.shutdown(socket.SHUT_WR)
 
     def _tell(self, kind: str, value: Any) -> None:
         """Send all lines a message; whoever does not get it has ended, which the line tells."""
         text = json.dumps([kind, value]).encode() + b"\n"
-        for line in self._lines.values():
-            with suppress(OSError):
-                line.sendall(text)
+        with self._lock:  # so that messages do not mix, and no line is closed meanwhile
+            for line in self._lines.values():
+                with suppress(OSError):
+                    line.sendall(text)
 
     def _heard(self, rank: int, kind: str, value: Any) -> None:
         with self._lock:
@@ -198,6 +200,8 @@ class Ranks:
                 )
 
     def _hung_up(self, rank: int) -> None:
+        with self._lock:
+            self._lines[rank].close()
         if rank not in self._ended and not self._closed.is_set():
             self._lose(
                 f"{self._names[rank]} has died, or left its fit by an error, which it shows. Run "
@@ -220,13 +224,15 @@ class Ranks:
 
 
 def _listen(owner: "weakref.ref[Ranks]", rank: int, line: socket.socket) -> None:
-    with line, suppress(OSError), line.makefile("rb") as file:
+    with suppress(OSError, ValueError), line.makefile("rb") as file:  # of half a message
         for text in file:
             if (ranks := owner()) is None:
-                return
+                break
             ranks._heard(rank, *json.loads(text))
             del ranks
-    if (ranks := owner()) is not None:
+    if (ranks := owner()) is None:
+        line.close()
+    else:
         ranks._hung_up(rank)
 
 

@@ -71,7 +71,8 @@ class TestLines:
         with lines(3) as ((first, second, third), sockets):
             with ThreadPoolExecutor(1) as pool:
                 waits = pool.submit(at_once, [second], lambda rank: rank.gather("a", 1))
-                sockets[1].shutdown(socket.SHUT_RDWR)  # of the third
+                sockets[1].sendall(b'["value", [')  # the third dies as it tells something
+                sockets[1].shutdown(socket.SHUT_RDWR)
                 found = [*waits.result(), *at_once([first, second], lambda r: r.gather("a", 1))]
             third.close()
         why = (
