@@ -2,8 +2,9 @@
 
 mutmut makes the mutants. Each is tried in a process of its own, in a copy of the checkout, by the
 quick tests that run the function it is in, the fastest first. A run of all quick tests tells which
-these are: the first time, and later for files of tests that have changed. `tests/mutants.toml` says
-which mutants may live. mutmut leaves constants of a module and decorated functions as they are.
+these are: the first time, and later for files of tests that have changed; after code has moved to
+another module, delete build/mutants. `tests/mutants.toml` says which mutants may live. mutmut
+leaves constants of a module and decorated functions as they are.
 
 `SAMPLE=200` tries as many, always the same ones, and 201 others; `LIVING=1` those that lived last
 time and may not.
@@ -17,15 +18,20 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
+
+import psutil
 
 HERE = Path(__file__).resolve().parents[1]
 STAGE = HERE / "build/mutants"
@@ -57,98 +63,119 @@ class Mutant:
 
     def of(self, text):
         """The text of the file with this change."""
-        lines = text.split("\n")
-        assert lines[self.line - 1 :][: len(self.was)] == [*self.was], self
-        return "\n".join(
-            [*lines[: self.line - 1], *self.now, *lines[self.line - 1 + len(self.was) :]]
-        )
+        lines, place = text.split("\n"), slice(self.line - 1, self.line - 1 + len(self.was))
+        assert lines[place] == [*self.was], self
+        lines[place] = self.now
+        return "\n".join(lines)
 
 
 # Which tests run a function
 
 
-def pytest(arguments, folder, **options):
-    """Run pytest on dfgen in a folder."""
+def pytest(arguments, folder, seconds=None):
+    """Run pytest in a copy of the checkout; return how it ended, and what it said.
+
+    Whatever it leaves behind is ended; None: it was, after so many seconds.
+    """
     more = {"PYTHONPATH": str(folder), "COVERAGE_FILE": str(STAGE / "coverage")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    options |= {"env": {**os.environ, **more}, "encoding": "utf-8"}
-    options |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    return subprocess.run(command, cwd=folder, **options)
+    options = {"cwd": folder, "env": os.environ | more, "encoding": "utf-8"}
+    options |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True}
+    with subprocess.Popen(command, **options) as process:
+        try:
+            said, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return None, ""
+        finally:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+        return process.returncode, said
 
 
 def functions(path):
-    """The first and last line of each function of a file, and its name."""
+    """Each function of a file with its name."""
     for node in ast.parse(path.read_text("utf-8")).body:
         inner = node.body if isinstance(node, ast.ClassDef) else [node]
         owner = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
         for each in inner:
             if isinstance(each, ast.FunctionDef):
-                yield each.lineno, each.end_lineno, owner + each.name
+                yield each, owner + each.name
 
 
-def measured():
-    """Return "file::function" -> tests that run it, and test -> seconds, measured where unknown.
+def measured(folder):
+    """Return "file::function" -> tests that run it, and test -> seconds.
 
-    All cases of a test count as one.
+    Files of tests that are not known as they are, are measured in a copy of the checkout.
     """
-    from coverage import CoverageData
-
     kept = STAGE / "tests.json.gz"
     known = json.loads(gzip.decompress(kept.read_bytes())) if kept.exists() else {}
     digests, tests, seconds = (known.get(one, {}) for one in ("digests", "tests", "seconds"))
     now = {
         str(path.relative_to(HERE)): sha256(path.read_bytes()).hexdigest()
-        for path in sorted(HERE.glob("tests/*/test_*.py"))
+        for path in HERE.glob("tests/*/test_*.py")
     }
-    changed = {file for file in now if digests.get(file) != now[file]}
-    if not changed:
-        return tests, seconds
-    print(f"measures which functions {len(changed)} files of tests run", flush=True)
+    same = {file for file, digest in digests.items() if now.get(file) == digest}
+    tests = {of: [one for one in by if file_of(one) in same] for of, by in tests.items()}
+    seconds = {one: took for one, took in seconds.items() if file_of(one) in same}
+    if changed := sorted(now.keys() - same):
+        for test in sorted(measure(changed, folder, tests, seconds)):
+            print(f"{test} fails without any change, and tries none")
+            now.pop(file_of(test), None)  # it is measured again
+        known = {"digests": now, "tests": tests, "seconds": seconds}
+        kept.write_bytes(gzip.compress(json.dumps(known).encode()))
+    return tests, seconds
+
+
+def measure(files, folder, tests, seconds):
+    """Add what files of tests run, all cases of a test as one; return the tests that fail."""
+    from coverage import CoverageData
+
+    print(f"measures which functions {len(files)} files of tests run", flush=True)
     arguments = ["--cov=dfgen", "--cov-context=test", "--cov-report=", "--durations=0"]
-    said = pytest(["-n", str(os.cpu_count()), *arguments, *sorted(changed)], HERE).stdout
-    tests = {one: [t for t in by if t.split("::")[0] not in changed] for one, by in tests.items()}
-    seconds = {one: took for one, took in seconds.items() if one.split("::")[0] not in changed}
+    code, said = pytest(["-n", str(os.cpu_count()), *arguments, *files], folder)
+    if code not in (0, 1):
+        sys.exit(said)
+    failed = {*re.findall(r"^(?:FAILED|ERROR) ([^[\s]+)", said, re.M)}
     for took, test in re.findall(r"^ *([\d.]+)s (?:call|setup|teardown) +([^[\n]+)", said, re.M):
         seconds[test] = seconds.get(test, 0) + float(took)
     data = CoverageData(str(STAGE / "coverage"))
     data.read()
     for path in map(Path, data.measured_files()):
         by_line = data.contexts_by_lineno(str(path))
-        for first, last, name in functions(path):
-            found = {test for n in range(first, last + 1) for test in by_line.get(n, ())} - {""}
-            of = f"{path.relative_to(HERE)}::{name}"
-            tests[of] = sorted({*tests.get(of, ())} | {re.split(r"[|[]", one)[0] for one in found})
-    known = {"digests": now, "tests": tests, "seconds": seconds}
-    kept.write_bytes(gzip.compress(json.dumps(known).encode()))
-    return tests, seconds
+        for node, name in functions(path):
+            body = range(node.body[0].lineno, node.end_lineno + 1)
+            found = {re.split(r"[|[]", test)[0] for n in body for test in by_line.get(n, ())}
+            of = f"{path.relative_to(folder)}::{name}"
+            tests[of] = sorted({*tests.get(of, ())} | found - failed - {""})
+    return failed
 
 
-def tests_of(mutant, table, tests, seconds):
+def file_of(test):
+    """The file of a test."""
+    return test.partition("::")[0]
+
+
+def tests_of(mutant, processes, tests, seconds):
     """The tests that try a mutant, the fastest first: those of its function, or of its module."""
     here = f"{mutant.file}::"
     found = tests.get(here + mutant.function)
     found = found or {t for one, by in tests.items() if one.startswith(here) for t in by}
     if not found:  # of a module that other processes run
-        return table.get(mutant.file.removeprefix("dfgen/").removesuffix(".py"), [])
-    chosen, total = [], 0.0
-    for test in sorted(found, key=lambda test: seconds.get(test, 0)):
-        total += seconds.get(test, 0)
-        if total < MOST or not chosen:
-            chosen.append(test)
-    return chosen
+        return processes.get(mutant.file.removeprefix("dfgen/").removesuffix(".py"), [])
+    chosen = sorted(found, key=lambda test: seconds.get(test, 0))
+    totals = accumulate(seconds.get(test, 0) for test in chosen)
+    return chosen[: max(1, sum(total < MOST for total in totals))]
 
 
 # The mutants
 
 
-def mutants(room):
-    """Have mutmut make all mutants of a room, in a copy of dfgen."""
+def mutants(files):
+    """Have mutmut make all mutants of some files, in a copy of dfgen."""
     folder = STAGE / "made"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(HERE / "dfgen", folder / "dfgen", ignore=shutil.ignore_patterns("__pycache__"))
-    files = [*folder.glob(f"dfgen/{room}/*.py")] or [folder / f"dfgen/{room}.py"]
-    config = CONFIG.format(files=json.dumps([str(file.relative_to(folder)) for file in files]))
-    (folder / "pyproject.toml").write_text(config)
+    (folder / "pyproject.toml").write_text(CONFIG.format(files=json.dumps(files)))
     os.chdir(folder)  # where mutmut looks for its settings as it is imported
     from mutmut import __main__ as mutmut
     from mutmut.mutation.diff_apply import get_diff_for_mutant
@@ -159,24 +186,28 @@ def mutants(room):
         mutmut.create_mutants(os.cpu_count())
     made, _ = mutmut.collect_source_file_mutation_data(mutant_names=())
     for data, name, _ in sorted(made, key=lambda one: one[1]):
-        path = Path(data.path)
-        lines = get_diff_for_mutant(name, path=path).splitlines()[3:]
-        was, now = ([line[1:] for line in lines if line[0] == sign] for sign in "-+")
+        diff = get_diff_for_mutant(name, path=data.path).splitlines()[2:]
         function, owner = orig_function_and_class_names_from_key(name)
-        function = f"{owner or ''}.{function}".lstrip(".")
-        yield placed(str(path), path.read_text("utf-8").split("\n"), function, was, now)
+        yield placed(str(data.path), f"{owner or ''}.{function}".lstrip("."), diff)
 
 
-def placed(file, text, function, was, now):
-    """A mutant of the lines of a file, where mutmut shows its function without its indentation."""
-    first, last = next(ends[:2] for ends in functions(Path(file)) if ends[2] == function)
+def placed(file, function, diff):
+    """A mutant by how mutmut shows it: the change of its function without its indentation."""
+    text = Path(file).read_text("utf-8").split("\n")
+    node = next(node for node, name in functions(Path(file)) if name == function)
+    was, now = ([line[1:] for line in diff if line[0] == sign] for sign in "-+")
     bare = [line.strip() for line in was]
-    for line in range(first, last + 1):
-        if [one.strip() for one in text[line - 1 :][: len(was)]] == bare:
-            lines = text[line - 1 :][: len(was)]
-            more = lines[0][: len(lines[0]) - len(was[0])]
-            return Mutant(file, function, line, tuple(lines), tuple(more + one for one in now))
-    raise LookupError(f"{file}: {function} has no lines {was}")
+    near = int(re.match(r"@@ -(\d+)", diff[0])[1]) + [line[0] for line in diff].index("-")
+    near += node.lineno - 2  # if no comment stands above the function
+    found = [
+        at
+        for at in range(node.lineno, node.end_lineno + 1)
+        if [line.strip() for line in text[at - 1 :][: len(was)]] == bare
+    ]
+    line = min(found, key=lambda at: abs(at - near))
+    lines = text[line - 1 :][: len(was)]
+    indent = lines[0].removesuffix(was[0])
+    return Mutant(file, function, line, tuple(lines), tuple(indent + one for one in now))
 
 
 def tree(number):
@@ -186,67 +217,75 @@ def tree(number):
     listed = subprocess.check_output(["git", "ls-files", "-coz", "--exclude-standard"], cwd=HERE)
     for name in filter(None, listed.decode().split("\0")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(HERE / name, folder / name, follow_symlinks=False)
+        with suppress(FileNotFoundError):  # it was deleted, and git is not told yet
+            shutil.copy2(HERE / name, folder / name, follow_symlinks=False)
     return folder
 
 
-def tried(mutant, folder, tests):
+def tried(mutant, tests, free):
     """How a mutant ended: killed, survived, by time, or why it could not be tried."""
     if not tests:
         return "no test runs it"
+    folder = free.get()
     path = folder / mutant.file
     text = path.read_text("utf-8")
-    path.write_text(mutant.of(text), "utf-8")
     try:
-        code = pytest(["-x", "-n", "1", *tests], folder, timeout=PATIENCE).returncode
-    except subprocess.TimeoutExpired:
-        return "by time"
+        path.write_text(mutant.of(text), "utf-8")
+        # in a process below pytest's own, since a mutant may end it as if all were well
+        code, _ = pytest(["-x", "-n", "1", *tests], folder, PATIENCE)
     finally:
         path.write_text(text, "utf-8")
-    return {0: "survived", 4: "pytest finds not all its tests"}.get(code, "killed")
+        free.put(folder)
+    ends = {None: "by time", 0: "survived", 5: "pytest does not find all its tests"}
+    return ends.get(code, "killed")
+
+
+def each_tried(mutants, tests, folders):
+    """Try mutants, each by its tests, as many at once as there are copies; yield how they end."""
+    free = SimpleQueue()
+    for folder in folders:
+        free.put(folder)
+    with ThreadPoolExecutor(len(folders)) as pool:
+        try:
+            yield from pool.map(partial(tried, free=free), mutants, tests)
+        except BaseException:  # as of Ctrl-C, which does not reach their sessions
+            for process in psutil.Process().children():
+                process.kill()
+            raise
 
 
 def main(room, sample=0, living=False):
-    toml = tomllib.loads((HERE / "tests/mutants.toml").read_text("utf-8"))
-    if not list((HERE / "dfgen").glob(f"{room}*")):
+    files = [*HERE.glob(f"dfgen/{room}/*.py")] or [*HERE.glob(f"dfgen/{room}.py")]
+    if not files:
         sys.exit(f"ROOM={room} is neither a folder nor a module of dfgen")
-    STAGE.mkdir(parents=True, exist_ok=True)
-    tests, seconds = measured()
+    toml = tomllib.loads((HERE / "tests/mutants.toml").read_text("utf-8"))
     allowed = {(f"dfgen/{a['file']}", c) for a in toml["accepted"] for c in a["changes"]}
-    made, kept = [*mutants(room)], STAGE / f"{room.replace('/', '.')}.json"
+    folders = [tree(number) for number in range(os.cpu_count())]
+    tests, seconds = measured(folders[0])
+    made = [*mutants([str(file.relative_to(HERE)) for file in files])]
+    kept = STAGE / f"{room.replace('/', '.')}.json"
     if living:
-        lived = {tuple(one) for one in json.loads(kept.read_text())}
-        made = [one for one in made if (one.file, one.function, one.change) in lived]
+        last = {tuple(one) for one in json.loads(kept.read_text())}
+        made = [one for one in made if (one.file, one.function, one.change) in last]
     elif sample and sample < len(made):
         made = random.Random(sample).sample(made, sample)
-    trees = SimpleQueue()
-    for number in range(os.cpu_count()):
-        trees.put(tree(number))
-
-    def end(mutant):
-        folder = trees.get()
-        try:
-            return tried(mutant, folder, tests_of(mutant, toml["processes"], tests, seconds))
-        finally:
-            trees.put(folder)
-
-    said, ends, may = [], [], set()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for mutant, how in zip(made, pool.map(end, made), strict=True):
-            ends.append(how)
-            if how in KILLED:
-                continue
-            if (mutant.file, mutant.change) in allowed:
-                may.add((mutant.file, mutant.change))
-                continue
+    chosen = [tests_of(mutant, toml["processes"], tests, seconds) for mutant in made]
+    said, ends, lived = [], [], set()
+    for mutant, how in zip(made, each_tried(made, chosen, folders), strict=True):
+        ends.append(how)
+        if how in KILLED:
+            continue
+        lived.add((mutant.file, mutant.change))
+        if (mutant.file, mutant.change) not in allowed:
             said.append((mutant.file, mutant.function, mutant.change))
             shown = "" if how == "survived" else f"  [{how}]"
             print(f"{mutant.file}:{mutant.line}: {mutant.change}{shown}", flush=True)
     kept.write_text(json.dumps(said))
     if not sample and not living:
-        gone = {one for one in allowed - may if one[0] in {mutant.file for mutant in made}}
-        for file, change in sorted(gone):
-            print(f"{file}: accepted, yet killed or not there: {change}")
+        tried_files = {mutant.file for mutant in made}
+        for file, change in sorted(allowed - lived):
+            if file in tried_files:
+                print(f"{file}: accepted, yet killed or not there: {change}")
     killed = sum(how in KILLED for how in ends)
     print(
         f"{room}: killed {killed} of {len(ends)} ({killed / max(1, len(ends)):.1%}), "
@@ -257,5 +296,6 @@ def main(room, sample=0, living=False):
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # the tests of the copy are imported, not those beside this file
-    main(sys.argv[1], int(os.environ.get("SAMPLE", 0)), bool(os.environ.get("LIVING")))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    options = {"sample": int(os.environ.get("SAMPLE", 0)), "living": bool(os.environ.get("LIVING"))}
+    main(*sys.argv[1:], **options)
