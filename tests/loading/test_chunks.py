@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from types import ModuleType, SimpleNamespace
 
@@ -225,29 +224,41 @@ def test_a_wait_for_a_batch_looks_at_it_now_and_then():
         waits_for(9, None)
 
 
-def test_a_worker_whose_file_takes_too_long_is_replaced_once_and_its_batch_told():
+def test_a_file_that_takes_too_long_is_given_up_once_however_long_nobody_waited(monkeypatch):
     class Busy(Worker):
         in_hand = None
 
         def file(self):
             return self.in_hand
 
-    told, now = [], time.perf_counter()
+    told, clock = [], SimpleNamespace(now=1000.0, perf_counter=lambda: clock.now)
+    monkeypatch.setattr("dfgen.loading.workers.pool.time", clock)
     pool = Pool(ChunkMaker(SampleReader(np.arange(1), ()), 0, False), 2, False, {}, 1)
     pool._threads = Threads(2, Busy)
     pool.run(lambda worker: None)
+
+    def waited(worker=None, row=None, step=0.0):
+        """Wait for a batch that is made 20 seconds after a step; return its late rows, and when."""
+        pending, end = SimpleNamespace(late=set(), cancelled=False), clock.now + step + 20
+        pending.give_up = lambda row: told.append(row) or pending.late.add(row)
+        if worker is not None:
+            worker.busy_with, worker.in_hand = pending, (row, clock.now)
+        clock.now += step  # in which nobody waits: of training, or the program was stopped
+
+        def wait(seconds):
+            clock.now += seconds
+            return clock.now >= end
+
+        pending.wait = wait
+        return pool.wait(pending, 9.0), clock.now - end + 20
+
     one, other = pool.workers
-    pool._replace_late(0.0, now)  # no file is read
-    one.in_hand, one.busy_with = (7, now - 10), SimpleNamespace(give_up=told.append)
-    pool._replace_late(1000.0, now)
-    pool._stood_still = now + 1000  # the program was stopped meanwhile
-    pool._replace_late(9.0, now)
-    assert told == [] and pool.abandoned == 0
-    pool._stood_still = 0.0
-    for _ in range(2):
-        pool._replace_late(9.0, now)
-    assert told == [7] and one.abandoned and not other.abandoned
-    assert pool.abandoned == 1 and len(pool.workers) == 3
+    assert waited() == (set(), 20)
+    assert waited(one, 7) == ({7}, 10) and one.abandoned and not other.abandoned
+    assert waited() == (set(), 20) and pool.abandoned == 1 and len(pool.workers) == 3
+    assert waited(other, 8, step=2.0) == ({8}, 8)
+    assert waited(pool.workers[2], 9, step=5.0) == ({9}, 10)
+    assert told == [7, 8, 9]
     pool.close()
 
 
