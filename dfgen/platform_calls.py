@@ -158,11 +158,12 @@ def flush_folder(folder: str) -> None:
     """Write to its disk which files a folder has, where folders can be opened."""
     if os.name != "posix":
         return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with interrupts_blocked(signal.SIGTERM):  # or the folder might stay open
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def after_fork(call: Callable[[], object]) -> None:
@@ -178,12 +179,12 @@ def end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def interrupts_blocked() -> Iterator[None]:
-    """Block SIGINT in this thread, and so in a process that it starts, which then ignores it."""
+def interrupts_blocked(*others: int) -> Iterator[None]:
+    """Block SIGINT, and other signals, in this thread, and so in a process that it starts."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *others})
     try:
         yield
     finally:
