@@ -156,12 +156,14 @@ def file_of(test):
 
 
 def tests_of(mutant, processes, tests, seconds):
-    """The tests that try a mutant, the fastest first: those of its function, or of its module."""
+    """The tests that try a mutant, the fastest first.
+
+    Those of its function; else those that start processes of its module; else all of its module.
+    """
     here = f"{mutant.file}::"
     found = tests.get(here + mutant.function)
+    found = found or processes.get(mutant.file.removeprefix("dfgen/").removesuffix(".py"))
     found = found or {t for one, by in tests.items() if one.startswith(here) for t in by}
-    if not found:  # of a module that other processes run
-        return processes.get(mutant.file.removeprefix("dfgen/").removesuffix(".py"), [])
     chosen = sorted(found, key=lambda test: seconds.get(test, 0))
     totals = accumulate(seconds.get(test, 0) for test in chosen)
     return chosen[: max(1, sum(total < MOST for total in totals))]
@@ -260,9 +262,10 @@ def main(room, sample=0, living=False):
         sys.exit(f"ROOM={room} is neither a folder nor a module of dfgen")
     toml = tomllib.loads((HERE / "tests/mutants.toml").read_text("utf-8"))
     allowed = {(f"dfgen/{a['file']}", c) for a in toml["accepted"] for c in a["changes"]}
+    made = [*mutants([str(file.relative_to(HERE)) for file in files])]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     folders = [tree(number) for number in range(os.cpu_count())]
     tests, seconds = measured(folders[0])
-    made = [*mutants([str(file.relative_to(HERE)) for file in files])]
     kept = STAGE / f"{room.replace('/', '.')}.json"
     if living:
         last = {tuple(one) for one in json.loads(kept.read_text())}
@@ -296,6 +299,5 @@ def main(room, sample=0, living=False):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = {"sample": int(os.environ.get("SAMPLE", 0)), "living": bool(os.environ.get("LIVING"))}
     main(*sys.argv[1:], **options)
