@@ -359,7 +359,9 @@ def test_fit_tells_the_others_its_order_its_part_and_why_it_does_not_begin(frame
             model.fit(seq, verbose=0)
     with dfgen.Sequence(frame(8), y="label", **given) as seq:
         images = keras.Input((4, 4, 3))
-        wrong = keras.Model([images, keras.Input((1,))], keras.layers.Flatten()(images))
+        inputs = [images, keras.Input((1,))]
+        both = keras.layers.Concatenate()([keras.layers.Flatten()(images), inputs[1]])
+        wrong = keras.Model(inputs, both)
         wrong.compile("sgd", "mse")
         with pytest.raises(DfgenError) as caught:
             wrong.fit(seq, verbose=0)
