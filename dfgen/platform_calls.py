@@ -158,7 +158,7 @@ def flush_folder(folder: str) -> None:
     """Write to its disk which files a folder has, where folders can be opened."""
     if os.name != "posix":
         return
-    with interrupts_blocked(signal.SIGTERM):  # or the folder might stay open
+    with interrupts_blocked(signal.SIGTERM):  # one to this thread would leave the folder open
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
