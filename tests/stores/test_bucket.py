@@ -315,6 +315,8 @@ def test_a_manifest_itself_lies_in_the_bucket(s3, tmp_path, monkeypatch, name):
     pd.testing.assert_frame_equal(again, frame)
     assert again.attrs == frame.attrs
     assert train(path, s3) == frame["id"].tolist()
+    with dfgen.Sequence(path, X, storage_options=s3.options, batch_size=4) as sequence:
+        pd.testing.assert_frame_equal(sequence.manifest, frame)
     few = dfgen.read_manifest(path, where="id in [2, 5]", storage_options=s3.options)
     assert few["path"].tolist() == frame[frame["id"].isin([2, 5])]["path"].tolist()
     with pytest.raises(MissingFileError) as error:

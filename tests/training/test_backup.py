@@ -276,6 +276,17 @@ def test_numbers_drawn_without_a_seed_go_on_where_they_were(tmp_path):
     assert_same_weights(run(tmp_path / "b"), whole)
 
 
+def test_keras_draws_on_from_where_a_snapshot_was():
+    def drawn():
+        return [float(keras.random.uniform(())) for _ in range(2)]
+
+    model = light_model()
+    keras.random.uniform(())  # there is a generator from the first number on
+    arrays, numbers = snapshot(model), drawn()
+    restore(model, arrays)
+    assert drawn() == numbers
+
+
 def test_a_learning_rate_set_at_the_end_of_an_epoch_is_kept(tmp_path):
     class Halve(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -503,6 +514,18 @@ def test_sigterm_outside_of_fit_does_what_the_program_has_set(tmp_path, before):
     assert not watching.noticed
 
 
+def test_a_second_sigterm_ends_the_process_where_python_does_not_come_to_the_first(monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    watching = Sigterm(lambda frame: True)
+    watching.watch(watching.look)
+    for expected in ([], [143]):
+        os.write(watching._pipe[1], bytes([signal.SIGTERM]))  # as the system does
+        watching.look()
+        assert ended == expected
+    watching.unwatch()
+
+
 def test_a_handler_of_the_program_is_called_and_stays(tmp_path):
     called = []
 
@@ -621,6 +644,16 @@ def test_two_generations_are_kept_and_what_a_killed_save_left_is_removed(tmp_pat
     assert names == [".dfgen-lock", "backup-00000003.dfgen", "backup-00000004.dfgen"]
 
 
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_backup_is_checked_to_its_last_byte(tmp_path, more):
+    backups, digest = Generations(tmp_path), 32
+    empty = os.path.getsize(backups.save({"blank": ""}, {})) - digest
+    backups.save({"blank": " " * (2**20 + more - empty)}, {})  # it is read 2**20 bytes at a time
+    path, facts, _ = backups.load()
+    assert os.path.getsize(path) == 2**20 + more + digest
+    assert facts["blank"].isspace()
+
+
 HOLDER = """
 import sys
 from dfgen.locks import FileLock
@@ -682,11 +715,14 @@ def test_a_backup_of_another_optimizer_with_the_same_variables_is_refused(stoppe
     )
 
 
-def test_a_backup_that_does_not_tell_its_optimizer_is_gone_on_from(stopped, whole):
-    backups = Generations(stopped)
+def test_a_backup_that_does_not_tell_its_optimizer_is_gone_on_from(tmp_path):
+    interrupted(tmp_path, ("step", 0, 3), model=light_model())
+    backups = Generations(tmp_path)
     _, facts, arrays = backups.load()
-    backups.save({name: fact for name, fact in facts.items() if name != "optimizer"}, arrays)
-    assert_same_weights(fit(stopped)[0], whole[0])
+    told = {name: fact for name, fact in facts.items() if name not in ("optimizer", "trained")}
+    backups.save(told, arrays)
+    models = [fit(tmp_path / folder, model=light_model(), epochs=1)[0] for folder in (".", "whole")]
+    assert_same_weights(*models)
 
 
 @pytest.mark.parametrize(

@@ -361,6 +361,15 @@ def test_a_class_without_a_weight_is_told_and_counts_one(frame, class_weight):
     assert seq[0][2].tolist() == [5, 2.5, 1]
 
 
+@pytest.mark.parametrize(("classes", "end"), [(8, "'7': 1.0}"), (9, "'7': 1.0, ...}")])
+def test_of_many_classes_the_first_eight_are_shown_for_a_pattern(frame, classes, end):
+    names = [*map(str, range(classes))]
+    df = frame(classes).assign(label=pd.Categorical(names, categories=names))
+    with pytest.warns(UserWarning) as told:
+        sequence(df, class_weight={"0": 2})
+    assert str(told[0].message).endswith(end)
+
+
 def test_a_class_without_rows_needs_no_weight(frame):
     df = frame(2).assign(label=pd.Categorical(["a", "b"], categories=["a", "b", "c"]))
     assert sequence(df, shuffle=False, class_weight={"a": 5, "b": 2})[0][2].tolist() == [5, 2]
