@@ -215,7 +215,9 @@ def _files(values: "pd.Series[Any]") -> Any:
         return large_bytes(pa.array(values)) if are_files(kind) else None
     if values.dtype != object:
         return None
-    first = next((one for one in values if not (one is None or isinstance(one, float))), None)
+    first = next(
+        (one for one in values if not (pd.api.types.is_scalar(one) and pd.isna(one))), None
+    )
     if isinstance(first, dict) and first.keys() == {"bytes", "path"}:
         return pa.array(values, FILE, from_pandas=True)
     if not isinstance(first, _BYTES):

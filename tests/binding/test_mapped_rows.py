@@ -239,3 +239,8 @@ def test_a_root_that_moved_is_given(pets, tmp_path):
     os.rename("pets.manifest", "moved.manifest")
     frame = dfgen.read_manifest("moved.manifest", root=tmp_path)
     assert batches("moved.manifest", root=str(tmp_path)) == batches(frame)
+    where = f"path != '{tmp_path}/3.png'"  # which is of one root alone
+    os.symlink(tmp_path, "other")
+    for root, rows in ((tmp_path, ROWS - 1), (tmp_path / "other", ROWS)):
+        with opened("moved.manifest", root=root, where=where, batch_size=1) as sequence:
+            assert len(sequence) == len(sequence.manifest) == rows

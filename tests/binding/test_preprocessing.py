@@ -84,7 +84,9 @@ def test_paths_bytes_and_rows_are_made_what_training_saw(df, image):
     bytes_in_rows = [{"path": one} for one in data]
     mixed = [Path(paths[0]), data[1], rows[2], df.iloc[3], memoryview(data[4]), {"path": paths[5]}]
     mixed[2]["path"] = {"bytes": data[2], "path": "named.so"}  # as Hugging Face's datasets have it
-    for given in (mixed, paths, tuple(paths), np.array(paths), data, rows, bytes_in_rows, df):
+    kinds = str, object, getattr(np.dtypes, "StringDType", lambda: str)()  # that of NumPy 2
+    arrays = [np.array(paths, kind) for kind in kinds]
+    for given in (mixed, paths, tuple(paths), *arrays, data, rows, bytes_in_rows, df):
         found = preprocessing(given)
         found = found if isinstance(found, dict) else {"image": found}
         for key, name in {"images": "image", "padding_mask": "image_padding_mask"}.items():

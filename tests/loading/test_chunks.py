@@ -378,14 +378,18 @@ def test_a_process_that_cannot_start_is_tried_again_if_that_may_pass(
         tried.append(given)
         raise OSError(number, "no")
 
-    tried, worker = [], worker_of(frame)
+    tried, waits, worker = [], [], worker_of(frame)
     with monkeypatch.context() as patch:
-        patch.setattr(processes, "WAITS", (0.0, 0.0))
+        patch.setattr(processes, "WAITS", (0.1, 0.4))
+        patch.setattr(processes, "waited", lambda wait, cancelled: waits.append(wait) or True)
         patch.setattr(processes.subprocess, "Popen", fail)
         with pytest.raises(WorkerError) as caught:
             worker._spawned_at_last()
         said = f"a worker process cannot start: [Errno {number}] no"
         assert str(caught.value) == said + processes._MORE_FILES * more and len(tried) == tries
+        assert waits == [0.1, 0.4][: tries - 1]
+    with monkeypatch.context() as patch:
+        patch.setattr(processes.subprocess, "Popen", fail)
         patch.setattr(processes, "WAITS", (1000.0,))
         worker.abandon()
         with pytest.raises(WorkerError, match="cannot start"):

@@ -296,6 +296,12 @@ def test_a_column_that_arrow_cannot_hold_is_named_with_its_table_and_the_cure(co
     )
 
 
+def test_files_in_a_column_may_be_missing_from_its_first_row_on():
+    for none in (None, np.nan, pd.NA, pd.NaT):
+        frame = pd.DataFrame({"id": [1, 2], "image": pd.Series([none, b"1"], dtype=object)})
+        assert arrow_table(frame)["image"].to_pylist() == [None, b"1"]
+
+
 def test_columns_of_several_levels_are_refused_with_what_joins_them():
     frame = pd.DataFrame({("pets", "id"): [1], ("pets", "kind"): ["cat"]})
     assert message_of(ManifestError, arrow_table, frame) == (

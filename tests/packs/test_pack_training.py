@@ -70,5 +70,6 @@ def test_the_rows_of_a_folder_are_a_frame_that_trains_like_it(pack):
         assert frame.equals(dfgen.read_manifest(pack))
         image = seq.preprocessing()(str(pack.parent / "imgs" / "7.png"))
         assert np.asarray(image)[0, 0, 0, 0] == 7
-    with sequence(frame[frame["id"] < 10]) as seq:
-        assert sorted(row for batch in epoch_of(seq) for row in batch) == [*range(10)]
+    for some, options in ((frame[frame["id"] < 10], {}), (pack, {"where": "id < 10"})):
+        with sequence(some, **options) as seq:
+            assert sorted(row for batch in epoch_of(seq) for row in batch) == [*range(10)]

@@ -142,7 +142,8 @@ def test_root_may_be_an_archive_of_what_was_loose(pets):
     frame = dfgen.read_manifest("loose.parquet", root="pets.tar")
     assert frame["path"][0].startswith("tar://cat/")
     assert pixels(frame) == frame["id"].tolist()
-    assert pixels("loose.parquet", root="zip://pets::whole.zip") == frame["id"].tolist()
+    for place in ("zip://pets::whole.zip", "zip://./pets/::whole.zip"):
+        assert pixels("loose.parquet", root=place) == frame["id"].tolist()
     relative = frame.assign(
         path=[f"{kind}/{id}.png" for kind, id in frame[["kind", "id"]].to_numpy()]
     )
@@ -524,6 +525,7 @@ def test_times_of_zips_are_those_of_ms_dos_or_of_unix_where_they_have_it(tmp_pat
             ("first", (1980, 1, 1, 0, 0, 0), b""),
             ("leap", (2024, 2, 29, 13, 44, 58), b""),
             ("last", (2107, 12, 31, 23, 59, 58), b""),
+            ("before 1970", (1980, 1, 1, 0, 0, 0), struct.pack("<2HBi", 0x5455, 5, 1, -86_400)),
             ("unix", (2024, 2, 29, 13, 44, 58), struct.pack("<2H3s", 9, 3, b"abc") + whole),
             ("other", (1980, 1, 1, 0, 0, 2), struct.pack("<2HBi", 0x5455, 5, 2, 7)),
             ("short", (1980, 1, 1, 0, 0, 4), struct.pack("<2HB", 0x5455, 1, 1)),
@@ -533,7 +535,12 @@ def test_times_of_zips_are_those_of_ms_dos_or_of_unix_where_they_have_it(tmp_pat
             archive.writestr(info, b"1")
     start = 315_532_800
     wanted = {"first": start, "leap": 1_709_214_298, "last": 4_354_819_198}
-    wanted |= {"unix": 1_700_000_001, "other": start + 2, "short": start + 4}
+    wanted |= {
+        "before 1970": -86_400,
+        "unix": 1_700_000_001,
+        "other": start + 2,
+        "short": start + 4,
+    }
     store = Archives()
     for name, seconds in wanted.items():
         assert store.head(f"zip://{name}::{tmp_path}/a.zip").mtime_ns == seconds * 10**9, name

@@ -364,6 +364,14 @@ def two(*arguments):
     return model
 
 
+def test_a_snapshot_holds_optimizers_wherever_a_model_keeps_them():
+    made, model = keras.optimizers.SGD, light_model()
+    model.one, model.pair, model.named = made(), (made(), 1), {"a": made()}
+    model.listed = [1, made()]
+    groups = {name.rpartition("/")[0] for name in snapshot(model)}
+    assert groups >= {f"{place} (SGD)" for place in ("one", "pair.0", "named.a", "listed.1")}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("compiled", ["rmsprop", pytest.param(None, marks=SLOW)])
 def test_optimizers_beside_that_of_compile_go_on(tmp_path, compiled):
