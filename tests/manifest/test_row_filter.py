@@ -27,6 +27,7 @@ def frame(folder):
             "low": numbers - 3.0,
             "width": pd.array([None if n % 6 == 5 else n * 20 for n in numbers], "Int32"),
             "seen": numbers % 2 == 0,
+            "old": pd.array([(True, False, None)[n % 3] for n in numbers], "boolean"),
             "split": pd.Categorical(
                 np.where(numbers < 8, "val", "train"), ["val", "train", "test"]
             ),
@@ -75,6 +76,8 @@ CONDITIONS = {
     "(stars == 3) | (stars == 0) & ~seen": lambda r: (
         r["stars"] == 3 or (r["stars"] == 0 and not r["seen"])
     ),
+    "old": lambda r: bool(r["old"]),
+    "not old": lambda r: not r["old"],
     "seen and not (id >= 20)": lambda r: r["seen"] and r["id"] < 20,
     "split == 'nothing'": lambda r: False,
 }

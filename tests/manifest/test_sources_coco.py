@@ -72,12 +72,13 @@ def test_captions_and_key_points_of_the_same_images(data):
     told = [{"id": n, "image_id": 2 - n % 2, "caption": f"text {n}"} for n in range(3)]
     annotated.coco("captions.json", images, told)
     person = box(1, 1, 1, 1, 9, 9, keypoints=[3, 4, 2, 0, 0, 0], num_keypoints=1)
-    annotated.coco("people.json", images, [person], {1: "person"})
+    far = box(1, 1, 5, 5, 9, 9)  # without key points
+    annotated.coco("people.json", images, [person, far], {1: "person"})
     frame = dfgen.build_manifest(coco=["c.json", "captions.json"], images="images")
     assert [list(texts) for texts in frame["captions"]] == [["text 1"], ["text 0", "text 2"]]
     assert [list(names) for names in frame["labels"]] == [[], ["cat"]]
     frame = dfgen.build_manifest(coco="people.json", images="images")
-    assert frame["keypoints"][0][0].tolist() == [3, 4, 2, 0, 0, 0]
+    assert [one.tolist() for one in frame["keypoints"][0]] == [[3, 4, 2, 0, 0, 0], []]
 
 
 def test_several_files_are_splits(data):

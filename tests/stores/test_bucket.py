@@ -322,6 +322,9 @@ def test_a_manifest_itself_lies_in_the_bucket(s3, tmp_path, monkeypatch, name):
     with pytest.raises(MissingFileError) as error:
         dfgen.read_manifest(f"{s3.url_of}/no.parquet", storage_options=s3.options)
     assert str(error.value) == f"there is no manifest {s3.url_of}/no.parquet"
+    s3.faults.status = 503
+    with pytest.raises(ReadError, match="the server answers 503 Service Unavailable"):
+        dfgen.read_manifest(path, storage_options=s3.options | {"retry_config": {"max_retries": 0}})
 
 
 def test_parts_in_the_bucket_whose_rows_did_not_change_stay(s3, monkeypatch):
