@@ -1,6 +1,7 @@
 """What training does to a row, done to one by hand; saved and loaded; and names of predictions."""
 
 import dataclasses
+import functools
 import json
 import subprocess
 import sys
@@ -278,8 +279,10 @@ def test_functions_that_no_other_process_could_import_are_named(df):
         "import it. Define it by its own name at the top of a module",
     )
     np.testing.assert_array_equal(made({"count": 3}), [3])
-    made = bound(df, IMAGES["crop"]).preprocessing("channels_last", lambda sample, rng: sample)
-    assert refused(made.to_json)[1].startswith("the transform is <function ")
+    twin = functools.wraps(half)(lambda sample, rng: sample)  # the name stands for half itself
+    for transform in (lambda sample, rng: sample, twin):
+        made = bound(df, IMAGES["crop"]).preprocessing("channels_last", transform)
+        assert refused(made.to_json)[1].startswith("the transform is <function ")
     odd = dfgen.Category("kind", class_names=(b"x",))
     assert refused(Preprocessing((), "kind", {}, {"kind": odd}).to_json) == (
         ArgumentError,

@@ -83,6 +83,8 @@ def test_rows_are_drawn_by_a_seed_sorted_or_some_of_each_value(rows):
     assert headings(figure)[1:] == ["label = even (5 rows)", "label = odd (5 rows)"]
     assert figure.table["id"].tolist() == [6, 0, 3, 5]
     assert rows.dfgen.show(2, sort="label").table["label"].tolist() == ["even", "even"]
+    rows["grade"] = pd.Categorical([None, *"babaabbab"])
+    assert rows.dfgen.show(10, sort="grade").table["id"].tolist()[-1] == 0
 
 
 def test_a_row_counts_for_each_of_its_tags(rows):

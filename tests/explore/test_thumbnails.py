@@ -24,14 +24,16 @@ def of_bytes(*files, **columns):
 
 
 def test_a_thumbnail_is_as_large_as_asked_for_and_never_larger_than_its_image(tmp_path):
-    paths = [f"{tmp_path}/large.jpg", f"{tmp_path}/small.png"]
+    paths = [f"{tmp_path}/large.jpg", f"{tmp_path}/small.png", f"{tmp_path}/thin.png"]
     cv2.imwrite(paths[0], RED)
     cv2.imwrite(paths[1], RED[:8, :6])
-    large, small = thumbnails(pd.DataFrame({"path": paths}), side=64)
+    cv2.imwrite(paths[2], RED[:25])
+    large, small, thin = thumbnails(pd.DataFrame({"path": paths}), side=64)
     assert (large.pixels.shape, large.size, large.note) == ((48, 64, 3), (300, 400), "")
     assert abs(large.pixels.astype(int) - (200, 0, 0)).max() < 3  # RGB, of JPEG
     assert (small.pixels.shape, small.size) == ((8, 6, 3), (8, 6))
     assert (small.pixels == (200, 0, 0)).all()
+    assert (thin.pixels.shape, thin.size) == ((4, 64, 3), (25, 400))
 
 
 def test_what_is_deeper_than_8_bits_is_stretched_and_says_so():

@@ -248,3 +248,12 @@ def test_arrays_of_a_table_far_away_are_told(near, far):
     pd.DataFrame({"path": [f"{far}/x.h5"], "index": [0]}).to_csv("rows.csv", index=False)
     with pytest.warns(UserWarning, match="^rows.csv names files in "):
         dfgen.build_manifest(labels="rows.csv", path_column="path")
+
+
+def test_a_file_that_a_table_holds_lies_nowhere_whatever_its_name_is(near, far):
+    row = {"bytes": (far / "a.png").read_bytes(), "path": f"{far}/a.png"}
+    for name, image in (("held", row), ("named", {**row, "bytes": None})):
+        pq.write_table(pa.table({"image": [image]}), f"{name}.parquet")
+    dfgen.build_manifest(labels="held.parquet", path_column="image")
+    with pytest.warns(UserWarning, match="^named.parquet names files in "):
+        dfgen.build_manifest(labels="named.parquet", path_column="image")

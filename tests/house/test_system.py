@@ -265,6 +265,15 @@ def test_a_lock_file_that_is_deleted_as_it_is_taken_is_made_again_and_closed(tmp
     assert not path.exists() and len(os.listdir("/dev/fd")) == opened
 
 
+@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="there is no /dev/fd")
+def test_a_lock_whose_file_cannot_be_deleted_is_let_go(tmp_path):
+    path, opened = tmp_path / "lock", len(os.listdir("/dev/fd"))
+    with FileLock(str(path), "x is in use", "wait"):
+        path.unlink()
+        path.mkdir()
+    assert path.is_dir() and len(os.listdir("/dev/fd")) == opened
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_that_is_forked_does_not_hold_the_lock_of_its_parent(tmp_path):

@@ -48,7 +48,7 @@ def write_lists(where="Main", **splits):
     folder = YEAR / "ImageSets" / where
     folder.mkdir(parents=True, exist_ok=True)
     for split, names in splits.items():
-        (folder / f"{split}.txt").write_text("".join(f"{name}\n" for name in names))
+        (folder / f"{split}.txt").write_text("".join(f"{name}\n" for name in names), "utf-8")
     return str(folder)
 
 
@@ -118,7 +118,8 @@ def test_images_of_no_list_keep_their_row_without_split():
 
 
 def test_lines_may_hold_more_than_the_name_of_an_image():
-    lists = write_lists(train=[f"{NAMES[0]}  1", f"{NAMES[1]}.jpg", ""], val=[f"{NAMES[2]} -1"])
+    train = [f"\ufeff{NAMES[0]}  1", f"{NAMES[1]}.jpg", ""]  # as Windows writes UTF-8
+    lists = write_lists(train=train, val=[f"{NAMES[2]} -1"])
     frame = dfgen.build_manifest(voc=YEAR, image_sets=lists)
     assert frame["split"].tolist() == ["train", "train", "val"]
 

@@ -194,11 +194,14 @@ def test_a_pack_that_is_broken_off_or_not_there_is_told(copied, server):
 
 def test_a_shard_that_is_missing_or_of_another_length_is_named_before_training(copied, server):
     whole = server.get("bucket", f"{copied}/shard-00001.arrow")
-    server.put("bucket", f"{copied}/shard-00001.arrow", whole[:-5])
-    assert refused(ManifestError, copied, server) == (
-        f"{SHARD.format(copied)}, has {len(whole) - 5:,} bytes, and {len(whole):,} were written: "
-        "take another copy of it, or pack again"
-    )
+    for other in (whole[:-5], whole + b"\0"):
+        server.put("bucket", f"{copied}/shard-00001.arrow", other)
+        with pytest.raises(ManifestError) as caught:
+            bind(f"s3://bucket/{copied}", y="kind", storage_options=server.options)
+        assert str(caught.value) == (
+            f"{SHARD.format(copied)}, has {len(other):,} bytes, and {len(whole):,} were written: "
+            "take another copy of it, or pack again"
+        )
     server.delete("bucket", f"{copied}/shard-00001.arrow")
     assert refused(MissingFileError, copied, server) == (
         f"{SHARD.format(copied)}, is missing: take another copy of it, or pack again"
