@@ -142,22 +142,23 @@ def test_cpus_and_memory_are_those_of_the_machine_where_nobody_tells(monkeypatch
     assert platform_calls.physical_memory() == sys.maxsize
 
 
-def test_a_descriptor_of_a_child_is_none_of_the_first_three(file, monkeypatch):
+@pytest.mark.parametrize("closed", [0, 2])
+def test_a_descriptor_of_a_child_is_none_of_the_first_three(file, monkeypatch, closed):
     assert platform_calls.inherited(file) == file
-    before = os.dup(0)
-    os.dup2(file, 0)
+    before = os.dup(closed)
+    os.dup2(file, closed)
     try:
-        found = platform_calls.inherited(0)
+        found = platform_calls.inherited(closed)
         with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(0)
+            os.fstat(closed)
         assert found > 2 and os.path.samestat(os.fstat(found), os.fstat(file))
         assert not os.get_inheritable(found)
         os.close(found)
     finally:
-        os.dup2(before, 0)
+        os.dup2(before, closed)
         os.close(before)
     monkeypatch.setattr(platform_calls, "_fcntl", None)
-    assert platform_calls.inherited(0) == 0
+    assert platform_calls.inherited(closed) == closed
 
 
 def test_a_group_is_given_though_the_owner_may_not_be(monkeypatch):

@@ -1,5 +1,6 @@
 """Batches made ahead, those that are still made, and their measures: each part by itself."""
 
+import sys
 from collections import Counter
 from types import SimpleNamespace
 
@@ -224,6 +225,14 @@ def test_the_error_of_the_first_rows_is_raised_whoever_was_first_and_once():
     with pytest.raises(KeyError, match="1"):
         pending.result()
     assert pending.result()[0].rows.tolist() == [*range(10, 16)]
+
+
+def test_an_exit_where_a_batch_is_made_is_raised_to_whoever_waits_for_it():
+    for error, transform in ((SystemExit(3), None), (None, lambda arrays: sys.exit(3))):
+        pending, [chunk] = pending_of(1, transform=transform)
+        pending.run(*chunk, Filling(error=error))
+        with pytest.raises(SystemExit):
+            pending.result()
 
 
 def test_a_batch_that_nobody_wants_is_not_made_and_one_of_an_abandoned_worker_is_given_up():

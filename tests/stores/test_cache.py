@@ -642,6 +642,9 @@ def test_files_far_away_are_asked_for_once_and_no_more(frame, tmp_path, processe
         server.clear_counts()
         assert_same(plain, made(far, cache=tmp_path / "cache", epochs=3, **options)[0])
         assert not server.asked
+        times = far["mtime_ns"].astype("Int64").where(far.index != 3)
+        made(far.assign(mtime_ns=times), cache=tmp_path / "cache", epochs=3, **options)
+        assert [*server.asked.values()] == [3]  # of that alone whose time nobody knows
         newer = far.assign(mtime_ns=MODIFIED * 10**9 + 10**12)
         with pytest.raises(ValueError, match="the file has changed since the manifest was made"):
             made(newer, cache=tmp_path / "cache")

@@ -173,6 +173,11 @@ def test_classes_are_compared_though_training_and_validation_are_nested_otherwis
             assert told.startswith("number 0 is class 'cat' of 'a' in training and 'dog' in valid")
 
 
+def test_an_output_without_a_loss_needs_no_target(df):
+    with sequence(df.assign(a=7.5), {"a": "a"}) as seq:
+        assert heads(loss={"a": "mse"}).evaluate(seq, verbose=0) == pytest.approx(6.5**2)
+
+
 def test_weights_of_each_target_follow_it(df):
     df["a"] = [1.0, None] * 4
     y = {name: dfgen.Number(name, missing="ignore") for name in "ba"}
