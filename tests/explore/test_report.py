@@ -292,6 +292,14 @@ def test_odd_columns_have_their_place(columns, frame, tmp_path):
     assert len(page_of(frame(4).assign(**columns), tmp_path).data["gallery"]) == 4
 
 
+@pytest.mark.parametrize(
+    ("folds", "heads"), [(6, [f"{fold} (2)" for fold in range(6)]), (7, ["rows (14)"])]
+)
+def test_classes_are_counted_in_each_of_a_few_folds(folds, heads, frame, tmp_path):
+    df = frame(2 * folds).assign(fold=np.arange(2 * folds) % folds)
+    assert page_of(df, tmp_path).cells("shares")[: 1 + len(heads)] == ["class", *heads]
+
+
 def test_of_many_classes_the_page_shows_what_is_confused_most(frame, tmp_path):
     names = [f"class {number}" for number in range(30)]
     df = frame(90)

@@ -116,6 +116,13 @@ def test_fault_27_whatever_reads_a_manifest_refuses_a_damaged_one(manifest):
     assert manifest.read_bytes() == flipped(data, 4_000)
 
 
+def test_a_footer_that_would_begin_before_its_file_is_told_by_both_sizes(manifest):
+    data = manifest.read_bytes()
+    manifest.write_bytes(data[:-5] + b"\x7f" + data[-4:])
+    said = message_of(ManifestError, dfgen.read_manifest, manifest)
+    assert f"Parquet file size is {len(data)} bytes, smaller than the size reported by foo" in said
+
+
 def test_other_programs_read_a_manifest_with_its_checksum(manifest):
     duckdb, polars = pytest.importorskip("duckdb"), pytest.importorskip("polars")
     ids = FRAME["id"].tolist()

@@ -537,7 +537,9 @@ def test_a_folder_of_one_row_in_many_is_its_own_and_one_that_held_others_is_not(
     for held in (96, 104, 0, 199):  # beside the row, or anywhere
         paths = [there] * 200
         paths[100] = f"{folder}/gone/a.png"
-        assert again(missing, row=100, reader=reader_of(paths))[:2] == (missing, 0)
+        for other in (there, f"{folder}/gone too/b.png"):
+            paths[held] = other
+            assert again(missing, row=100, reader=reader_of(paths))[:2] == (missing, 0)
         paths[held] = f"{folder}/gone/b.png"
         raised, tries, _ = again(missing, row=100, reader=reader_of(paths))
         assert f", nor does its folder '{folder}/gone'; tried 3 times" in str(raised) and tries == 2

@@ -20,6 +20,7 @@ from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteEr
 from dfgen.manifest import parts_writer, written_parts
 from dfgen.manifest.parts import read_part, read_parts_index
 from dfgen.manifest.table_reading import read_table
+from dfgen.packs.pack_index import sealed
 
 ROWS = 25
 
@@ -183,6 +184,15 @@ def longer_schema(path):
     pq.write_table(table.append_column("weight", pa.array([0.5] * len(table))), path)
 
 
+def index_above(folder):
+    """Have the index name a part in another folder, under a checksum that is right."""
+    index = json.loads((folder / "_manifest.json").read_text())
+    del index["checksum"]
+    index["parts"][1]["file"] = "../part-00001.parquet"
+    (folder / "_manifest.json").write_bytes(sealed(index))
+    (folder / "part-00001.parquet").rename("part-00001.parquet")
+
+
 AGAIN = "Take another copy of the folder, or build it again"
 SECOND = "{folder}/part-00001.parquet"
 
@@ -223,8 +233,12 @@ SECOND = "{folder}/part-00001.parquet"
             "{folder}/_manifest.json was edited or damaged: its checksum is not the one that was "
             f"written. {AGAIN}",
         ),
+        (
+            index_above,
+            "{folder}/_manifest.json is damaged: a part of it is not in its folder. " + AGAIN,
+        ),
     ],
-    ids=["missing", "truncated", "swapped", "bit", "schema", "unfinished", "edited"],
+    ids=["missing", "truncated", "swapped", "bit", "schema", "unfinished", "edited", "above"],
 )
 def test_a_damaged_folder_is_refused_with_its_path(damage, expected):
     folder = written()

@@ -346,13 +346,14 @@ def test_the_subsets_of_a_project_are_the_column_split():
         "to? Give the folder above those of the subsets as images= (--images), or rename one of "
         "the images in CVAT"
     )
-    with zipfile.ZipFile("images.zip", "w") as archive:
+    with zipfile.ZipFile("images.zip", "w") as archive, zipfile.ZipFile("top.zip", "w") as top:
         for split in ("Train", "Validation"):
             archive.write(f"elsewhere/{split}/a.png")
+            top.write(f"elsewhere/{split}/a.png", f"{split}/a.png")
     Path("damaged.zip").write_bytes(b"PK\3\4")
     with pytest.raises(ManifestError, match=r"damaged.zip cannot be read: the archive is damaged"):
         dfgen.build_manifest(cvat="annotations.xml", images="damaged.zip")
-    for place in ("elsewhere", "zip://elsewhere::images.zip"):
+    for place in ("elsewhere", "zip://elsewhere::images.zip", "top.zip", "zip://::top.zip"):
         again = dfgen.build_manifest(cvat="annotations.xml", images=place)
         assert again["split"].tolist() == ["Train", "Validation"]
         assert again["problem"].isna().all()

@@ -25,6 +25,7 @@ from dfgen.packs.pack_index import open_arrow, read_index
 from dfgen.packs.writing import pack as pack_module
 from dfgen.packs.writing.pack_plan import make_plan, mixing
 from dfgen.samples.features.image import Image
+from dfgen.samples.pixels.geometry import CHANNELS
 from dfgen.samples.pixels.upright import decode
 
 ROWS = 40
@@ -111,12 +112,14 @@ def test_images_keep_their_sizes_where_that_is_asked_for(tmp_path):
         'image_size="own" (--image-size own) to keep the size of each'
     )
     assert not (tmp_path / "out").exists()
-    packed(frame, tmp_path / "out", image_size="own")
-    table = table_of(tmp_path / "out")
-    for row in table.to_pylist():
-        pixels = np.frombuffer(row["path_pixels"], np.uint8).reshape(row["path_shape"])
-        np.testing.assert_array_equal(pixels, decode(paths[row["id"]].read_bytes()))
-    assert table["path_shape"].to_pylist()[table["id"].to_pylist().index(3)] == [30, 20, 3]
+    for mode, channels in CHANNELS.items():
+        packed(frame, tmp_path / mode, image_size="own", color_mode=mode)
+        table = table_of(tmp_path / mode)
+        for row in table.to_pylist():
+            pixels = np.frombuffer(row["path_pixels"], np.uint8).reshape(row["path_shape"])
+            np.testing.assert_array_equal(pixels, decode(paths[row["id"]].read_bytes(), mode))
+        turned = table["path_shape"].to_pylist()[table["id"].to_pylist().index(3)]
+        assert turned == [30, 20, channels]
 
 
 def test_original_files_are_packed_byte_for_byte(frame, tmp_path):

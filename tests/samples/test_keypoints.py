@@ -188,6 +188,8 @@ def test_albumentations_moves_points_with_their_image(tmp_path):
         ([[POINTS], [[None, *POINTS[1:]]]], {},
          "object 0 of row 1 in column 'keypoints' has an x or y that is missing or infinite (1 "
          "such objects): write 0, 0, 0 for a point that is not annotated"),
+        ([[POINTS], [[*POINTS[:7], np.inf, 1]]], {},
+         "object 0 of row 1 in column 'keypoints' has an x or y that is missing or infinite (1 "),
         ([[POINTS], [[*POINTS[:8], np.nan]]], {},
          "object 0 of row 1 in column 'keypoints' has the visibility nan, expected 0, 1 or 2 (1 "
          "such objects): write 0, 0, 0 for a point that is not annotated"),

@@ -115,12 +115,13 @@ def test_each_flip_comes_in_every_second_image(flip, expected):
 @pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize("suffix", ["png", "jpg"])
 @pytest.mark.parametrize("size", [(60, 80), (90, 120), None], ids=str)
-def test_flips_turn_pixels_and_boxes(tmp_path, suffix, size, across):
+@pytest.mark.parametrize("channels", [1, 3])
+def test_flips_turn_pixels_and_boxes(tmp_path, suffix, size, across, channels):
     path = f"{tmp_path}/a.{suffix}"
     pixels = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
     Pillow.fromarray(pixels).save(path)
-    image = Image(size=size)
-    plain, flipped = (np.empty((*(size or (60, 80)), 3), np.uint8) for _ in range(2))
+    image = Image(size=size, color_mode="rgb" if channels == 3 else "grayscale")
+    plain, flipped = (np.empty((*(size or (60, 80)), channels), np.uint8) for _ in range(2))
     image.read(path, plain, Files())
     geometry = image.read(path, flipped, Files(), given=Draw(flip=across, flip_vertical=True))
     np.testing.assert_array_equal(flipped, plain[::-1, ::-1] if across else plain[::-1])

@@ -285,6 +285,9 @@ def test_boxes_alone_are_no_regions_and_the_advice_is_not_to_write_none(path):
         ([[1, 2, 3, 4]],
          "a polygon has 4 numbers, [1.0, 2.0, 3.0, 4.0], expected x and y of three corners or "
          "more: correct the annotation or remove it"),
+        ([[*range(7)]],
+         "a polygon has 7 numbers, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0], expected x and y of three "
+         "corners or more: correct the annotation or remove it"),
         (rle(np.ones((40, 30))),
          "run lengths (RLE) of 40 x 30 pixels (height x width) sum to 1,200, and the image has 30 "
          "x 40, 1,200: annotate the image as it is, or correct the size"),

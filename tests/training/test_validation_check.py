@@ -118,6 +118,7 @@ OTHER_ROWS = {
     "some rows in both": lambda rows: (rows, rows[:20]),
     "as many, some in both": lambda rows: (rows[:16], rows[8:]),
     "ids that begin anew": lambda rows: (rows[:12], rows[12:].assign(id=range(12))),
+    "texts beside numbers as ids": lambda rows: (rows[:12], rows[:12].assign(id=[*"abcdefghijkl"])),
     "texts as ids": lambda rows: (
         rows[:12].assign(id=[f"a{row}" for row in range(12)]),
         rows[:12].assign(id=[f"b{row}" for row in range(12)]),
