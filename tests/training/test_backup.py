@@ -523,15 +523,17 @@ def test_sigterm_outside_of_fit_does_what_the_program_has_set(tmp_path, before):
 
 
 def test_a_second_sigterm_ends_the_process_where_python_does_not_come_to_the_first(monkeypatch):
-    ended = []
+    ended, left, watching = [], *(Sigterm(lambda frame: True) for _ in range(2))
     monkeypatch.setattr(os, "_exit", ended.append)
-    watching = Sigterm(lambda frame: True)
+    left.watch(left.look)  # and on and on, as after a `fit` that fails
     watching.watch(watching.look)
     for expected in ([], [143]):
         os.write(watching._pipe[1], bytes([signal.SIGTERM]))  # as the system does
         watching.look()
         assert ended == expected
     watching.unwatch()
+    assert signal.set_wakeup_fd(left._pipe[1], warn_on_full_buffer=False) == left._pipe[1]
+    left.unwatch()
 
 
 def test_a_handler_of_the_program_is_called_and_stays(tmp_path):

@@ -14,6 +14,7 @@ from dfgen.platform_calls import waking_pipe
 from dfgen.training.fit_pass import Interruption
 
 _GRACE = 3.0  # seconds that a step which waits for its batch gets to end after all
+_ENDS = set[int]()  # where the system writes: of pipes of whoever watches, or of a failed `fit`
 
 
 class Sigterm:
@@ -88,14 +89,15 @@ class Sigterm:
         if self._pipe is not None:
             return
         other = signal.set_wakeup_fd(-1)
-        if other != -1:  # of an event loop
+        if other != -1 and other not in _ENDS:  # of an event loop
             signal.set_wakeup_fd(other)
             return
         self._pipe = waking_pipe()
         if self._pipe is None:
             return
+        _ENDS.add(self._pipe[1])
         signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
-        self._close = weakref.finalize(self, _close, self._pipe)
+        self._close = weakref.finalize(self, _close, self._pipe, other)
 
     def _close_pipe(self) -> None:
         if self._pipe is not None:
@@ -103,10 +105,12 @@ class Sigterm:
             self._close()
 
 
-def _close(pipe: tuple[int, int]) -> None:
+def _close(pipe: tuple[int, int], before: int) -> None:
     if threading.current_thread() is threading.main_thread():
         other = signal.set_wakeup_fd(-1)
+        other = before if other == pipe[1] and before in _ENDS else other
         if other not in (-1, pipe[1]):
             signal.set_wakeup_fd(other)
+        _ENDS.discard(pipe[1])
         for end in pipe:
             os.close(end)
