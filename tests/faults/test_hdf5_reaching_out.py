@@ -115,6 +115,7 @@ def test_damaged_text_that_crashes_libhdf5_is_the_problem_of_the_file(texts):
         assert told == "cannot be decoded: damaged: reading its text ends a process by SIGSEGV"
 
 
+@pytest.mark.slow
 def test_damaged_text_that_libhdf5_reads_for_ever_is_the_problem_of_the_file(texts, monkeypatch):
     monkeypatch.setattr(array_files, "_LONGEST", 3)
     path = texts(lambda data: data.index(b"GCOL") + 24, 255)  # the length of the first text

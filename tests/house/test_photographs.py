@@ -31,6 +31,7 @@ def test_no_train_without_keep_says_what_to_give():
     assert result.exit_code == 2 and "--keep DIR" in result.output
 
 
+@pytest.mark.slow
 def test_two_times_give_equal_files(kept, tmp_path):
     write_photographs(tmp_path)
     files = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())

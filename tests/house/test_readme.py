@@ -147,16 +147,8 @@ def test_readme_runs_as_written(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:currentThread|getName:DeprecationWarning")  # of KerasTuner
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.* labels are to be corrected")  # of a model without training
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(
-            page, marks=[pytest.mark.slow] * (page.stem in ("other-libraries", "look", "cluster"))
-        )
-        for page in PAGES
-    ],
-    ids=lambda page: str(page.relative_to(DOCS)),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
 def test_page_runs_as_written(page, photographs, tmp_path, monkeypatch):
     for package in NEEDED.get(page.name, ()):
         pytest.importorskip(package)

@@ -91,6 +91,7 @@ def test_callbacks_keep_the_best_epoch_and_a_second_run_has_equal_weights(typed)
     assert 4 < len(log) <= 20 and log["epoch"].tolist() == [*range(len(log))]
 
 
+@pytest.mark.slow
 def test_a_sum_on_small_photographs_agrees_with_their_pack_and_gives_the_table_of_3_tb(typed):
     names = typed("three-terabytes")
     rows = len(names["df"])

@@ -106,6 +106,7 @@ print(refused)
 """
 
 
+@pytest.mark.slow
 def test_no_byte_of_the_footer_of_a_table_with_lists_ends_the_process(tmp_path):
     """PyArrow's description of a column throws where nobody catches."""
     boxes = pa.array([[[1.0, 2, 3, 4]], [], None])

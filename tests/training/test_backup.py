@@ -430,7 +430,7 @@ def terminate():
 @pytest.mark.parametrize(
     ("when", "epoch", "step", "saved"),
     [
-        ("step", 0, 1, 1),
+        pytest.param("step", 0, 1, 1, marks=SLOW),
         pytest.param("step", 1, 7, 7, marks=SLOW),
         pytest.param("step", 1, 11, 11, marks=SLOW),
         ("step begin", 0, 1, 2),
