@@ -47,6 +47,7 @@ _KINDS = {
 }
 """Name of a class, or of one that it is made of -> what to do with an object of it."""
 _BYTES = (bytes, bytearray, memoryview)
+_NONE = (type(None), float, type(pd.NA), type(pd.NaT))  # of a value that is missing
 _FAILS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, ValueError)
 
 
@@ -215,9 +216,7 @@ def _files(values: "pd.Series[Any]") -> Any:
         return large_bytes(pa.array(values)) if are_files(kind) else None
     if values.dtype != object:
         return None
-    first = next(
-        (one for one in values if not (pd.api.types.is_scalar(one) and pd.isna(one))), None
-    )
+    first = next((one for one in values if not isinstance(one, _NONE)), None)
     if isinstance(first, dict) and first.keys() == {"bytes", "path"}:
         return pa.array(values, FILE, from_pandas=True)
     if not isinstance(first, _BYTES):

@@ -59,6 +59,7 @@ def blocks_of(page):
     return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+SLOW = ("start", "train", "predictions", "other-libraries", "look", "cluster")
 PAGES = sorted(page for page in DOCS.rglob("*.md") if blocks_of(page) and page.parent != TUTORIALS)
 
 
@@ -147,8 +148,11 @@ def test_readme_runs_as_written(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:currentThread|getName:DeprecationWarning")  # of KerasTuner
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.* labels are to be corrected")  # of a model without training
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.stem in SLOW)) for page in PAGES],
+    ids=lambda page: str(page.relative_to(DOCS)),
+)
 def test_page_runs_as_written(page, photographs, tmp_path, monkeypatch):
     for package in NEEDED.get(page.name, ()):
         pytest.importorskip(package)

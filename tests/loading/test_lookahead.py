@@ -231,8 +231,9 @@ def test_an_exit_where_a_batch_is_made_is_raised_to_whoever_waits_for_it():
     for error, transform in ((SystemExit(3), None), (None, lambda arrays: sys.exit(3))):
         pending, [chunk] = pending_of(1, transform=transform)
         pending.run(*chunk, Filling(error=error))
-        with pytest.raises(SystemExit):
+        with pytest.raises(SystemExit) as left:
             pending.result()
+        assert left.value.code == 3
 
 
 def test_a_batch_that_nobody_wants_is_not_made_and_one_of_an_abandoned_worker_is_given_up():

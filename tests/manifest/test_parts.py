@@ -184,7 +184,7 @@ def longer_schema(path):
     pq.write_table(table.append_column("weight", pa.array([0.5] * len(table))), path)
 
 
-def index_above(folder):
+def part_above(folder):
     """Have the index name a part in another folder, under a checksum that is right."""
     index = json.loads((folder / "_manifest.json").read_text())
     del index["checksum"]
@@ -234,7 +234,7 @@ SECOND = "{folder}/part-00001.parquet"
             f"written. {AGAIN}",
         ),
         (
-            index_above,
+            part_above,
             "{folder}/_manifest.json is damaged: a part of it is not in its folder. " + AGAIN,
         ),
     ],

@@ -72,8 +72,8 @@ def test_captions_and_key_points_of_the_same_images(data):
     told = [{"id": n, "image_id": 2 - n % 2, "caption": f"text {n}"} for n in range(3)]
     annotated.coco("captions.json", images, told)
     person = box(1, 1, 1, 1, 9, 9, keypoints=[3, 4, 2, 0, 0, 0], num_keypoints=1)
-    far = box(1, 1, 5, 5, 9, 9)  # without key points
-    annotated.coco("people.json", images, [person, far], {1: "person"})
+    bare = box(1, 1, 5, 5, 9, 9)  # without key points
+    annotated.coco("people.json", images, [person, bare], {1: "person"})
     frame = dfgen.build_manifest(coco=["c.json", "captions.json"], images="images")
     assert [list(texts) for texts in frame["captions"]] == [["text 1"], ["text 0", "text 2"]]
     assert [list(names) for names in frame["labels"]] == [[], ["cat"]]

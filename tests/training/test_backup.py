@@ -1,5 +1,6 @@
 """BackupAndRestore within one process: what it restores, refuses, says, and leaves behind."""
 
+import gc
 import json
 import os
 import platform
@@ -29,6 +30,7 @@ from watching import SEVERAL_STEPS
 import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.locks import LOCK_SUFFIX
+from dfgen.training.callbacks import sigterm
 from dfgen.training.callbacks.backup_files import Generations, restore, snapshot
 from dfgen.training.callbacks.sigterm import Sigterm
 
@@ -430,7 +432,7 @@ def terminate():
 @pytest.mark.parametrize(
     ("when", "epoch", "step", "saved"),
     [
-        pytest.param("step", 0, 1, 1, marks=SLOW),
+        ("step", 0, 1, 1),
         pytest.param("step", 1, 7, 7, marks=SLOW),
         pytest.param("step", 1, 11, 11, marks=SLOW),
         ("step begin", 0, 1, 2),
@@ -523,17 +525,67 @@ def test_sigterm_outside_of_fit_does_what_the_program_has_set(tmp_path, before):
 
 
 def test_a_second_sigterm_ends_the_process_where_python_does_not_come_to_the_first(monkeypatch):
-    ended, left, watching = [], *(Sigterm(lambda frame: True) for _ in range(2))
+    """Also after a `fit` that failed, which watches on."""
+    ended, (failed, watching) = [], (Sigterm(lambda frame: True) for _ in range(2))
     monkeypatch.setattr(os, "_exit", ended.append)
-    left.watch(left.look)  # and on and on, as after a `fit` that fails
-    watching.watch(watching.look)
-    for expected in ([], [143]):
-        os.write(watching._pipe[1], bytes([signal.SIGTERM]))  # as the system does
+    with handler_of_sigterm(signal.SIG_DFL):
+        for each in (failed, watching):
+            each.watch(each.look)
+        signal.signal(signal.SIGTERM, lambda *_: None)  # so that Python comes to neither
+        for expected in ([], [143]):
+            terminate()
+            watching.look()
+            assert ended == expected
+        watching.watch(watching.look)
+        watching.look()  # the two before are forgotten
+        for each in (watching, failed):
+            each.unwatch()
+    assert ended == [143]
+
+
+def test_fits_that_fail_in_turn_hold_no_more_than_is_in_use_and_end_as_the_program_has_set():
+    with handler_of_sigterm(signal.SIG_DFL):
+        first, second, pipes = Sigterm(id), Sigterm(id), len(sigterm._ENDS)
+        for watching in (first, second, first):
+            watching.watch(watching.look)
+        del second, watching
+        gc.collect()
+        assert len(sigterm._ENDS) == pipes + 1
+        with pytest.raises(SystemExit):
+            first.end()
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        assert len(sigterm._ENDS) == pipes
+
+
+def test_a_fit_within_another_gives_sigterm_back_to_it():
+    with handler_of_sigterm(signal.SIG_DFL):
+        outer, inner = Sigterm(lambda frame: True), Sigterm(lambda frame: False)
+        for watching in (outer, inner):
+            watching.watch(watching.look)
+        inner.unwatch()
+        terminate()
+        outer.look()
+        assert (outer.noticed, outer._written) == (True, 1)
+        outer.unwatch()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
+def test_a_process_that_is_forked_meanwhile_ends_by_sigterm_which_the_training_does_not_hear():
+    watching, (reader, writer) = Sigterm(lambda frame: True), os.pipe()
+    with handler_of_sigterm(signal.SIG_DFL):
+        watching.watch(watching.look)
+        if not (child := os.fork()):
+            os.write(writer, b"1")
+            threading.Event().wait(30)
+            os._exit(1)
+        os.read(reader, 1)
+        os.kill(child, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
         watching.look()
-        assert ended == expected
-    watching.unwatch()
-    assert signal.set_wakeup_fd(left._pipe[1], warn_on_full_buffer=False) == left._pipe[1]
-    left.unwatch()
+        assert not (watching.noticed or watching._written)
+        watching.unwatch()
+    os.close(reader)
+    os.close(writer)
 
 
 def test_a_handler_of_the_program_is_called_and_stays(tmp_path):
@@ -725,7 +777,7 @@ def test_a_backup_of_another_optimizer_with_the_same_variables_is_refused(stoppe
     )
 
 
-def test_a_backup_that_does_not_tell_its_optimizer_is_gone_on_from(tmp_path):
+def test_a_backup_that_does_not_tell_its_optimizer_nor_what_that_trains_is_gone_on_from(tmp_path):
     interrupted(tmp_path, ("step", 0, 3), model=light_model())
     backups = Generations(tmp_path)
     _, facts, arrays = backups.load()

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Never
 
-from dfgen.platform_calls import waking_pipe
+from dfgen.platform_calls import after_fork, waking_pipe
 from dfgen.training.fit_pass import Interruption
 
 _GRACE = 3.0  # seconds that a step which waits for its batch gets to end after all
-_ENDS = set[int]()  # where the system writes: of pipes of whoever watches, or of a failed `fit`
+_ENDS = list[int]()  # the writing ends of pipes that are open, the newest last
 
 
 class Sigterm:
@@ -23,12 +23,18 @@ class Sigterm:
     A second one ends the process at once. Python runs handlers in its main thread, which on
     TensorFlow does not come by while a step waits for its batch. So the system also writes the
     number of the signal into a pipe, where whoever makes that batch looks for it.
+
+    A `fit` that fails leaves its Sigterm watching. The next one takes its place, and gives it back
+    if it is still there, as that of a `fit` that has called the next one. Forked processes notice
+    nothing.
     """
 
     def __init__(self, runs: Callable[[FrameType | None], bool]) -> None:
         self._runs = runs
-        self._before: Any = None
+        self._before: Any = None  # the handler of the program
+        self._outer: Any = None  # whose place this one takes, if it is still there
         self._leave: Any = None
+        self._process = os.getpid()
         self._pipe: tuple[int, int] | None = None
         self._written = 0  # signals that came through the pipe
         self._since: float | None = None
@@ -38,28 +44,30 @@ class Sigterm:
         """Begin to notice; without effect outside of the main thread, where Python forbids it."""
         self.noticed, self._since, self._written = False, None, 0
         self._leave = weakref.WeakMethod(leave)
-        if threading.current_thread() is threading.main_thread():
+        if _in_main_thread():
             before = signal.getsignal(signal.SIGTERM)
             if before != self._notice:
+                self._outer = None
+                if isinstance(outer := getattr(before, "__self__", None), Sigterm):
+                    self._outer, before = weakref.WeakMethod(outer._notice), outer._before
                 self._before = before
                 signal.signal(signal.SIGTERM, self._notice)
+            self._process = os.getpid()
             self._open_pipe()
 
     def unwatch(self) -> None:
         """Put the handler before back."""
-        if signal.getsignal(signal.SIGTERM) == self._notice:
-            signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
+        if _in_main_thread() and signal.getsignal(signal.SIGTERM) == self._notice:
+            outer = None if self._outer is None else self._outer()
+            signal.signal(signal.SIGTERM, outer or self._before or signal.SIG_DFL)
         self._close_pipe()
 
     def end(self) -> Never:
         """Call the handler before, if the program had one, and leave as one that SIGTERM ends."""
-        handler = self._before
-        while isinstance(owner := getattr(handler, "__self__", None), Sigterm):
-            handler = owner._before  # left there by a `fit` that failed
-        signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
         self._close_pipe()
-        if callable(handler):
-            handler(signal.SIGTERM, None)
+        if callable(self._before):
+            self._before(signal.SIGTERM, None)
         raise SystemExit(128 + signal.SIGTERM)
 
     def look(self) -> None:
@@ -77,7 +85,8 @@ class Sigterm:
                 raise Interruption(leave)
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
-        if self._runs(frame) and not self.noticed:
+        is_forked = self._process != os.getpid()
+        if not is_forked and self._runs(frame) and not self.noticed:
             self.noticed = True
         elif callable(self._before) and not self.noticed:
             self._before(number, frame)
@@ -86,18 +95,12 @@ class Sigterm:
             signal.raise_signal(number)
 
     def _open_pipe(self) -> None:
-        if self._pipe is not None:
-            return
-        other = signal.set_wakeup_fd(-1)
-        if other != -1 and other not in _ENDS:  # of an event loop
-            signal.set_wakeup_fd(other)
-            return
-        self._pipe = waking_pipe()
-        if self._pipe is None:
-            return
-        _ENDS.add(self._pipe[1])
-        signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
-        self._close = weakref.finalize(self, _close, self._pipe, other)
+        self._close_pipe()  # which may hold what came before
+        if _let_go() and (pipe := waking_pipe()) is not None:
+            self._pipe = pipe
+            _ENDS.append(pipe[1])
+            signal.set_wakeup_fd(pipe[1], warn_on_full_buffer=False)
+            self._close = weakref.finalize(self, _close, pipe)
 
     def _close_pipe(self) -> None:
         if self._pipe is not None:
@@ -105,12 +108,27 @@ class Sigterm:
             self._close()
 
 
-def _close(pipe: tuple[int, int], before: int) -> None:
-    if threading.current_thread() is threading.main_thread():
-        other = signal.set_wakeup_fd(-1)
-        other = before if other == pipe[1] and before in _ENDS else other
-        if other not in (-1, pipe[1]):
-            signal.set_wakeup_fd(other)
-        _ENDS.discard(pipe[1])
+def _close(pipe: tuple[int, int]) -> None:
+    if _in_main_thread():
+        is_free = _let_go()
+        _ENDS.remove(pipe[1])
+        if is_free and _ENDS:
+            signal.set_wakeup_fd(_ENDS[-1], warn_on_full_buffer=False)
         for end in pipe:
             os.close(end)
+
+
+def _let_go() -> bool:
+    """Have the system write into no pipe of ours; False: it still writes into another one."""
+    other = signal.set_wakeup_fd(-1)
+    if other in (-1, *_ENDS):
+        return True
+    signal.set_wakeup_fd(other)  # of an event loop
+    return False
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+after_fork(_let_go)
