@@ -180,6 +180,7 @@ def test_columns_lie_in_the_cache_of_the_user_where_the_folder_takes_none(pets, 
     assert whole == batches(dfgen.read_manifest(pets))
 
 
+@pytest.mark.slow
 def test_processes_that_open_it_together_make_its_columns_once(pets):
     code = (
         "from dfgen.limits import DEFAULT\n"
@@ -222,6 +223,7 @@ def test_splits_are_mapped_and_those_of_the_frame(pets, where, fold):
             assert ids == other.manifest["id"].tolist()
 
 
+@pytest.mark.slow
 def test_splits_of_a_condition_and_of_worker_processes_keep_their_files(pets):
     options = {"y": "kind", "image_size": (4, 4)}
     for where in ("age > 3", "age > 4"):

@@ -220,6 +220,7 @@ def sparse(path, head=b"", nbytes=6 << 30):
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.alarm(120)
 @pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="Linux tells the peak")
 def test_fault_36_no_bomb_takes_a_gigabyte(bombs, tmp_path):
@@ -321,6 +322,7 @@ if ".avif" in Image.registered_extensions():  # older Pillow writes none
     ANIMATED["avif"] = lambda: sequence_of("AVIF")
 
 
+@pytest.mark.slow
 def test_fault_68_of_an_animated_bomb_the_first_frame_alone_is_decoded(tmp_path):
     """However many frames come after it, and the limit is that of one."""
     for name, make in ANIMATED.items():

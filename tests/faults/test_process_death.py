@@ -69,6 +69,7 @@ def test_fault_01_processes_killed_between_batches_are_replaced_and_the_bytes_ar
                 kill(children())
 
 
+@pytest.mark.slow
 def test_fault_01_no_row_is_blamed_for_what_comes_after_it():
     """An idle process has the last row that it made behind it."""
     with loader(same, max_queue_size=1) as made:

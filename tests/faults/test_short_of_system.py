@@ -39,6 +39,7 @@ def small_group(tmp_path):
     pytest.fail(f"{group} is not left: {(group / 'cgroup.procs').read_text().split()}")
 
 
+@pytest.mark.slow
 def test_fault_57_a_worker_that_the_kernel_kills_for_its_memory_is_named_with_its_row(
     frame, small_group
 ):

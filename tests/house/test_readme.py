@@ -59,7 +59,7 @@ def blocks_of(page):
     return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-SLOW = ("start", "train", "predictions", "other-libraries", "look", "cluster")
+SLOW = ("start", "train", "predictions", "other-libraries", "look", "cluster", "cross-validate")
 PAGES = sorted(page for page in DOCS.rglob("*.md") if blocks_of(page) and page.parent != TUTORIALS)
 
 

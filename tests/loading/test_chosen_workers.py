@@ -366,6 +366,7 @@ def test_processes_that_are_left_for_good_end_those_of_resting_threads_too(tmp_p
     made.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_replaced_where_nobody_asked_for_it(tmp_path, monkeypatch):
     made, switch = switched(tmp_path, monkeypatch)
     switch.in_processes = True

@@ -121,6 +121,7 @@ def test_a_process_that_is_killed_is_replaced_by_one_that_borrows_anew(pixels, t
     assert_same(found, near[: len(found)])
 
 
+@pytest.mark.slow
 def test_memory_of_a_shard_that_was_let_go_is_never_taken_for_that_of_another(pixels, tmp_path):
     """No shard stays here but the last one: each has new memory for nearly every chunk."""
     near = made(tmp_path / "pack", window="1GB")

@@ -32,6 +32,7 @@ def test_killed_at_any_point_of_writing_and_run_again_a_pack_is_the_same(tmp_pat
     assert points >= 4 * 6 + 2  # fsync, rename and fsync of the folder, before and after
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_leaves_whole_files_alone_and_a_pack_goes_on(tmp_path):
     """A disk of 300 kB, where a user may mount one."""
     if not shutil.which("unshare"):

@@ -623,7 +623,7 @@ def test_it_is_told_and_cleared_and_what_is_not_its_own_stays(frame, tmp_path):
     )
 
 
-@pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_files_far_away_are_asked_for_once_and_no_more(frame, tmp_path, processes):
     pytest.importorskip("obstore")
     held = {os.path.basename(path): Path(path).read_bytes() for path in frame["path"]}
