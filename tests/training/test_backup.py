@@ -1,5 +1,6 @@
 """BackupAndRestore within one process: what it restores, refuses, says, and leaves behind."""
 
+import copy
 import gc
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from contextlib import contextmanager
 from functools import partial
 
@@ -524,56 +526,85 @@ def test_sigterm_outside_of_fit_does_what_the_program_has_set(tmp_path, before):
     assert not watching.noticed
 
 
+ALWAYS, NEVER = (lambda frame: True), (lambda frame: False)
+
+
+def watching(*runs):
+    made = [Sigterm(each) for each in runs]
+    for each in made:
+        each.watch(each.look)
+    return made
+
+
 def test_a_second_sigterm_ends_the_process_where_python_does_not_come_to_the_first(monkeypatch):
     """Also after a `fit` that failed, which watches on."""
-    ended, (failed, watching) = [], (Sigterm(lambda frame: True) for _ in range(2))
+    ended = []
     monkeypatch.setattr(os, "_exit", ended.append)
     with handler_of_sigterm(signal.SIG_DFL):
-        for each in (failed, watching):
-            each.watch(each.look)
-        signal.signal(signal.SIGTERM, lambda *_: None)  # so that Python comes to neither
+        failed, now = watching(ALWAYS, ALWAYS)
+        pipe = signal.set_wakeup_fd(-1)
         for expected in ([], [143]):
-            terminate()
-            watching.look()
+            os.write(pipe, bytes([signal.SIGTERM]))  # as the system does
+            now.look()
             assert ended == expected
-        watching.watch(watching.look)
-        watching.look()  # the two before are forgotten
-        for each in (watching, failed):
+        for each in (failed, now):  # what came before is forgotten
+            each.watch(each.look)
+            each.look()
+        for each in (now, failed):
             each.unwatch()
-    assert ended == [143]
+    assert ended == [143] and signal.set_wakeup_fd(-1) == -1
 
 
-def test_fits_that_fail_in_turn_hold_no_more_than_is_in_use_and_end_as_the_program_has_set():
+def test_after_fits_that_failed_in_turn_the_process_ends_as_the_program_has_set():
     with handler_of_sigterm(signal.SIG_DFL):
-        first, second, pipes = Sigterm(id), Sigterm(id), len(sigterm._ENDS)
-        for watching in (first, second, first):
-            watching.watch(watching.look)
-        del second, watching
+        first, second = watching(ALWAYS, ALWAYS)
+        first.watch(first.look)
+        gone = weakref.ref(second)
+        del second
         gc.collect()
-        assert len(sigterm._ENDS) == pipes + 1
+        assert gone() is None
         with pytest.raises(SystemExit):
             first.end()
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-        assert len(sigterm._ENDS) == pipes
 
 
-def test_a_fit_within_another_gives_sigterm_back_to_it():
+@pytest.mark.parametrize("how", ["ends", "fails", "fails and is gone"])
+def test_sigterm_is_noticed_by_the_fit_that_runs_after_one_within_it(how):
     with handler_of_sigterm(signal.SIG_DFL):
-        outer, inner = Sigterm(lambda frame: True), Sigterm(lambda frame: False)
-        for watching in (outer, inner):
-            watching.watch(watching.look)
-        inner.unwatch()
+        outer, inner = watching(ALWAYS, NEVER)
+        if how == "ends":
+            inner.unwatch()
+        elif how == "fails and is gone":
+            last = Sigterm(NEVER)
+            last.watch(last.look)
+            del inner
+            gc.collect()
+            last.unwatch()
         terminate()
-        outer.look()
-        assert (outer.noticed, outer._written) == (True, 1)
+        assert outer.noticed
         outer.unwatch()
+
+
+def test_what_the_program_handles_after_a_fit_that_failed_is_not_counted(monkeypatch):
+    handled, ended = [], []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    with handler_of_sigterm(lambda number, frame: handled.append(number)):
+        [failed] = watching(NEVER)
+        for _ in range(2):
+            terminate()
+            failed.look()
+        signal.signal(signal.SIGTERM, lambda number, frame: handled.append(number))
+        for _ in range(2):
+            terminate()
+            failed.look()
+    assert (handled, ended) == ([signal.SIGTERM] * 4, [])
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
 def test_a_process_that_is_forked_meanwhile_ends_by_sigterm_which_the_training_does_not_hear():
-    watching, (reader, writer) = Sigterm(lambda frame: True), os.pipe()
+    reader, writer = os.pipe()
     with handler_of_sigterm(signal.SIG_DFL):
-        watching.watch(watching.look)
+        [now] = watching(ALWAYS)
         if not (child := os.fork()):
             os.write(writer, b"1")
             threading.Event().wait(30)
@@ -581,11 +612,18 @@ def test_a_process_that_is_forked_meanwhile_ends_by_sigterm_which_the_training_d
         os.read(reader, 1)
         os.kill(child, signal.SIGTERM)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
-        watching.look()
-        assert not (watching.noticed or watching._written)
-        watching.unwatch()
+        assert not now.noticed and sigterm._came() == now._heard
+        now.unwatch()
     os.close(reader)
     os.close(writer)
+
+
+def test_a_copy_of_one_that_watches_does_not_watch():
+    with handler_of_sigterm(signal.SIG_DFL):
+        [now] = watching(ALWAYS)
+        now.noticed = True
+        assert not copy.deepcopy(now).noticed
+        now.unwatch()
 
 
 def test_a_handler_of_the_program_is_called_and_stays(tmp_path):

@@ -14,7 +14,8 @@ from dfgen.platform_calls import after_fork, waking_pipe
 from dfgen.training.fit_pass import Interruption
 
 _GRACE = 3.0  # seconds that a step which waits for its batch gets to end after all
-_ENDS = list[int]()  # the writing ends of pipes that are open, the newest last
+_PIPE = list[int]()  # its two ends, for all, as long as the process lives
+_CAME = list[int]()  # SIGTERMs that came through it
 
 
 class Sigterm:
@@ -24,60 +25,69 @@ class Sigterm:
     TensorFlow does not come by while a step waits for its batch. So the system also writes the
     number of the signal into a pipe, where whoever makes that batch looks for it.
 
-    A `fit` that fails leaves its Sigterm watching. The next one takes its place, and gives it back
-    if it is still there, as that of a `fit` that has called the next one. Forked processes notice
-    nothing.
+    A `fit` that fails leaves its Sigterm watching, and one that calls another `fit` is to notice
+    what comes meanwhile and later. So the newest one that runs notices it, of those that are still
+    there. Forked processes notice nothing, and what comes while none runs is the program's.
     """
 
     def __init__(self, runs: Callable[[FrameType | None], bool]) -> None:
         self._runs = runs
         self._before: Any = None  # the handler of the program
-        self._outer: Any = None  # whose place this one takes, if it is still there
+        self._outer = list["weakref.ref[Sigterm]"]()  # whose place this one takes, the newest last
         self._leave: Any = None
-        self._process = os.getpid()
-        self._pipe: tuple[int, int] | None = None
-        self._written = 0  # signals that came through the pipe
+        self._process: int | None = None  # that in which it watches
+        self._heard = 0  # signals of _CAME that are not for this one
         self._since: float | None = None
         self.noticed = False
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Sigterm":
+        """Return one that does not watch."""
+        return Sigterm(self._runs)
+
     def watch(self, leave: Callable[[], Any]) -> None:
         """Begin to notice; without effect outside of the main thread, where Python forbids it."""
-        self.noticed, self._since, self._written = False, None, 0
+        self.noticed, self._since = False, None
         self._leave = weakref.WeakMethod(leave)
         if _in_main_thread():
             before = signal.getsignal(signal.SIGTERM)
             if before != self._notice:
-                self._outer = None
+                self._outer = []
                 if isinstance(outer := getattr(before, "__self__", None), Sigterm):
-                    self._outer, before = weakref.WeakMethod(outer._notice), outer._before
+                    self._outer = [each for each in outer._outer if each() not in (None, self)]
+                    self._outer.append(weakref.ref(outer))
+                    before = outer._before
                 self._before = before
                 signal.signal(signal.SIGTERM, self._notice)
             self._process = os.getpid()
-            self._open_pipe()
+            _listen()
+        self._heard = _came()
 
     def unwatch(self) -> None:
         """Put the handler before back."""
+        self._process = None
         if _in_main_thread() and signal.getsignal(signal.SIGTERM) == self._notice:
-            outer = None if self._outer is None else self._outer()
-            signal.signal(signal.SIGTERM, outer or self._before or signal.SIG_DFL)
-        self._close_pipe()
+            if outside := self._outside():
+                signal.signal(signal.SIGTERM, outside[0]._notice)
+                return
+            _let_go()
+            signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
 
     def end(self) -> Never:
         """Call the handler before, if the program had one, and leave as one that SIGTERM ends."""
+        _let_go()
         signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
-        self._close_pipe()
         if callable(self._before):
             self._before(signal.SIGTERM, None)
         raise SystemExit(128 + signal.SIGTERM)
 
     def look(self) -> None:
         """Give up a batch that any thread waits for, when SIGTERM came a while ago."""
-        if self._pipe is not None:
-            with contextlib.suppress(BlockingIOError):
-                self._written += os.read(self._pipe[0], 64).count(signal.SIGTERM)
-        if self._written > 1:
+        if not isinstance(getattr(signal.getsignal(signal.SIGTERM), "__self__", None), Sigterm):
+            return  # the program has set a handler meanwhile
+        written = _came() - self._heard
+        if written > 1:
             os._exit(128 + signal.SIGTERM)
-        if (self.noticed or self._written) and self._since is None:
+        if (self.noticed or written) and self._since is None:
             self._since = time.monotonic()
         if self._since is not None and time.monotonic() - self._since > _GRACE:
             leave = self._leave()
@@ -85,50 +95,61 @@ class Sigterm:
                 raise Interruption(leave)
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
-        is_forked = self._process != os.getpid()
-        if not is_forked and self._runs(frame) and not self.noticed:
-            self.noticed = True
-        elif callable(self._before) and not self.noticed:
+        watching = [self, *self._outside()]
+        running = [each for each in watching if each._watches and each._runs(frame)]
+        noticed = any(each.noticed for each in running or [self])
+        if running and not noticed:
+            running[0].noticed = True
+        elif callable(self._before) and not noticed:
+            for each in watching:
+                each._heard, each._since = _came(), None
             self._before(number, frame)
-        elif self._before != signal.SIG_IGN or self.noticed:
+        elif self._before != signal.SIG_IGN or noticed:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
-    def _open_pipe(self) -> None:
-        self._close_pipe()  # which may hold what came before
-        if _let_go() and (pipe := waking_pipe()) is not None:
-            self._pipe = pipe
-            _ENDS.append(pipe[1])
-            signal.set_wakeup_fd(pipe[1], warn_on_full_buffer=False)
-            self._close = weakref.finalize(self, _close, pipe)
+    @property
+    def _watches(self) -> bool:
+        return self._process == os.getpid()
 
-    def _close_pipe(self) -> None:
-        if self._pipe is not None:
-            self._pipe = None
-            self._close()
+    def _outside(self) -> "list[Sigterm]":
+        """Return those that watch besides, the newest first."""
+        found = [each() for each in reversed(self._outer)]
+        return [each for each in found if each is not None and each._watches]
 
 
-def _close(pipe: tuple[int, int]) -> None:
-    if _in_main_thread():
-        is_free = _let_go()
-        _ENDS.remove(pipe[1])
-        if is_free and _ENDS:
-            signal.set_wakeup_fd(_ENDS[-1], warn_on_full_buffer=False)
-        for end in pipe:
-            os.close(end)
+def _listen() -> None:
+    """Have the system write into the pipe, unless an event loop has it write elsewhere."""
+    if not _PIPE and (pipe := waking_pipe()) is not None:
+        _PIPE.extend(pipe)
+    other = signal.set_wakeup_fd(_PIPE[1], warn_on_full_buffer=False) if _PIPE else -1
+    if other not in (-1, *_PIPE):
+        signal.set_wakeup_fd(other)
 
 
-def _let_go() -> bool:
-    """Have the system write into no pipe of ours; False: it still writes into another one."""
+def _came() -> int:
+    """Return how many SIGTERMs have come through the pipe."""
+    with contextlib.suppress(BlockingIOError):
+        while _PIPE:
+            _CAME.extend(each for each in os.read(_PIPE[0], 64) if each == signal.SIGTERM)
+    return len(_CAME)
+
+
+def _let_go() -> None:
+    """Have the system write into the pipe no more."""
     other = signal.set_wakeup_fd(-1)
-    if other in (-1, *_ENDS):
-        return True
-    signal.set_wakeup_fd(other)  # of an event loop
-    return False
+    if other not in (-1, *_PIPE):
+        signal.set_wakeup_fd(other)
+
+
+def _forked() -> None:
+    """Leave the pipe to the process that this one is forked from."""
+    _let_go()
+    _PIPE.clear()
 
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-after_fork(_let_go)
+after_fork(_forked)
