@@ -622,7 +622,8 @@ def test_a_copy_of_one_that_watches_does_not_watch():
     with handler_of_sigterm(signal.SIG_DFL):
         [now] = watching(ALWAYS)
         now.noticed = True
-        assert not copy.deepcopy(now).noticed
+        copied = copy.deepcopy(now)
+        assert not (copied.noticed or copied._watches)
         now.unwatch()
 
 

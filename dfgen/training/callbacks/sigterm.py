@@ -15,7 +15,7 @@ from dfgen.training.fit_pass import Interruption
 
 _GRACE = 3.0  # seconds that a step which waits for its batch gets to end after all
 _PIPE = list[int]()  # its two ends, for all, as long as the process lives
-_CAME = list[int]()  # SIGTERMs that came through it
+_CAME = list[int]()  # SIGTERMs that came through it: a list, as any thread may add to it
 
 
 class Sigterm:
@@ -59,7 +59,10 @@ class Sigterm:
                 self._before = before
                 signal.signal(signal.SIGTERM, self._notice)
             self._process = os.getpid()
-            _listen()
+            if not _PIPE:
+                _PIPE.extend(waking_pipe() or ())
+            if _PIPE:
+                _write_into(_PIPE[1])
         self._heard = _came()
 
     def unwatch(self) -> None:
@@ -69,12 +72,12 @@ class Sigterm:
             if outside := self._outside():
                 signal.signal(signal.SIGTERM, outside[0]._notice)
                 return
-            _let_go()
+            _write_into(-1)
             signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
 
     def end(self) -> Never:
         """Call the handler before, if the program had one, and leave as one that SIGTERM ends."""
-        _let_go()
+        _write_into(-1)
         signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
         if callable(self._before):
             self._before(signal.SIGTERM, None)
@@ -118,15 +121,6 @@ class Sigterm:
         return [each for each in found if each is not None and each._watches]
 
 
-def _listen() -> None:
-    """Have the system write into the pipe, unless an event loop has it write elsewhere."""
-    if not _PIPE and (pipe := waking_pipe()) is not None:
-        _PIPE.extend(pipe)
-    other = signal.set_wakeup_fd(_PIPE[1], warn_on_full_buffer=False) if _PIPE else -1
-    if other not in (-1, *_PIPE):
-        signal.set_wakeup_fd(other)
-
-
 def _came() -> int:
     """Return how many SIGTERMs have come through the pipe."""
     with contextlib.suppress(BlockingIOError):
@@ -135,16 +129,16 @@ def _came() -> int:
     return len(_CAME)
 
 
-def _let_go() -> None:
-    """Have the system write into the pipe no more."""
-    other = signal.set_wakeup_fd(-1)
+def _write_into(end: int) -> None:
+    """Have the system write signals there, -1: nowhere, unless an event loop has it elsewhere."""
+    other = signal.set_wakeup_fd(end, warn_on_full_buffer=False)
     if other not in (-1, *_PIPE):
         signal.set_wakeup_fd(other)
 
 
 def _forked() -> None:
     """Leave the pipe to the process that this one is forked from."""
-    _let_go()
+    _write_into(-1)
     _PIPE.clear()
 
 
