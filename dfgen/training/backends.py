@@ -45,6 +45,10 @@ def tensorflow_dataset(owner: Any, structure: Any, run: Any, length: int | None)
     if length is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(length))
     dataset = dataset.prefetch(1)
+    if run.keras_iterator is not None:
+        options = tf.data.Options()
+        options.autotune.enabled = False  # nothing is tuned, but the tuner's end may take a minute
+        dataset = dataset.with_options(options)
     dataset._dfgen_owner = owner
     return dataset
 

@@ -9,6 +9,7 @@ import pytest
 from watching import SEVERAL_STEPS, orders, trained_watcher, watcher
 
 import dfgen
+from dfgen.training import backends, data_adapter
 
 pytestmark = pytest.mark.backend
 BACKEND = keras.backend.backend()
@@ -76,6 +77,27 @@ def test_fit_on_a_tensorflow_dataset_takes_each_row_once_an_epoch(frame):
     endless = seq.repeat().get_tf_dataset()
     model.fit(endless, steps_per_epoch=6, epochs=2, shuffle=False, verbose=0)
     assert model.seen() == orders(46, range(4))
+
+
+def test_tensorflow_tunes_nothing_where_keras_drives_the_run(frame, monkeypatch):
+    """The thread that would is told to end, and may sleep on for as long as it was to: a minute."""
+    found = []
+
+    def spy(*arguments):
+        found.append(backends.tensorflow_dataset(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(data_adapter, "tensorflow_dataset", spy)
+    rows, model = frame(60), trained_watcher()
+    seq = sequence(rows[:40], image_size=(4, 4), batch_size=4)
+    val = sequence(rows[40:], image_size=(4, 4), batch_size=4, shuffle=False)
+    model.fit(seq, validation_data=val, verbose=0)
+    model.predict(val, verbose=0)
+    if BACKEND == "tensorflow":
+        assert [each.options().autotune.enabled for each in found] == [False] * 3
+        assert seq.get_tf_dataset().options().autotune.enabled is None  # what is mapped may be
+    else:
+        assert found == []
 
 
 def test_a_tensorflow_dataset_made_after_a_resume_gives_the_rest(frame):
