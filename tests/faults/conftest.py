@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import traceback
+from pathlib import Path
 
 import psutil
 import pytest
@@ -75,4 +76,14 @@ def bounded_and_clean(request):
         gc.collect()  # 0.3 seconds of a process that has imported TensorFlow
         threading.Event().wait(0.05)
     stacks = ["".join(traceback.format_stack(frame)) for frame in sys._current_frames().values()]
-    assert left == {}, "\n".join([*stacks, f"descriptors: {held()['descriptors']}"])
+    calls = [_system_call(thread) for thread in left.get("threads", ())]
+    told = [*stacks, f"descriptors: {held()['descriptors']}", f"system calls: {calls}"]
+    assert left == {}, "\n".join(told)
+
+
+def _system_call(thread):
+    """Number and arguments of what a thread waits for in the system."""
+    try:
+        return Path(f"/proc/self/task/{thread.native_id}/syscall").read_text()
+    except OSError as error:  # no Linux, or it has ended
+        return repr(error)

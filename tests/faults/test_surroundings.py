@@ -57,7 +57,7 @@ def test_fault_83_garbage_that_is_collected_at_any_moment_changes_nothing(df, wa
 
     expected, found = made(df, "caller", transform=noise), []
     before = gc.get_threshold()
-    gc.collect()  # that of earlier tests, of TensorFlow maybe, is none of this case
+    gc.collect()  # of earlier tests: TensorFlow's iterators may take a minute to end, in any thread
     gc.set_threshold(1)
     try:
         with sequence(df, way, transform=collecting) as seq:
