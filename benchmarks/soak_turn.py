@@ -7,6 +7,7 @@ what it must be caught at.
 """
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -268,6 +269,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Tell of an epoch that is over, or keep what was seen of it."""
+        gc.collect()  # a Sequence whose `fit` failed awaits this: until then it holds files
         self.counts += np.asarray(keras.ops.convert_to_numpy(self.seen.counts))
         self.skipped |= {*self.seq.problems["id"].tolist()}
         if PLANT == "leak":
