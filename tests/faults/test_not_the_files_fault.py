@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -501,6 +502,20 @@ def test_a_missing_file_that_is_back_is_read_and_one_that_is_missing_alone_is_no
     assert again(missing, read=lambda: None)[0] is None
     (folder / "0.png").unlink()
     assert again(missing, read=lambda: None)[:2] == (missing, 0)
+
+
+def test_a_folder_that_comes_back_just_before_it_is_looked_at_is_no_fault_of_a_file(
+    folder, again, monkeypatch
+):
+    def scandir(path):
+        with suppress(FileNotFoundError):  # it is back already
+            away.rename(folder)
+        return real(path)
+
+    away, real = folder.rename(folder.with_name("away")), os.scandir
+    monkeypatch.setattr(os, "scandir", scandir)
+    missing = MissingFileError("the file does not exist")
+    assert again(missing, read=lambda: None)[0] is None
 
 
 @pytest.mark.parametrize("change", ["renamed", "emptied", "a file"])

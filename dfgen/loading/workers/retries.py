@@ -89,9 +89,10 @@ def _failed(error: Exception, reader: SampleReader, row: int, spent: float) -> R
 def _is_worth_it(error: Exception, reader: SampleReader, row: int) -> bool:
     if not isinstance(error, MissingFileError):
         return may_pass(error)
-    loose = _loose(reader, row)
-    is_back = all(map(os.path.exists, loose)) and len(loose) == len([*reader.paths(row)])
-    return is_back or _gone_folder(reader, row) is not None
+    if _gone_folder(reader, row) is not None:
+        return True
+    loose = _loose(reader, row)  # looked for after their folder, which may come back meanwhile
+    return all(map(os.path.exists, loose)) and len(loose) == len([*reader.paths(row)])
 
 
 def waited(seconds: float, cancelled: Callable[[], bool]) -> bool:
