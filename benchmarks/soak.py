@@ -11,6 +11,7 @@ descriptors and threads of a rank must be flat. Exits with 1 if anything was not
 """
 
 import argparse
+import ctypes
 import json
 import os
 import statistics
@@ -37,13 +38,15 @@ RANKS = 2
 STARTS = 20  # seconds that a turn takes beside its training
 ROWS = 600  # of soak_turn.py
 TURN = 75  # seconds, at least
+EACH = 0.2  # seconds between two looks at a rank: it is seldom seen between two Sequences
 FLAT = 0.01  # of the resident size, by which it may grow
+PR_SET_THP_DISABLE = 41  # of <linux/prctl.h>; child processes have it too
 WARM = 0.5  # of a turn, after which nothing may grow
 
 
 @dataclass
 class Rank:
-    """What one process has told, and what it held each second."""
+    """What one process has told, and what it held at each look."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
     held: list[tuple[float, float, int, int]] = field(default_factory=list)
@@ -154,6 +157,8 @@ def main() -> int:
     parser.add_argument("--results", action="store_true", help="write into RESULTS.md and plots/")
     options = parser.parse_args()
     names = [name for name in options.backend or BACKENDS if find_spec(name)]
+    if sys.platform == "linux":  # else Linux makes huge pages, of memory that nobody has touched
+        ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
     start, turns = time.monotonic(), list[Turn]()
     most = max(TURN, options.seconds / (2 * len(names)) - STARTS)
     with tempfile.TemporaryDirectory() as folder:
@@ -183,7 +188,7 @@ def in_turn(names: list[str]) -> Iterator[tuple[str, bool]]:
 
 
 def run(turn: Turn, folder: str, seconds: int, seed: int, start: float) -> None:
-    """Run one turn, and look at it each second."""
+    """Run one turn, and look at it all the time."""
     environment = {**os.environ, "KERAS_BACKEND": turn.backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
     children, readers = list[psutil.Popen](), list[threading.Thread]()
     for number, rank in enumerate(turn.ranks):
@@ -206,7 +211,7 @@ def run(turn: Turn, folder: str, seconds: int, seed: int, start: float) -> None:
                 child.kill()
                 wrong = {"epoch": -1, "wrong": "it hung", "rows": 0, "skipped": 0, "seen": []}
                 rank.lines.append({**wrong, "broken": []})
-        time.sleep(1)
+        time.sleep(EACH)
     for child, reader, rank in zip(children, readers, turn.ranks, strict=True):
         reader.join()
         rank.code = child.wait()

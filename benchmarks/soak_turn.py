@@ -217,23 +217,20 @@ def replace_by(path: Path, make: Callable[[str], object]) -> None:
 
 def feed(path: Path, data: bytes, delay: float, ended: threading.Event) -> None:
     """Write to whoever reads from a pipe, late, each time."""
-    while not ended.wait(0.05):  # until the reader before has seen the end
+    while not ended.wait(0.05):  # until the reader before has seen the end, and there is another
         try:
-            # waits for a reader; a whole file that has taken the place of the pipe stays as it is
-            with open(os.open(path, os.O_WRONLY), "wb", buffering=0) as file:
+            # without a reader an error; a whole file in the place of the pipe stays as it is
+            with open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb", buffering=0) as file:
                 if not ended.wait(delay):
                     file.write(data)
-        except OSError:  # the reader has gone, the folder is renamed, or there is no descriptor
+        except OSError:  # no reader or it has gone, the folder is renamed, or no descriptor
             continue
 
 
 def release(path: Path) -> None:
-    """Let go of whoever waits at either end of a pipe."""
-    for flags in (os.O_RDONLY | os.O_NONBLOCK, os.O_WRONLY | os.O_NONBLOCK):
-        try:
-            os.close(os.open(path, flags))
-        except OSError:
-            continue
+    """Let go of whoever waits to read from a pipe."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
 
 
 def write_image(path: Path, row: int) -> None:

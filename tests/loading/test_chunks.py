@@ -5,6 +5,7 @@ import errno
 import io
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
@@ -472,6 +473,18 @@ def test_memory_that_processes_share_is_given_back_and_what_has_no_room_is_told(
     assert str(caught.value).startswith("5,242,887 bytes that workers share have no room in ")
     for one in (memory, file):
         one.close()
+
+
+@pytest.mark.skipif(not shared_memory.HAS_MEMORY_FILES, reason="no memory without a name here")
+def test_a_lack_of_descriptors_is_not_told_as_one_of_the_memory_that_processes_share():
+    old, free = resource.getrlimit(resource.RLIMIT_NOFILE), os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, old[1]))  # for the file, not its memory
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            shared_memory.shared_memory(1 << 12)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, old)
 
 
 def test_a_transform_that_prints_reads_or_forks_leaves_the_parent_alone(frame, capfd):

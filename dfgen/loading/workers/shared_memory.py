@@ -4,6 +4,7 @@ Each has one for its chunks: a header, then their arrays. All have one for what 
 their start: a column of gigabytes is there once, not once a process.
 """
 
+import errno
 import mmap
 import os
 import pickle
@@ -93,6 +94,8 @@ def shared_memory(size: int) -> tuple[IO[bytes], mmap.mmap]:
             return file, mmap.mmap(file.fileno(), size)
         except OSError as error:
             file.close()
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # of mmap, which has its own
+                raise
             warn(
                 f"{size:,} bytes of shared memory are not available ({error.strerror}): workers "
                 f"use a temporary file in {tempfile.gettempdir()}"
