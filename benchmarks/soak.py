@@ -231,7 +231,7 @@ def look(process: psutil.Process, rank: Rank, start: float) -> None:
         held = size, process.num_fds(), process.num_threads()
     except psutil.Error:  # it has just ended
         return
-    if rank.epochs:  # those before it has trained one tell of its start
+    if rank.epochs and "over" not in rank.lines[-1]:  # others tell of its start or end
         rank.held.append((time.monotonic() - start, *held))
 
 

@@ -266,7 +266,7 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Tell of an epoch that is over, or keep what was seen of it."""
-        gc.collect()  # a Sequence whose `fit` failed awaits this: until then it holds files
+        gc.collect()  # of a Sequence left in mid-epoch, whose cache holds files until then
         self.counts += np.asarray(keras.ops.convert_to_numpy(self.seen.counts))
         self.skipped |= {*self.seq.problems["id"].tolist()}
         if PLANT == "leak":
@@ -352,6 +352,7 @@ def main() -> None:
             state = watch.state or seq.state_dict()
     faults.ended.set()
     faults.join()
+    tell(over=True)
     faults.restore()
 
 

@@ -504,18 +504,33 @@ def test_a_missing_file_that_is_back_is_read_and_one_that_is_missing_alone_is_no
     assert again(missing, read=lambda: None)[:2] == (missing, 0)
 
 
-def test_a_folder_that_comes_back_just_before_it_is_looked_at_is_no_fault_of_a_file(
-    folder, again, monkeypatch
+@pytest.mark.parametrize("why", ["it comes back", "EMFILE"])
+def test_a_folder_of_which_a_look_does_not_tell_that_it_is_gone_is_no_fault_of_a_file(
+    folder, again, monkeypatch, why
 ):
     def scandir(path):
+        if why == "EMFILE":
+            raise OSError(errno.EMFILE, "many")
         with suppress(FileNotFoundError):  # it is back already
             away.rename(folder)
         return real(path)
 
     away, real = folder.rename(folder.with_name("away")), os.scandir
     monkeypatch.setattr(os, "scandir", scandir)
+    assert again(MissingFileError("the file does not exist"), read=lambda: None)[0] is None
+
+
+def test_relative_paths_are_looked_for_in_the_working_folder_that_they_are_read_in(
+    folder, again, monkeypatch
+):
+    monkeypatch.chdir(folder)
+    df = pd.DataFrame({"id": range(8), "path": [f"{row}.png" for row in range(8)]})
+    reader = bind(df, options=OPTIONS, on_error="skip").reader
+    monkeypatch.chdir(folder.parent)
     missing = MissingFileError("the file does not exist")
-    assert again(missing, read=lambda: None)[0] is None
+    assert again(missing, read=lambda: None, reader=reader)[0] is None
+    (folder / "0.png").unlink()
+    assert again(missing, reader=reader)[:2] == (missing, 0)
 
 
 @pytest.mark.parametrize("change", ["renamed", "emptied", "a file"])

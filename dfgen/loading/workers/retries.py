@@ -8,7 +8,15 @@ from contextlib import suppress
 
 import numpy as np
 
-from dfgen.errors import DfgenError, MissingFileError, ReadError, RefusedError, may_pass, reason
+from dfgen.errors import (
+    DfgenError,
+    MissingFileError,
+    ReadError,
+    RefusedError,
+    is_outside,
+    may_pass,
+    reason,
+)
 from dfgen.loading.metrics import IDLE
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.schemes import has_store, scheme_of
@@ -119,8 +127,8 @@ def _holds_something(folder: str) -> bool:
             return next(entries, None) is not None
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not is_outside(error)
 
 
 def _others_are_gone(reader: SampleReader, row: int, folder: str) -> bool:
@@ -148,9 +156,9 @@ def _others_open(reader: SampleReader, row: int) -> bool:
 
 
 def _loose(reader: SampleReader, row: int) -> list[str]:
-    """Return the paths of a row's files, but for those that a store reads by an address."""
-    paths = [path for _, path in reader.paths(row)]
-    return [path for path in paths if not has_store(scheme_of(path))]
+    """Return the paths of a row's files, as they are read; none of those that have an address."""
+    paths = [path for _, path in reader.paths(row) if not has_store(scheme_of(path))]
+    return [os.path.join(getattr(reader.store.of(path), "folder", ""), path) for path in paths]
 
 
 def _told(error: Exception, reader: SampleReader, row: int) -> str:
