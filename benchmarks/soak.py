@@ -7,7 +7,8 @@ each (`soak_turn.py`), and has something happen to both every second or so: kill
 hung and damaged reads, full disks, no memory, no descriptors; and trainings left in mid-epoch, that
 go on from their state. Each epoch must be exact: its receipts, and the rows that both models have
 seen, each once by one of them, but for those whose file was broken on purpose. Resident size,
-descriptors and threads of a rank must be flat. Exits with 1 if anything was not.
+descriptors and threads of a rank must be flat: it collects its garbage as each epoch ends, and has
+no huge pages. Exits with 1 if anything was not.
 """
 
 import argparse
