@@ -17,6 +17,7 @@ from dfgen.packs.writing.pack import pack as pack
 from dfgen.samples.albumentations import albumentations as albumentations
 from dfgen.samples.features.array import Array as Array
 from dfgen.samples.features.audio import Audio as Audio
+from dfgen.samples.features.base import Feature as Feature
 from dfgen.samples.features.boxes import Boxes as Boxes
 from dfgen.samples.features.bytes import Bytes as Bytes
 from dfgen.samples.features.category import Category as Category
@@ -28,6 +29,7 @@ from dfgen.samples.features.multilabel import MultiLabel as MultiLabel
 from dfgen.samples.features.number import Number as Number
 from dfgen.samples.features.segmentation import Segmentation as Segmentation
 from dfgen.samples.features.text import Text as Text
+from dfgen.spec import Spec as Spec
 from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor
 from dfgen.training.callbacks.save_preprocessing import SavePreprocessing as SavePreprocessing

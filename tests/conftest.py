@@ -2,7 +2,6 @@
 
 import gc
 import os
-import shutil
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -28,8 +27,12 @@ settings.register_profile("dfgen", deadline=None, derandomize=True)
 settings.load_profile("dfgen")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items):
-    """Functions of tests travel to worker processes as they are, which so need not import Keras."""
+    """Mark tests/public; pickle test functions by value, so that workers need not import Keras."""
+    for item in items:
+        if item.path.parent.name == "public":
+            item.add_marker("public")
     for module in {item.module for item in items} | {sized}:
         cloudpickle.register_pickle_by_value(module)
 
@@ -68,18 +71,3 @@ def frame(files):
 def sized_folder(tmp_path_factory):
     """A folder of images of different sizes and their masks."""
     return sized.write_images(tmp_path_factory.mktemp("sized"))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A headless Chromium, the one that is on the PATH."""
-    offered = "Install Debian's chromium, then keras-dfgen[browser]"
-    driver = pytest.importorskip("playwright.sync_api", reason=f"no playwright. {offered}")
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip(f"no chromium on the PATH. {offered}")
-    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with driver.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=as_root)
-        yield started
-        started.close()

@@ -8,7 +8,6 @@ matplotlib, of the extra `explore`; it is loaded when the first is asked for.
 """
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -28,23 +27,6 @@ from dfgen.explore.picture_grid import show_leaks as show_leaks
 from dfgen.explore.report_file import report as report
 from dfgen.explore.thumbnails import thumbnails as thumbnails
 from dfgen.explore.visible_pixels import Thumbnail as Thumbnail
-
-_OLDER = ("balance", "batch", "draws", "duplicates", "leaks", "sizes")
-"""Names from before figures had names that begin with `show`; they go with version 0.2."""
-
-
-def _newer(name: str, where: str) -> str:
-    """Return the name that an older one has now, and warn; AttributeError if it is none."""
-    if name not in _OLDER:
-        raise AttributeError(f"{where} has no attribute {name!r}")
-    told = f"{where}.{name} is now {where}.show_{name}; the older name goes with version 0.2"
-    warnings.warn(told, DeprecationWarning, stacklevel=3)
-    return f"show_{name}"
-
-
-def __getattr__(name: str) -> Any:
-    return globals()[_newer(name, "dfgen.explore")]
-
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,10 +54,6 @@ class FrameAccessor:
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a method by its older name."""
-        return getattr(self, _newer(name, "df.dfgen"))
 
     show = _of_frame(show)
     show_balance = _of_frame(show_balance)

@@ -49,13 +49,12 @@ class Place(NamedTuple):
         return plan.going_on(self.epoch, self.first, stop)
 
 
-_VERSION = 2
+_VERSION = 1
 _IDS = 65_536  # hashed at once
 # which a state has where they are not None
 _OPTIONAL = ("rows_per_epoch", "weights", "window", "order_batch")
 _PLACE = ("epoch", "step", "positions", "ended", "receipt", "skipped")
 _MAY_CHANGE = ("batch_size", "processes")
-_OF_VERSION_2 = ("positions", "ended", "processes")  # one of version 1 has `step` in their place
 CHECKSUM = "checksum"
 OF_RANK = "receipt", "skipped", CHECKSUM
 """What each of the processes that train together has its own of."""
@@ -201,8 +200,8 @@ class Identity:
 
         Use it before a training goes on: with other rows or another seed, rows would be repeated
         and missed. The number of workers may have changed. So may the batch size, the number of
-        processes and labels, which warns. One without a checksum, of an older dfgen or edited on
-        purpose, has its numbers checked. One of version 1 counts batches.
+        processes and labels, which warns. One without a checksum, edited on
+        purpose, has its numbers checked.
 
         Args:
             state: what `state` gave, also after JSON; what else is in it is for others to read.
@@ -213,16 +212,11 @@ class Identity:
         self._check_order(state)
         if state["labels"] != self.labels:
             warn("the state was saved with other labels: training goes on with those of now")
-        size = whole("batch_size of the state", state["batch_size"], least=1)
-        epoch, ended = whole("epoch of the state", state["epoch"]), False
-        if state["version"] == 1:
-            steps = len(Plan(self.places, size))
-            step = whole("step of the state", state["step"], most=steps)
-            taken = Place(0, step).taken(size, self.places)
-        else:
-            taken = whole("positions of the state", state["positions"], most=self.places)
-            ended = flag("ended of the state", state["ended"])
-            whole("processes of the state", state["processes"], least=1)
+        whole("batch_size of the state", state["batch_size"], least=1)
+        epoch = whole("epoch of the state", state["epoch"])
+        taken = whole("positions of the state", state["positions"], most=self.places)
+        ended = flag("ended of the state", state["ended"])
+        whole("processes of the state", state["processes"], least=1)
         skipped = whole("skipped of the state", state["skipped"], most=taken)
         digest = state["receipt"]
         if not isinstance(digest, str) or re.fullmatch("[0-9a-f]{1,32}", digest) is None:
@@ -273,16 +267,14 @@ def _check_form(state: Mapping[str, object], expected: State) -> None:
             f"the state is {brief(state)}, expected the dict that state_dict() gave: "
             "of a file, json.loads(Path(path).read_text())"
         )
-    older, optional = state.get("version") == 1, (CHECKSUM, *_OPTIONAL)
-    keys = [key for key in expected if not (older and key in _OF_VERSION_2)] + ["step"] * older
-    missing = [key for key in keys if key not in state and key not in optional]
+    missing = [key for key in expected if key not in state and key not in (CHECKSUM, *_OPTIONAL)]
     if missing:
         raise ArgumentError(
             f"the state lacks {', '.join(missing)}: it was cut short, or is no state of dfgen. "
             "Use the one saved before it"
         )
     for name in ("version", "order"):
-        if state[name] != expected[name] and not (older and name == "version"):
+        if state[name] != expected[name]:
             raise ArgumentError(
                 f"the state has {name}={state[name]!r}; this dfgen reads {name}="
                 f"{expected[name]!r}. If it was saved by a newer dfgen: pip install --upgrade "

@@ -16,7 +16,6 @@ from dfgen.loading.order.row_order import PaddingShare
 from dfgen.loading.pending_batch import Batch
 from dfgen.loading.problems import Problems
 from dfgen.loading.workers.chunks import row_bytes
-from dfgen.samples.features.older_members import loss_axes
 from dfgen.spec import Spec
 from dfgen.training.progress import Progress
 
@@ -127,7 +126,7 @@ def layout_of(binding: Binding, weighted: bool) -> Layout:
     images = {name for bound in binding.reader.features for name in bound.channel_arrays}
     weighing = {
         name: (
-            loss_axes(bound.feature, spec),
+            spec.loss_axes,
             bound.name if bound.present is not None or name in binding.own_weights else None,
         )
         for bound in map(binding.__getitem__, leaves(binding.y))

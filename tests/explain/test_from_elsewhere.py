@@ -1,9 +1,5 @@
 """What the pages on other loaders say of these is so: their arguments, labels, order and pixels."""
 
-import ast
-import importlib.util
-import inspect
-import re
 from pathlib import Path
 
 import keras
@@ -12,45 +8,8 @@ import pytest
 from PIL import Image
 
 import dfgen
-from dfgen.migrate import ImageDataGenerator
 
-GUIDES = Path(dfgen.__file__).parents[1] / "docs/guides"
 FOLDER = keras.utils.image_dataset_from_directory
-
-
-def said(page):
-    """Return the words in code style on a page, outside of blocks."""
-    text = re.sub(r"^```.*?^```", "", (GUIDES / page).read_text("utf-8"), flags=re.M | re.S)
-    return {word for code in re.findall("`[^`]*`", text) for word in re.findall(r"\w+", code)}
-
-
-@pytest.mark.parametrize(
-    ("page", "calls"),
-    [
-        ("migrate-image-dataset-from-directory.md", [FOLDER]),
-        ("migrate-augmentation.md", [ImageDataGenerator.__init__]),
-        ("migrate-flow-from-dataframe.md",
-         [ImageDataGenerator.flow_from_dataframe, ImageDataGenerator.flow_from_directory]),
-    ],
-)  # fmt: skip
-def test_a_page_has_every_argument(page, calls):
-    named = {name for call in calls for name in inspect.signature(call).parameters}
-    assert named - said(page) <= {"self", "kwargs"}
-
-
-def test_the_page_of_torch_has_every_argument_of_a_loader():
-    torch = importlib.util.find_spec("torch")  # to import it takes seconds
-    if torch is None:
-        pytest.skip("torch is not installed")
-    source = Path(torch.origin).parent / "utils/data/dataloader.py"
-    [loader] = [
-        node for node in ast.parse(source.read_text("utf-8")).body
-        if isinstance(node, ast.ClassDef) and node.name == "DataLoader"
-    ]  # fmt: skip
-    [init] = [node for node in loader.body if getattr(node, "name", "") == "__init__"]
-    named = {one.arg for one in (*init.args.args, *init.args.kwonlyargs)} - {"self"}
-    assert "collate_fn" in named
-    assert named <= said("migrate-torch.md")
 
 
 @pytest.mark.parametrize("label_mode", ["int", "categorical", "binary"])

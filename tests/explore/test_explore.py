@@ -434,21 +434,6 @@ def test_problems_are_those_that_the_manifest_knows(rows):
 OF_FRAMES = ("show", "show_balance", "show_sizes", "show_duplicates", "show_leaks")
 
 
-def test_older_names_return_the_same_figures_and_say_the_new_ones(copies):
-    for name in ("balance", "sizes", "duplicates", "leaks"):
-        with pytest.warns(DeprecationWarning) as told:
-            figure = getattr(copies.assign(kind="a").dfgen, name)()
-        assert str(told[0].message) == (
-            f"df.dfgen.{name} is now df.dfgen.show_{name}; the older name goes with version 0.2"
-        )
-        assert repr(figure) == repr(getattr(copies.assign(kind="a").dfgen, f"show_{name}")())
-    with pytest.warns(DeprecationWarning, match="dfgen.explore.draws is now"):
-        assert dfgen.explore.draws is dfgen.explore.show_draws
-    for place in (dfgen.explore, copies.dfgen):
-        with pytest.raises(AttributeError):
-            place.shows  # noqa: B018
-
-
 def test_what_shows_returns_a_figure_with_its_frame_and_what_counts_a_frame(copies):
     frame = copies.assign(kind="a")
     for name in OF_FRAMES:

@@ -13,6 +13,7 @@ ROWS, SIDE, BATCH = 24, 32, 8
 
 # of Keras, over every data set that is not its own; and of libraries over NumPy 2.4
 pytestmark = [
+    pytest.mark.clients,
     pytest.mark.filterwarnings("ignore:`shuffle=True` was passed"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:validation_data has the"),
@@ -72,7 +73,6 @@ def search(frame, folder, trials=3):
     return found, train
 
 
-@pytest.mark.slow
 def test_keras_tuner_runs_trials_on_one_sequence(frame, tmp_path):
     tuner, train = search(frame, tmp_path)
     trials = tuner.oracle.trials.values()
@@ -111,7 +111,6 @@ def trained(model, train, val, epochs=2):
     return history
 
 
-@pytest.mark.slow
 def test_keras_hub_classifier(frame, hub):
     converter = hub.layers.ImageConverter(image_size=(SIDE, SIDE), scale=1 / 255)
     model = hub.models.ImageClassifier(
@@ -137,7 +136,6 @@ def evaluated(model, seq, **options):
     return found
 
 
-@pytest.mark.slow
 def test_keras_hub_segmenter(frame, hub):
     encoder = hub.models.MiTBackbone(
         layerwise_depths=[1, 1], num_layers=2, layerwise_num_heads=[1, 2],
@@ -152,7 +150,6 @@ def test_keras_hub_segmenter(frame, hub):
     assert {len(rows) for rows in found.y_pred} == {SIDE} and set(found.y_pred[0][0]) <= {0, 1}
 
 
-@pytest.mark.slow
 def test_keras_hub_detector(frame, hub):
     backbone = hub.models.RetinaNetBackbone(
         image_encoder=resnet(hub, 3), min_level=3, max_level=4, use_p5=False
@@ -176,7 +173,6 @@ def test_keras_hub_detector(frame, hub):
     )
 
 
-@pytest.mark.slow
 def test_keras_hub_text_classifier(frame, hub):
     words = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "cat", "dog", "eel"]
     tokens = hub.models.BertTokenizer(vocabulary=words)

@@ -25,13 +25,6 @@ from dfgen.photographs import THINGS, write_photographs
 README = Path(dfgen.__file__).parents[1] / "README.md"
 DOCS = README.parent / "docs"
 TUTORIALS = DOCS / "tutorials"  # which test_tutorials.py runs on each backend
-NEEDED = {
-    "other-libraries.md": ("keras_hub", "keras_tuner", "sklearn", "tensorboard"),
-    "migrate-torch.md": ("torch",),
-    "clips-of-videos.md": ("av",),
-}
-"""What a page shows that `make test` does not install; `make test-clients` does."""
-
 IN_PHOTOGRAPHS = "`demo/photographs`, which `dfgen demo --keep demo --no-train` writes"
 """A page that says so runs in that folder."""
 
@@ -59,7 +52,10 @@ def blocks_of(page):
     return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-SLOW = ("start", "train", "predictions", "other-libraries", "look", "cluster", "cross-validate")
+MARKS = dict.fromkeys(
+    ("start", "train", "predictions", "look", "cluster", "cross-validate"), pytest.mark.slow
+) | dict.fromkeys(("other-libraries", "migrate-torch", "clips-of-videos"), pytest.mark.clients)
+"""Pages that take long, or that need packages of the extra clients."""
 PAGES = sorted(page for page in DOCS.rglob("*.md") if blocks_of(page) and page.parent != TUTORIALS)
 
 
@@ -150,12 +146,10 @@ def test_readme_runs_as_written(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:.* labels are to be corrected")  # of a model without training
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.slow] * (page.stem in SLOW)) for page in PAGES],
+    [pytest.param(page, marks=MARKS.get(page.stem, ())) for page in PAGES],
     ids=lambda page: str(page.relative_to(DOCS)),
 )
 def test_page_runs_as_written(page, photographs, tmp_path, monkeypatch):
-    for package in NEEDED.get(page.name, ()):
-        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     text = page.read_text("utf-8").replace("\n", " ")
     if OWN_ANNOTATIONS in text:

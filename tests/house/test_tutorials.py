@@ -175,7 +175,7 @@ def test_a_head_and_then_the_top_layers_learn_on_weights_trained_briefly_instead
     assert names["accuracy"] > 0.5  # a guess has 0.17
 
 
-@pytest.mark.slow
+@pytest.mark.clients
 def test_a_frozen_kerashub_backbone_of_random_weights_trains_a_head(typed, monkeypatch):
     hub = pytest.importorskip("keras_hub")
     keras.utils.set_random_seed(2)

@@ -319,6 +319,7 @@ def test_a_sequence_without_weights_takes_none(sequence, balance):
     )
 
 
+@pytest.mark.clients
 def test_balanced_class_weights_are_those_of_scikit_learn(frame):
     sklearn = pytest.importorskip("sklearn.utils.class_weight")
     names = [["a", "b", "c"][min(row % 7, 2)] for row in range(40)]

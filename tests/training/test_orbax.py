@@ -1,5 +1,6 @@
 """Keras's OrbaxCheckpoint with the state of a Sequence beside it, killed and run again."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -61,10 +62,12 @@ np.savez("weights.npz", *model.get_weights())
 def run(folder, kill_at):
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-c", PROGRAM, str(kill_at)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=150)
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    options = {"capture_output": True, "text": True, "timeout": 150, "env": environment}
+    return subprocess.run(command, cwd=folder, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.clients
 @pytest.mark.timeout(600)
 def test_killed_in_the_middle_of_an_epoch_it_takes_each_row_once(tmp_path):
     """Killed twice, at step 8 of the first epoch and 5 of the second: 6 and 15 were saved."""

@@ -160,12 +160,12 @@ def test_backend_that_only_predicts_gets_numpy(run):
     assert fit == "fit not implemented for NumPy backend."
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_environment_without_a_backend(run):
     assert run("none", TELL) == [["MissingPackageError", INSTALL]] * 2
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_default_backend_of_keras_is_missing(run, backend):
     """As whoever installs a backend and does not tell Keras; then the same process goes on."""
@@ -175,7 +175,7 @@ def test_default_backend_of_keras_is_missing(run, backend):
     assert run(backend, loaded(TELL + choose)) == sorted({"keras", backend})
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("venv", ["none", "jax", "torch"])
 def test_manifests_packs_and_reports_import_no_framework(run, venv, pets, tmp_path):
     code = """
@@ -239,7 +239,7 @@ assert pd.read_parquet("predicted.parquet")["y_pred"].tolist() == rows["y_pred"]
 """
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_training_and_predicting_with_one_backend_alone(run, backend, tmp_path):
     """The README's lines; then another process predicts with the model that was saved."""

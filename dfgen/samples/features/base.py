@@ -8,13 +8,12 @@ default; each member says who asks for it, and when.
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, unreadable
-from dfgen.samples.features import older_members
 from dfgen.samples.features.arguments import checked_shape, column_names, lacks_class_names
 from dfgen.samples.features.one_row import (
     ColumnSource,
@@ -224,16 +223,6 @@ class Feature:
         )
 
     # These follow from the above
-
-    def __init_subclass__(cls) -> None:
-        """Let a class that defines members by their older names go on."""
-        super().__init_subclass__()
-        older_members.adopt(cls)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            return older_members.read(self, name)
 
     @property
     def columns(self) -> tuple[str, ...]:
