@@ -1,20 +1,24 @@
 """Is dfgen ahead of its peers on loose files?"""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
 import cv2
+import numpy as np
+import pandas as pd
 import peers
 from bench_decode import distance, with_dfgen, with_tensorflow
-from bench_loader import BARE, bare_loop, process_pass, sequence_pass
 from corpus import large_photographs, photographs, small_images
-from measure import THREADS, Findings, Rates, Verdict, alternate, finish
+from measure import THREADS, Findings, Rates, Verdict, alternate, finish, rest
 from peers import Drain, Job
 
 import dfgen
 from dfgen.samples.pixels.upright import prepare_worker
+from dfgen.samples.stores.local_files import Files
 
+BATCH, BARE = 64, "bare decode and resize"
 DFGEN, ALIASED = "dfgen", "dfgen, antialias=False"
 PROCESSES = "dfgen, use_multiprocessing=True"
 TF_DATA = "tf.data by hand"
@@ -182,6 +186,55 @@ def faster(
     limit = f"{bare} on {THREADS} threads, without a pipeline: {rates.ratio(bare, peer):.2f} x"
     ratio = rates.ratio(candidate, peer)
     return Verdict(f"{what}, {candidate}", ratio, target, f"x {peer}", aim=aim, limit=limit)
+
+
+def sequence_pass(
+    paths: list[str], size: int, antialias: bool, batch: int = BATCH
+) -> Callable[[], int]:
+    """Open a Sequence for each pass: otherwise it would prefetch while others are timed."""
+    frame = pd.DataFrame({"id": np.arange(len(paths)), "path": paths})
+    image = dfgen.Image("path", size=(size, size), antialias=antialias)
+
+    def drain() -> int:
+        with dfgen.Sequence(frame, x=image, batch_size=batch, workers=THREADS) as sequence:
+            return sum(len(images) for (images,) in sequence)
+
+    return drain
+
+
+def process_pass(paths: list[str], size: int, batch: int = BATCH) -> Callable[[], int]:
+    """Repeat passes of one Sequence with processes, which take seconds to start."""
+    frame = pd.DataFrame({"id": np.arange(len(paths)), "path": paths})
+    image = dfgen.Image("path", size=(size, size))
+    sequence = dfgen.Sequence(
+        frame, x=image, batch_size=batch, workers=THREADS, use_multiprocessing=True
+    )
+
+    def drain() -> int:
+        rows = sum(len(images) for (images,) in sequence)
+        rest(sequence)
+        return rows
+
+    return drain
+
+
+def bare_loop(paths: list[str], size: int, antialias: bool) -> Callable[[], int]:
+    """Read, decode and resize in random order into one buffer per thread, without a pipeline."""
+    image = dfgen.Image("path", size=(size, size), antialias=antialias)
+    order, store = np.random.default_rng(0), Files()
+
+    def run(share: list[str]) -> int:
+        buffer = np.empty((BATCH, size, size, 3), np.uint8)
+        for number, path in enumerate(share):
+            image.read(path, buffer[number % BATCH], store)
+        return len(share)
+
+    def loop() -> int:
+        shuffled = [paths[row] for row in order.permutation(len(paths))]
+        with ThreadPoolExecutor(THREADS, initializer=prepare_worker) as pool:
+            return sum(pool.map(run, [shuffled[first::THREADS] for first in range(THREADS)]))
+
+    return loop
 
 
 if __name__ == "__main__":

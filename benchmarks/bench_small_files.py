@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import peers
 from corpus import small_images
-from in_memory import rest
-from measure import THREADS, Findings, Rates, Verdict, alternate, finish
+from measure import THREADS, Findings, Rates, Verdict, alternate, finish, rest
 
 import dfgen
 
@@ -59,7 +58,7 @@ def passes(made: dfgen.Sequence) -> Callable[[], int]:
 
     def drain() -> int:
         rows = sum(len(images) for (images,) in made)
-        rest(made._loader)
+        rest(made)
         return rows
 
     return drain

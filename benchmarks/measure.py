@@ -7,10 +7,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context, get_start_method, set_start_method
 from statistics import median
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from unittest import mock
 
 from dfgen.system import usable_cpus
+
+if TYPE_CHECKING:
+    import dfgen
 
 THREADS = usable_cpus()
 Result = TypeVar("Result")
@@ -105,6 +108,11 @@ def alternate(
             if number:
                 rates[name].append(items / (time.perf_counter() - start))
     return Rates(rates)
+
+
+def rest(sequence: "dfgen.Sequence") -> None:
+    """Drop the batches that a Sequence prefetches, so that its workers leave the CPUs to others."""
+    sequence._loader.stream(epoch=1_000_000).close()
 
 
 def in_new_process(

@@ -1,7 +1,7 @@
-"""Keep what the benchmarks have found in results.json, and write RESULTS.md and the plots of it.
+"""Store the results of benchmarks in results.json; write RESULTS.md and the plots from it.
 
-Each part of results.json is one benchmark's findings, with date, commit and versions. A run writes
-its own parts and leaves the others. Pages quote its figures (`tests/house/test_figures.py`).
+Each part of results.json has the results of one benchmark, with date, commit and versions. A run
+replaces its own parts and updates the figures that pages quote from them.
 """
 
 import json

@@ -133,9 +133,9 @@ def test_a_source_of_another_kind_takes_nothing_from_the_old_recipe(data):
 
 def test_the_recipe_in_a_manifest_moves_with_it(data):
     dfgen.build_manifest(data / "recipes/pets.toml", out=data / "m.parquet")
-    shutil.copytree(data, data.with_name("moved"))
-    frame = dfgen.build_manifest(update=data.with_name("moved") / "m.parquet")
-    assert frame["path"][0] == f"{data.with_name('moved')}/pets/cat/0.png"
+    shutil.copytree(data, data / "moved")
+    frame = dfgen.build_manifest(update=data / "moved" / "m.parquet")
+    assert frame["path"][0] == f"{data / 'moved'}/pets/cat/0.png"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,287 @@
+"""Callbacks of `fit`: the state that they read, InputMonitor, and Keras's own."""
+
+import copy
+import csv
+import json
+import math
+import time
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+import dfgen
+from dfgen.errors import ArgumentError
+from public.keras_helpers import EAGER, assert_close, sequence, weights_of
+from public.permutation import epoch_rows, epochs_rows
+from public.watching import BACKEND, built_watcher
+
+pytestmark = pytest.mark.backend
+ROWS, SIZE = 22, 4
+STEPS = -(-ROWS // SIZE)
+
+
+def numbers(rows=ROWS, **options):
+    df = pd.DataFrame({"id": range(rows), "a": np.arange(rows, dtype="f4"), "y": 0.0})
+    return dfgen.Sequence(df, dfgen.Number("a"), "y", batch_size=SIZE, **options)
+
+
+def dense():
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(1e-4), "mse", run_eagerly=EAGER)
+    return model
+
+
+class States(keras.callbacks.Callback):
+    """Reads the state in each hook of training."""
+
+    def __init__(self, seq):
+        super().__init__()
+        self.seq, self.states = seq, {}
+
+    def get_state(self):
+        return {}
+
+    def set_state(self, state):
+        pass
+
+    def read(self, hook, *place):
+        self.states[hook, *place] = json.loads(json.dumps(self.seq.state_dict()))
+
+    def on_train_begin(self, logs=None):
+        self.read("train_begin")
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+        self.read("epoch_begin", epoch)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.read("batch_begin", self.epoch, batch)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.read("batch_end", self.epoch, batch)
+
+    def on_test_end(self, logs=None):
+        self.read("test_end", self.epoch)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.read("epoch_end", epoch)
+
+    def on_train_end(self, logs=None):
+        self.read("train_end")
+
+
+def steps_taken(hook, epoch=0, batch=0):
+    """Return how many steps the model was trained on when a hook of a fit of 2 epochs runs."""
+    if hook.startswith("train"):
+        return 0 if hook == "train_begin" else 2 * STEPS
+    ended = {"epoch_begin": 0, "batch_begin": batch, "batch_end": batch + 1}
+    return epoch * STEPS + ended.get(hook, STEPS)
+
+
+def assert_state(state, steps):
+    """A Sequence that goes on from the state has exactly the rows after these steps."""
+    epoch, step = divmod(steps, STEPS)
+    seq = numbers()
+    seq.load_state_dict(state)
+    rows = [int(row) for _ in range(2) for x, _ in seq for row in x]
+    assert rows == epoch_rows(ROWS, epoch)[SIZE * step :] + epoch_rows(ROWS, epoch + 1)
+    assert seq.epoch == epoch + 2
+
+
+def places(seq, own, folder):
+    """Return the lists of callbacks in which a callback of the user's own may be."""
+    monitor = dfgen.InputMonitor()
+    backup = dfgen.BackupAndRestore(folder, seq, save_freq=3)
+    checkpoint = keras.callbacks.ModelCheckpoint(
+        folder / "model.weights.h5", save_weights_only=True
+    )
+    return {
+        "alone": [own],
+        "after InputMonitor": [monitor, own],
+        "before InputMonitor": [own, monitor],
+        "after BackupAndRestore": [backup, own],
+        "before BackupAndRestore": [own, backup],
+        "after Keras's": [checkpoint, own],
+        "between": [backup, own, monitor],
+    }
+
+
+def training(*names, backends=("tensorflow", "jax", "torch")):
+    mark = pytest.mark.xfail(BACKEND in backends, strict=True, reason="training")
+    return [pytest.param(name, marks=mark) for name in names]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "after InputMonitor",
+        "after BackupAndRestore",
+        "between",
+        *training("alone", "after Keras's", backends=["tensorflow"]),
+        *training("before InputMonitor", "before BackupAndRestore"),
+    ],
+)
+def test_state_in_a_callback_counts_trained_steps(tmp_path, place):
+    seq, states = numbers(), {}
+
+    def read(batch, logs):
+        states[len(states) + 1] = json.loads(json.dumps(seq.state_dict()))
+
+    own = keras.callbacks.LambdaCallback(on_train_batch_end=read)
+    dense().fit(seq, epochs=2, verbose=0, callbacks=places(seq, own, tmp_path)[place])
+    assert [*states] == [*range(1, 2 * STEPS + 1)]
+    for steps, state in states.items():
+        assert_state(state, steps)
+
+
+@pytest.mark.parametrize("place", ["alone", "before InputMonitor", "before BackupAndRestore"])
+def test_state_between_epochs_counts_trained_steps(tmp_path, place):
+    seq = numbers()
+    own, val = States(seq), numbers(7, shuffle=False)
+    callbacks = places(seq, own, tmp_path)[place]
+    dense().fit(seq, validation_data=val, epochs=2, verbose=0, callbacks=callbacks)
+    states = {key: own.states[key] for key in own.states if not key[0].startswith("batch")}
+    assert len(states) == 8
+    for key, state in states.items():
+        assert_state(state, steps_taken(*key))
+
+
+@pytest.mark.parametrize("place", training("alone", backends=["tensorflow", "torch"]))
+def test_state_before_a_batch_leaves_it_out(tmp_path, place):
+    seq = numbers()
+    own = States(seq)
+    dense().fit(seq, epochs=2, verbose=0, callbacks=places(seq, own, tmp_path)[place])
+    for key, state in own.states.items():
+        if key[0] == "batch_begin":
+            assert_state(state, steps_taken(*key))
+
+
+def test_fit_continues_from_the_state_of_a_callback(frame):
+    seq, model, states = sequence(frame(22)), built_watcher(), []
+    own = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: states.append(seq.state_dict())
+    )
+    model.fit(seq, epochs=2, verbose=0, callbacks=[dfgen.InputMonitor(), own])
+    for steps in (1, 5, 6, 8):
+        model.forget()
+        resumed = sequence(frame(22))
+        resumed.load_state_dict(states[steps - 1])
+        model.fit(resumed, epochs=2, verbose=0)
+        epoch, step = divmod(steps, STEPS)
+        expected = epochs_rows(22, [epoch, epoch + 1])[SIZE * step :]
+        assert (model.seen(), resumed.epoch) == (expected, epoch + 2)
+
+
+FIGURES = {"input_wait", "images_per_second", "input_headroom"}
+
+
+@pytest.mark.parametrize("use", ["images", "numbers", "repeat", "processes", "validation"])
+def test_input_monitor_logs_its_figures(frame, use):
+    model, arguments = built_watcher(), {"epochs": 2, "verbose": 0}
+    options = {"use_multiprocessing": True, "workers": 1} if use == "processes" else {}
+    with sequence(frame(22), **options) as seq:
+        if use == "numbers":
+            seq, model = numbers(), dense()
+        elif use == "repeat":
+            seq, arguments = seq.repeat(), arguments | {"steps_per_epoch": STEPS}
+        elif use == "validation":
+            arguments["validation_data"] = sequence(frame(30)[22:], shuffle=False)
+        began = time.perf_counter()
+        history = model.fit(seq, callbacks=[dfgen.InputMonitor()], **arguments).history
+        seconds = time.perf_counter() - began
+    assert {*history} >= FIGURES
+    assert all(len(history[name]) == 2 and isinstance(history[name][1], float) for name in FIGURES)
+    assert all(0 <= share <= 1 for share in history["input_wait"])
+    assert all(rate * seconds >= ROWS for rate in history["images_per_second"])
+    assert all(ratio > 0 and math.isfinite(ratio) for ratio in history["input_headroom"])
+
+
+def test_input_monitor_notices_a_slow_loader(frame):
+    def spin(sample, rng):
+        end = time.perf_counter() + 0.005
+        while time.perf_counter() < end:
+            pass
+        return sample
+
+    histories = []
+    for transform in (None, spin):
+        seq = sequence(frame(60), transform=transform, workers=0)
+        fit = built_watcher().fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()])
+        histories.append({name: fit.history[name][0] for name in FIGURES})
+    fast, slow = histories
+    assert slow["input_wait"] > 0.2
+    assert slow["images_per_second"] < 300  # 200 a second can be made; the first ones wait ready
+    assert slow["input_headroom"] < fast["input_headroom"]
+
+
+def test_input_monitor_prints_one_verdict(frame, capsys):
+    for verbose in (2, 0):
+        model, monitor = built_watcher(), dfgen.InputMonitor()
+        with sequence(frame(40)) as seq:
+            model.fit(seq, epochs=3, verbose=verbose, callbacks=[monitor])
+        lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+        if verbose:
+            verdicts = [line for line in lines if "input" in line and "loss:" not in line]
+            assert len(verdicts) == 1 and verdicts == lines[-1:]
+        else:
+            assert not lines
+
+
+def test_input_monitor_needs_a_sequence():
+    with pytest.raises(ArgumentError, match="InputMonitor"):
+        dense().fit(np.zeros((4, 1)), np.zeros(4), verbose=0, callbacks=[dfgen.InputMonitor()])
+
+
+def test_input_monitor_ignores_evaluate_and_predict():
+    monitor, model, seq = dfgen.InputMonitor(), dense(), numbers(shuffle=False)
+    model.evaluate(seq, verbose=0, callbacks=[monitor])
+    model.predict(seq, verbose=0, callbacks=[monitor])
+    assert {*model.fit(seq, verbose=0, callbacks=[monitor]).history} >= FIGURES
+    assert model.predict(seq, verbose=0, callbacks=[monitor]).shape == (ROWS, 1)
+
+
+def test_own_callbacks_of_keras_work(tmp_path):
+    """CSVLogger gets the figures; ModelCheckpoint saves the weights after each epoch."""
+    seq, val, model = numbers(), numbers(7, shuffle=False), dense()
+    callbacks = [
+        dfgen.InputMonitor(),
+        keras.callbacks.CSVLogger(tmp_path / "log.csv"),
+        keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.weights.h5", save_weights_only=True),
+        keras.callbacks.ReduceLROnPlateau(patience=1),
+        keras.callbacks.TerminateOnNaN(),
+    ]
+    model.fit(seq, validation_data=val, epochs=2, verbose=0, callbacks=callbacks)
+    rows = list(csv.DictReader((tmp_path / "log.csv").read_text().splitlines()))
+    assert len(rows) == 2 and {*rows[0]} >= FIGURES | {"epoch", "loss", "val_loss"}
+    other = dense()
+    other.load_weights(tmp_path / "2.weights.h5")
+    assert_close(weights_of(other), weights_of(model))
+    other.load_weights(tmp_path / "1.weights.h5")
+    assert not np.allclose(weights_of(other)[0], weights_of(model)[0], rtol=1e-6, atol=0)
+
+
+def test_copied_callbacks_watch_the_same_sequence(tmp_path):
+    """KerasTuner copies the callbacks for each trial."""
+    seq = numbers()
+    callbacks = [dfgen.InputMonitor(), dfgen.BackupAndRestore(tmp_path / "backup", seq)]
+    for trial in (1, 2):
+        history = dense().fit(seq, epochs=2, verbose=0, callbacks=copy.deepcopy(callbacks)).history
+        assert len(history["input_wait"]) == 2
+        assert seq.epoch == 2 * trial
+
+
+class Timer(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.began = None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.began = time.perf_counter()
+
+
+@pytest.mark.xfail(strict=True, reason="training", raises=UserWarning)
+def test_timer_beside_a_backup_draws_no_warning(tmp_path):
+    seq = numbers()
+    dense().fit(seq, verbose=0, callbacks=[dfgen.BackupAndRestore(tmp_path, seq), Timer()])

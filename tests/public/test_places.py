@@ -1,0 +1,145 @@
+"""The same images from every place where dfgen reads files: equal pixels, each row once."""
+
+import contextlib
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import cv2
+import fsspec
+import h5py
+import numpy as np
+import pytest
+from servers import http_server, s3_server
+
+import dfgen
+from dfgen.errors import DecodeError
+from public.leftovers import SIZE, assert_same, of_pass, passes, pictures, sequence, written
+from public.leftovers import nothing_left as nothing_left
+from public.permutation import epoch_rows
+
+ROWS = 13
+PIXELS, PNG = pictures(ROWS)
+HTTP = {"client_options": {"allow_http": True}}
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("places") / "imgs/a b", PNG)
+
+
+@pytest.fixture(scope="module")
+def places(frame):
+    """Return columns of a frame and arguments of a Sequence for each place."""
+    top = Path(frame.path[0]).parents[2]
+    names, limits = [f"a b/{row}.png" for row in range(ROWS)], dfgen.Limits(cache=5 * 9 * 7 * 3)
+    tar, deflated = (shutil.make_archive(f"{top}/a", kind, top / "imgs") for kind in ("tar", "zip"))
+    with zipfile.ZipFile(top / "stored.zip", "w") as file:
+        for name, path in zip(names, frame.path, strict=True):
+            file.write(path, name)
+    stored = {"path": [f"zip://{name}::{top}/stored.zip" for name in names]}
+    np.save(top / "a.npy", PIXELS)
+    with h5py.File(top / "a.h5", "w") as file:
+        file.create_dataset("deep/imgs", data=PIXELS, chunks=(3, 9, 7, 3), compression="gzip")
+    objects = dict(zip(names, PNG, strict=True))
+    fsspec.filesystem("memory").pipe({f"/places/{name}": objects[name] for name in names})
+    rows = {"size": SIZE, "index": "index"}
+    found = {
+        "file": ({}, {}),
+        "root": ({"path": names}, {"root": top / "imgs"}),
+        "root url": ({"path": names}, {"root": "memory://places"}),
+        "cache": ({}, {"cache": top / "cache"}),
+        "small cache": ({}, {"cache": top / "small", "limits": limits}),
+        "memory cache": ({}, {"cache": "memory"}),
+        "zip": (stored, {}),
+        "cached zip": (stored, {"cache": top / "cached"}),
+        "deflated zip": ({"path": [f"zip://{name}::{deflated}" for name in names]}, {}),
+        "tar": ({"path": [f"tar://{name}::{tar}" for name in names]}, {}),
+        "bytes": ({"path": PNG}, {}),
+        "structs": ({"path": [{"bytes": data, "path": "x.png"} for data in PNG]}, {}),
+        "npy": ({"path": f"{top}/a.npy"}, {"x": dfgen.Image(**rows)}),
+        "hdf5": ({"path": f"{top}/a.h5"}, {"x": dfgen.Image(**rows, dataset="deep/imgs")}),
+        "memory": ({"path": [f"memory://places/{name}" for name in names]}, {}),
+    }
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(
+            http_server({name.replace(" ", "_"): objects[name] for name in names})
+        ).url
+        paths = [f"{url}/{name}".replace(" ", "_") for name in names]
+        found["http"] = {"path": paths}, {"storage_options": HTTP}
+        with contextlib.suppress(pytest.skip.Exception):  # without moto
+            options = stack.enter_context(s3_server({"bucket": objects})).options | HTTP
+            del options["allow_http"]
+            paths = [f"s3://bucket/{name}" for name in names]
+            found["s3"] = {"path": paths}, {"storage_options": options}
+        yield found
+
+
+PLACES = (
+    "file, root, root url, cache, small cache, memory cache, zip, deflated zip, cached zip, tar"
+)
+WAYS = [(place, False) for place in f"{PLACES}, bytes, structs, npy, hdf5, http".split(", ")]
+WAYS += [(place, True) for place in ("file", "cache", "zip", "bytes", "hdf5", "s3", "memory")]
+
+
+@pytest.mark.parametrize(("place", "processes"), [*WAYS, ("s3", False), ("memory", False)])
+def test_two_epochs_from_each_place(frame, places, place, processes):
+    columns, options = places.get(place) or pytest.skip("no moto")
+    rows = frame.assign(**columns, index=range(ROWS))
+    found = passes(rows, use_multiprocessing=processes, seed=4, **options)
+    expected = [epoch_rows(ROWS, epoch, seed=4) for epoch in range(2)]
+    assert_same(found, [(PIXELS[e], e) for e in expected], ordered=place not in ("npy", "hdf5"))
+    assert found[0][1] != found[1][1]
+
+
+@pytest.mark.parametrize("place", ["file", "zip", "tar", "s3", "http", "memory", "small cache"])
+def test_a_file_of_another_size_is_detected(frame, places, place):
+    """By the manifest, file 3 is larger than it is, and file 7 smaller."""
+    columns, options = places.get(place) or pytest.skip("no moto")
+    sizes = [len(data) + {3: 1, 7: -1}.get(row, 0) for row, data in enumerate(PNG)]
+    changed, options = frame.assign(**columns).assign(bytes=sizes), options | {"shuffle": False}
+    with pytest.raises(DecodeError, match="r3"):
+        passes(changed, **options)
+    with sequence(changed, on_error="skip", batch_size=ROWS, **options) as seq:
+        x, _, weights = seq[0]
+        assert seq.problems["id"].tolist() == ["r3", "r7"]
+    good = np.setdiff1d(range(ROWS), (3, 7))
+    np.testing.assert_array_equal(x[good], PIXELS[good])
+    assert not x[[3, 7]].any() and not weights[[3, 7]].any()
+    assert set(weights[good]) == {np.float32(ROWS / len(good))}
+
+
+RELATIVE = {
+    "file": "imgs/{}.bmp",
+    "root": "{}.bmp",
+    "zip": "zip://{}.bmp::a.zip",
+    "cache": "imgs/{}.bmp",
+}
+LATER = [pytest.mark.xfail(strict=True, reason="packs and stores")]
+RELATIVE_PLACES = [
+    "file",
+    "root",
+    *(pytest.param(place, marks=LATER) for place in ("zip", "cache")),
+]
+
+
+@pytest.mark.parametrize("place", RELATIVE_PLACES)
+def test_relative_paths_start_where_a_sequence_was_made(frame, tmp_path, monkeypatch, place):
+    options = {"root": {"root": "imgs"}, "cache": {"cache": tmp_path / "cache"}}.get(place, {})
+    contents = [cv2.imencode(".bmp", each[..., ::-1])[1].tobytes() for each in PIXELS]
+    for folder, part in (("here", contents), ("there", contents[::-1])):
+        for path in written(tmp_path / folder / "imgs", part, ".bmp").path:
+            os.utime(path, (10**9, 10**9))  # otherwise a cache sees that they differ
+        shutil.make_archive(tmp_path / folder / "a", "zip", tmp_path / folder / "imgs")
+
+    def found(made, processes):
+        monkeypatch.chdir(tmp_path / made)
+        paths = [RELATIVE[place].format(row) for row in range(ROWS)]
+        with sequence(frame.assign(path=paths), use_multiprocessing=processes, **options) as seq:
+            monkeypatch.chdir(tmp_path / "there")
+            return of_pass(seq)
+
+    for made, processes in (("here", True), ("there", False), ("here", False)):
+        pixels, rows = found(made, processes)
+        np.testing.assert_array_equal(pixels, (PIXELS if made == "here" else PIXELS[::-1])[rows])
