@@ -63,9 +63,10 @@ lint: .venv/with-test               ## style, formatting, types
 notebooks: .venv/with-notebook      ## executes the notebooks; discards their output
 	.venv/bin/jupyter-nbconvert --to notebook --execute --stdout notebooks/*.ipynb > /dev/null
 
-docs: .venv/with-docs               ## the site in build/docs; warnings and dead links are errors
+docs: .venv/with-test .venv/with-docs  ## runs the code of the pages; builds the site in build/docs
 	rm -rf build/docs
 	.venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
+	.ci/strict .venv page
 	@echo 'See build/docs/index.html'
 
 dist: .venv/with-test .venv/with-dist  ## sdist and wheel; trains with each outside of the checkout

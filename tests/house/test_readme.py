@@ -1,19 +1,17 @@
 """The README and each page of docs run as written, from top to bottom, on real files."""
 
-import inspect
 import io
 import os
 import re
 import shlex
 import shutil
 from contextlib import redirect_stdout
-from functools import cache, reduce
+from functools import cache
 from pathlib import Path
 
 import annotated
 import keras
 import pytest
-import typer.main
 
 import dfgen
 import dfgen.errors
@@ -52,10 +50,8 @@ def blocks_of(page):
     return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-MARKS = dict.fromkeys(
-    ("start", "train", "predictions", "look", "cluster", "cross-validate"), pytest.mark.slow
-) | dict.fromkeys(("other-libraries", "migrate-torch", "clips-of-videos"), pytest.mark.clients)
-"""Pages that take long, or that need packages of the extra clients."""
+CLIENTS = ("other-libraries", "migrate-torch", "clips-of-videos")
+"""Pages that need packages of the extra clients."""
 PAGES = sorted(page for page in DOCS.rglob("*.md") if blocks_of(page) and page.parent != TUTORIALS)
 
 
@@ -146,7 +142,10 @@ def test_readme_runs_as_written(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:.* labels are to be corrected")  # of a model without training
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=MARKS.get(page.stem, ())) for page in PAGES],
+    [
+        pytest.param(page, marks=pytest.mark.clients if page.stem in CLIENTS else pytest.mark.page)
+        for page in PAGES
+    ],
     ids=lambda page: str(page.relative_to(DOCS)),
 )
 def test_page_runs_as_written(page, photographs, tmp_path, monkeypatch):
@@ -157,56 +156,3 @@ def test_page_runs_as_written(page, photographs, tmp_path, monkeypatch):
     if IN_PHOTOGRAPHS in text:
         copy_named(photographs, text, tmp_path)
     run(page)
-
-
-def headings_of(page):
-    """The anchors of a page, as Markdown's readers make them of its headings."""
-    titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "manifests/README.md"])
-def test_links_of_pages_outside_the_site_lead_somewhere(name):
-    page = README.parent / name
-    for file, anchor in re.findall(r"\]\(([^)#:]+)(?:#([^)\s]+)[^)]*)?\)", page.read_text("utf-8")):
-        target = page.parent / file.strip()
-        assert target.exists(), file
-        assert not anchor or anchor in headings_of(target), f"{file}#{anchor}"
-
-
-def test_contributing_names_files_that_are_there():
-    [(_, tree)] = blocks_of(README.parent / "CONTRIBUTING.md")
-    for line in tree.splitlines():
-        assert (README.parent / line.split()[0]).exists(), line
-
-
-def test_each_public_name_is_on_a_page_of_the_reference():
-    pages = "".join(page.read_text("utf-8") for page in DOCS.glob("reference/*.md"))
-    shown = set(re.findall(r"^(?:\| `dfgen[\w.]*\.|\.\. auto\w+:: )(\w+)", pages, re.MULTILINE))
-    looking = {name for name, value in inspect.getmembers(dfgen.explore, inspect.isfunction)}
-    looking = {name for name in looking if not name.startswith("_")}
-    assert {*dfgen.__all__, *dfgen.migrate.__all__, *looking} - shown == set()
-
-
-@pytest.mark.parametrize(
-    ("page", "name"), [("sequence", "Sequence"), ("manifests", "build_manifest")]
-)
-def test_each_argument_stands_in_one_group_of_the_reference_and_five_come_first(page, name):
-    text = (DOCS / f"reference/{page}.md").read_text("utf-8")
-    groups = re.findall(rf"^`dfgen\.{name}\((.*)=\)`$", text, re.MULTILINE)
-    *known, _ = inspect.signature(getattr(dfgen, name)).parameters  # the last is **unknown
-    assert sorted("=, ".join(groups).split("=, ")) == sorted(known)
-    assert len(groups[0].split("=, ")) == 5
-
-
-def test_tables_of_the_reference_say_what_the_docstrings_and_the_help_say():
-    pages = "".join(page.read_text("utf-8") for page in DOCS.glob("reference/*.md"))
-    commands = typer.main.get_command(app).commands
-    texts = {f" {name}": command.help for name, command in commands.items()}
-    rows = dict(re.findall(r"^\| `dfgen([. ][\w.-]+)` \| (.*) \|$", pages, re.MULTILINE))
-    assert texts.keys() <= rows.keys() and len(rows) > 70
-    for name in rows.keys() - texts.keys():
-        texts[name] = reduce(getattr, name[1:].split("."), dfgen).__doc__
-    first = {name: " ".join(text.split("\n\n")[0].split()) for name, text in texts.items()}
-    assert rows == first
-    assert dfgen.errors.__doc__.split("\n\n")[1] in pages
