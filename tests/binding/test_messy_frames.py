@@ -127,6 +127,7 @@ def test_what_is_bound_knows_no_index_and_leaves_the_frame_alone(frame, y, data)
         assert found[0] == [str(one) for one in frame["id"]]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(frames(), st.sampled_from(NAMES), st.sampled_from(["stratify", "group", "order"]))
 def test_a_manifest_of_any_frame_works_or_is_refused_by_one_message(

@@ -49,6 +49,7 @@ def numbered(folder, rows, **arguments):
     return table_of(folder / "pack")["id"].to_pylist()
 
 
+@pytest.mark.slow
 def test_d_shards_are_shuffled_in_windows_and_handed_out_in_small_batches(tmp_path):
     """A thirtieth of 89,820 samples; training and validation have producers of their own."""
     count, before = 2_994, set(threading.enumerate())

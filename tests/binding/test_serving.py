@@ -108,6 +108,7 @@ def test_channels_follow_the_backend_that_it_was_made_for(df):
     assert batch.shape == (8, 3, 8, 9)
 
 
+@pytest.mark.slow
 def test_the_file_is_written_whole_when_training_begins(df, tmp_path):
     made, (train, _) = model(), sequences(df)
     path = tmp_path / "p.json"

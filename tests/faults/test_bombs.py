@@ -238,6 +238,7 @@ def test_fault_36_a_bomb_is_refused_by_the_field_that_bounds_it(bombs, name):
     assert f"{TRUST}(" in str(caught.value) or FIXED in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
 def test_fault_36_a_loader_names_row_and_path_and_its_limits_reach_the_workers(tmp_path, processes):
     path = tmp_path / "a.jpg"

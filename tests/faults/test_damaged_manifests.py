@@ -85,6 +85,7 @@ def unseen(path, damages):
     return faults
 
 
+@pytest.mark.slow
 def test_fault_27_a_manifest_that_was_damaged_is_refused_by_name_or_reads_the_same(manifest):
     assert unseen(manifest, damaged(manifest.read_bytes(), 300, 60, 60)) == []
 
@@ -319,6 +320,7 @@ def test_what_a_manifest_cannot_hold_is_refused_before_it_is_written(manifest, t
     assert manifest.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_damaged_manifest_of_before_raises_no_foreign_error(manifest):
     """It has no checksum: other labels are warned of by the fingerprint, other facts are not."""
     data = rewritten(manifest).read_bytes()

@@ -233,6 +233,7 @@ def test_fault_10_an_interrupt_of_the_whole_group_is_one_keyboard_interrupt(trai
     assert psutil.wait_procs(workers, timeout=30)[1] == []
 
 
+@pytest.mark.slow
 def test_fault_10_workers_ignore_an_interrupt_of_their_own_from_their_first_moment(training):
     """As of schedulers that send a signal to every process of a job."""
     workers = workers_of(training)
@@ -275,6 +276,7 @@ def test_fault_09_workers_have_a_group_of_their_own_and_stop_and_end_with_their_
 # -- descriptors and memory that are not there ---------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fault_32_processes_that_find_no_descriptor_say_so_and_what_to_do():
     code = (
         TRAINING.partition("print(")[0]
@@ -355,6 +357,7 @@ print("written")
 """
 
 
+@pytest.mark.slow
 def test_fault_33_shared_memory_does_not_need_dev_shm_and_never_ends_in_a_bus_error(tmp_path):
     """/dev/shm and the temporary folder have 1 MiB each, where a user may mount that."""
     refuse_no_mounts()
@@ -372,6 +375,7 @@ def test_fault_33_shared_memory_does_not_need_dev_shm_and_never_ends_in_a_bus_er
     ]
 
 
+@pytest.mark.slow
 def test_fault_59_a_dev_shm_that_fills_up_in_mid_run_costs_nothing(tmp_path):
     """What workers share has no name there; a file that lies there is another matter."""
     refuse_no_mounts()

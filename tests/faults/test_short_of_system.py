@@ -177,6 +177,7 @@ def places(files, tmp_path_factory):
     return manifest, pack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
 def test_fault_81_64_descriptors_are_enough_for_more_parts_and_shards(places, processes):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -71,6 +71,7 @@ def pipes(tmp_path):
         let_go(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("processes", "rows"),
     [(False, (4, 5)), (False, (8, 12)), (True, (5, 17))],
@@ -131,6 +132,7 @@ def test_fault_21_hung_reads_are_errors_that_name_the_row_and_the_epoch_goes_on_
     made.close()
 
 
+@pytest.mark.slow
 @KINDS
 def test_fault_21_a_hung_decode_of_the_users_is_late_too(files, pipes, processes):
     (pipe,) = pipes(1)

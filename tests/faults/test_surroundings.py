@@ -73,6 +73,7 @@ def test_fault_83_garbage_that_is_collected_at_any_moment_changes_nothing(df, wa
     assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("way", ["threads", "processes"])
 def test_fault_84_a_transform_may_fork_and_what_it_forks_ends_however_it_comes_back(df, way):
@@ -211,6 +212,7 @@ ODD = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_fault_88_an_environment_that_changes_meanwhile_changes_nothing(df, monkeypatch):
     found = []
     with sequence(df, "processes", transform=noise, max_queue_size=1) as seq:

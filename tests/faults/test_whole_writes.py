@@ -290,6 +290,7 @@ def ended_writes(tmp_path_factory):
     return [line.split(" ", 1) for line in run.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_fault_79_ended_between_rename_and_flush_the_old_or_the_new_file_is_whole(ended_writes):
     assert [line for word, line in ended_writes if word == "cut"] == [
         f"{kind} {flushed} 9 {word}"

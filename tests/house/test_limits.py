@@ -80,6 +80,7 @@ def test_a_batch_larger_than_the_memory_is_refused(frame):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_multiprocessing", [False, True], ids=["threads", "processes"])
 def test_a_read_that_never_returns_is_an_error_that_names_the_row(stuck, use_multiprocessing):
     seq = sequence(
@@ -100,6 +101,7 @@ def test_a_read_that_never_returns_is_an_error_that_names_the_row(stuck, use_mul
     seq.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_multiprocessing", [False, True], ids=["threads", "processes"])
 def test_a_read_that_never_returns_is_skipped_where_rows_are(stuck, use_multiprocessing):
     seq = sequence(

@@ -32,6 +32,7 @@ def test_two_times_give_equal_files(kept, tmp_path):
     assert all((tmp_path / name).read_bytes() == (kept / name).read_bytes() for name in files)
 
 
+@pytest.mark.slow
 def test_a_second_run_leaves_corrected_labels(kept, tmp_path):
     shutil.copytree(kept, tmp_path / "again")
     (tmp_path / "again/labels.csv").write_text("photo,thing,part\np0000,cat,cat-0\n")

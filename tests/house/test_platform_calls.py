@@ -90,6 +90,7 @@ def asked(path):
             yield text
 
 
+@pytest.mark.slow
 def test_one_module_asks_which_system_it_is_on():
     found = {path.relative_to(PACKAGE).as_posix(): {*asked(path)} for path in PACKAGE.rglob("*.py")}
     others = {"platform_calls.py", "manifest/paths.py"}  # how paths are written there

@@ -61,6 +61,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_command_shows_bars_in_a_terminal_alone(name):
     command, bar = COMMANDS[name]
@@ -99,6 +100,7 @@ def test_a_notebook_has_bars_though_its_output_is_no_terminal(monkeypatch):
         assert not bar.disable
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_ctrl_c_says_what_stands_and_the_command_can_be_given_again(name):
     command, _ = COMMANDS[name]

@@ -214,6 +214,7 @@ def image_loader(folder, count=96, **options):
     return Loader(SampleReader(np.arange(count), parts), batch_size=8, seed=3, **options)
 
 
+@pytest.mark.slow
 def test_no_batch_differs_while_threads_go_to_rest_and_wake(tmp_path, restless, monkeypatch):
     counts, use = [], Threads.use
     monkeypatch.setattr(
@@ -316,6 +317,7 @@ def switched(folder, monkeypatch, **options):
     return made, pool._switch
 
 
+@pytest.mark.slow
 def test_no_batch_differs_while_threads_and_processes_change_over(tmp_path, monkeypatch):
     made, switch = switched(tmp_path, monkeypatch)
     alone, seen = image_loader(tmp_path, workers=0), set()

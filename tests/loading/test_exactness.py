@@ -452,6 +452,7 @@ def test_reading_a_property_changes_nothing(frame):
     assert state() == before
 
 
+@pytest.mark.slow
 def test_a_sequence_that_nobody_holds_is_freed_and_its_threads_end(frame):
     model = watcher()
 

@@ -178,6 +178,7 @@ def test_lists_of_images_are_gathered_by_their_lengths(rows, sized_folder):
         assert all(seq[step][0]["items_mask"].all() for step in range(4))
 
 
+@pytest.mark.slow
 @pytest.mark.backend
 def test_a_model_trains_under_the_mask_and_knows_what_lengths_hide(rows):
     tokens = keras.Input((None,), dtype="int32", name="column")

@@ -122,6 +122,7 @@ def seen(found, close=True):
     return batches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [{"workers": 2}, {"workers": 0}, {"workers": 2, "use_multiprocessing": True}],

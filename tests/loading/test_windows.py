@@ -78,6 +78,7 @@ class TestOrder:
         alone = windows.at(np.array(positions, np.int64), seed=2, epoch=1)
         assert alone.tolist() == epoch_of(windows, 2, 1)[positions].tolist()
 
+    @pytest.mark.slow
     @given(SIZES, PER_WINDOW, st.integers(1, 4), st.sampled_from([1, 2, 3]), st.data())
     def test_resumed_at_any_step_on_any_hosts_it_is_the_same(
         self, sizes, per_window, size, count, data

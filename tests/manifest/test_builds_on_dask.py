@@ -168,6 +168,7 @@ def test_what_dask_cannot_do_is_said_by_the_command(data, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_the_tasks_of_a_worker_that_is_killed_are_done_by_another(data, client, executor):
     serial = build(data)
     (worker, pid), *_ = client.run(os.getpid).items()

@@ -89,6 +89,7 @@ def frames(draw):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* names files in")  # in any folder of the machine
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(frame=frames())

@@ -304,6 +304,7 @@ def test_groups_stay_whole(stratified, groups):
     assert (frame.groupby("group")["split"].nunique() == 1).all()
 
 
+@pytest.mark.slow
 @given(
     groups=st.lists(st.tuples(st.integers(1, 9), st.sampled_from("abc")), min_size=1, max_size=40),
     seed=st.integers(0, 5),

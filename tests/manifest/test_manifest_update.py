@@ -355,6 +355,7 @@ def test_files_are_compared_in_order_however_quick_the_disk_is(data, monkeypatch
     assert sizes.to_pylist() == [*map(os.path.getsize, paths), -1]
 
 
+@pytest.mark.slow
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(st.sets(st.integers(0, 30), min_size=1), min_size=2, max_size=4))
 @pytest.mark.filterwarnings("ignore::UserWarning")

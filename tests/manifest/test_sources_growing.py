@@ -205,6 +205,7 @@ def test_an_update_adds_rows_and_moves_none(make):
     pd.testing.assert_frame_equal(dfgen.read_manifest("new.parquet"), new)
 
 
+@pytest.mark.slow
 def test_verify_finds_what_the_manifest_lacks(make):
     frame = build(make, 2)
     if make is of_addresses:

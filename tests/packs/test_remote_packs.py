@@ -76,6 +76,7 @@ def test_batches_are_those_of_the_folder_and_each_byte_is_read_about_once_an_epo
     assert read < 3 * whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", ["1MB", "1GB"])
 def test_hosts_fetch_a_pack_about_once_together(server, tmp_path, window):
     """Four of them, of which each trains on its own rows; two epochs of 4 MB."""

@@ -126,6 +126,7 @@ def test_what_memory_does_not_hold_any_more_comes_from_the_disk(pack, web, tmp_p
         assert np.array_equal(arrays["image"], others["image"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("window", "own"), [("1KB", False), ("1GB", True)])
 def test_hosts_fetch_a_pack_about_once_and_in_later_runs_hardly_anything(tmp_path, window, own):
     """Four of them, on one node or each on its own; 5 MB."""
@@ -169,6 +170,7 @@ tests.assert_same(made, tests.batches(sys.argv[3])[0])
 """
 
 
+@pytest.mark.slow
 def test_processes_share_a_folder_at_the_same_time(pack, web, tmp_path, trained):
     here = Path(__file__).parent
     path = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])

@@ -187,6 +187,7 @@ def drawn_case(rows, folder, names, as_list, order, drawn, written, **case):
     check(rows, names, order, bad, as_list and len(names) > 1, out=out, **case)
 
 
+@pytest.mark.slow
 @settings(max_examples=3, phases=[Phase.generate])
 @given(**CASES)
 def test_every_row_is_predicted_as_if_it_were_alone(rows, tmp_path_factory, **case):

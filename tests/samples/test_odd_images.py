@@ -114,6 +114,7 @@ def _corpus():
 OWN_REFERENCE = ("tifffile", "heif", "avif-turned", "avif-xmp")  # tests below say which
 
 
+@pytest.mark.slow
 def test_each_file_is_decoded_as_pillow_sees_it():
     for name in files():
         if not name.startswith(OWN_REFERENCE):

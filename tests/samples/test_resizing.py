@@ -105,6 +105,7 @@ def distance(one, other):
     return np.abs(one.astype(int) - other).mean()
 
 
+@pytest.mark.slow
 @each("format", ["JPEG", "PNG"])
 @each(("shape", "size"), PHOTOGRAPHS)
 def test_antialias_is_near_to_pillows(shape, size, format):

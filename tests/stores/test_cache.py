@@ -540,6 +540,7 @@ def test_a_folder_of_another_version_is_left_alone_with_one_warning(frame, tmp_p
     assert sorted(map(str, cache.rglob("*"))) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
 def test_a_disk_that_takes_no_more_warns_once_and_training_goes_on(frame, tmp_path, processes):
     """A file may have no more than 30 kB here."""

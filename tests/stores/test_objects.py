@@ -146,6 +146,7 @@ class TestHttp(FarContract):
         assert store.read(f"{paths['a b']}?token=1") == b"123"
         assert self.server.ranges[-1][1] == f"/{tmp_path.name}/a b"
 
+    @pytest.mark.slow
     @pytest.mark.skipif(
         not os.path.isdir("/proc/self/fd"), reason="counts files as Linux lists them"
     )

@@ -397,6 +397,7 @@ def dying(folder, calls, half):
     put(slot_file(folder), 0, 1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("calls", range(1, 11))
 def test_killed_at_any_write_it_leaves_what_was_whole(tmp_path, calls, half):

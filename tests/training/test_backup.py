@@ -119,6 +119,7 @@ def handler_of_sigterm(handler):
 # -- going on ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_resumed_epoch_has_the_logs_weights_and_receipt_of_an_uninterrupted_one(tmp_path, capsys):
     val = make_sequence(10, transform=None, shuffle=False)
     fresh = partial(fit, validation_data=val)
@@ -213,6 +214,7 @@ def test_an_epoch_that_its_pass_has_ended_is_not_gone_on_with(tmp_path, steps):
     assert sequence.state_dict() == whole_sequence.state_dict()
 
 
+@pytest.mark.slow
 @SEVERAL_STEPS
 @pytest.mark.parametrize("endless", [pytest.param(False, marks=SLOW), True])
 def test_several_steps_per_execution(tmp_path, endless):
@@ -431,6 +433,7 @@ def terminate():
     signal.raise_signal(signal.SIGTERM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("when", "epoch", "step", "saved"),
     [
@@ -693,6 +696,7 @@ def damage(path, how):
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", ["cut short", *(pytest.param(how, marks=SLOW) for how in ("empty", "one bit"))]
 )
@@ -816,6 +820,7 @@ def test_a_backup_of_another_optimizer_with_the_same_variables_is_refused(stoppe
     )
 
 
+@pytest.mark.slow
 def test_a_backup_that_does_not_tell_its_optimizer_nor_what_that_trains_is_gone_on_from(tmp_path):
     interrupted(tmp_path, ("step", 0, 3), model=light_model())
     backups = Generations(tmp_path)

@@ -188,6 +188,7 @@ def steps_of(whole):
     return STEPS * len(whole[0]["loss"])
 
 
+@pytest.mark.slow
 @pytest.mark.backend
 def test_stopped_once_it_ends_the_same(tmp_path):
     trainings = Trainings(tmp_path, CASES["several"])
@@ -424,6 +425,7 @@ def test_counts_go_to_the_callback_of_the_same_class_that_watches_the_same():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.backend
 def test_a_list_of_callbacks_of_keras_is_taken_as_often_as_one_likes(tmp_path):
     trainings = Trainings(tmp_path, CASES["none"])

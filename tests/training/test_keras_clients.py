@@ -116,6 +116,7 @@ def test_adapt_to_batches_that_are_no_array_says_what_to_write(frame):
 # How models train
 
 
+@pytest.mark.slow
 @pytest.mark.backend
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_mixed_precision_takes_pixels_and_scaled_images(frame, policy):

@@ -267,6 +267,7 @@ RIGHT = {name: of_dense(*one) for name, one in OF_DENSE.items()} | {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.backend
 @pytest.mark.parametrize("right", RIGHT.values(), ids=RIGHT)
 def test_what_goes_together_begins_to_train_without_a_word(right, frame):
@@ -648,6 +649,7 @@ def test_class_numbers_that_a_loss_in_half_precision_rounds_are_refused(frame, d
     )
 
 
+@pytest.mark.slow
 def test_pixels_that_the_model_makes_larger_before_it_scales_them_are_left_alone(frame):
     image = keras.Input((4, 4, 3))
     scaled = layers.Flatten()(layers.Rescaling(1 / 255)(image * 255.0))
