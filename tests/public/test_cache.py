@@ -38,15 +38,6 @@ def test_a_later_run_decodes_nothing(frame, tmp_path, processes):
     assert later[0] >= 3 * ROWS and later[1] == 0
 
 
-def test_two_sequences_share_one_folder_at_once(frame, tmp_path):
-    expected, options = passes(frame, X, 1, shuffle=False)[0][0], {"cache": tmp_path / "cache"}
-    with sequence(frame, X, **options) as one, sequence(frame[::-1], X, **options) as other:
-        for batches in zip(one, other, strict=True):
-            for x, y in batches:
-                np.testing.assert_array_equal(x, expected[y])
-        assert one.metrics.cache_hits + other.metrics.cache_hits > 0
-
-
 @pytest.mark.parametrize("place", ["folder", "memory"])
 def test_a_full_cache_keeps_what_it_has(frame, tmp_path, place):
     cache = tmp_path / "cache" if place == "folder" else "memory"
@@ -54,27 +45,6 @@ def test_a_full_cache_keeps_what_it_has(frame, tmp_path, place):
     assert 0 < size < 8 * SLOT and hits == 2 * size // SLOT and hits + misses == 3 * ROWS
     cache = tmp_path / "other" if place == "folder" else "memory"
     assert cached(frame, cache, workers=0) == (2 * ROWS, ROWS, ROWS * SLOT)
-
-
-def rolled(sample, rng):
-    return {**sample, "image": np.roll(sample["image"], rng.integers(5), axis=1)}
-
-
-SETTINGS = [
-    *({}, {"size": (8, 6)}, {"color_mode": "grayscale"}, {"color_mode": "rgba"}),
-    *({"resize": "crop"}, {"resize": "pad"}, {"interpolation": "nearest"}, {"antialias": False}),
-    *({"scale": "-1..1"}, {"dtype": "uint16"}, {"flip": "vertical"}),
-    {"size": (5, 4), "load_size": (12, 11), "crop": "random"},
-]
-
-
-def test_settings_and_transforms_in_one_folder_are_not_mixed(frame, tmp_path):
-    for transform in (None, rolled):
-        for settings in SETTINGS:
-            image = dfgen.Image("path", **{"size": (6, 8), **settings})
-            options = {"transform": transform, "workers": 0, "seed": 3}
-            found = passes(frame, image, cache=tmp_path / "cache", **options)
-            assert_same(found, passes(frame, image, **options))
 
 
 @pytest.mark.parametrize("change", ["size", "time"])

@@ -9,7 +9,7 @@ import PIL.Image
 import pytest
 
 import dfgen
-from dfgen.errors import DecodeError, MissingFileError
+from dfgen.errors import DecodeError
 from public.corpus import CASES, HEIGHT, REJECTED, RGB, WIDTH, chunk, png
 from public.first_batch import x_of
 
@@ -67,25 +67,6 @@ def test_a_tiff_of_182_million_pixels_decodes(one):
     PIL.Image.new("L", (14_000, 13_000), 77).save(file, "TIFF", compression="tiff_adobe_deflate")
     image = dfgen.Image(size=(2, 3), color_mode="grayscale", interpolation="nearest")
     assert (x_of(one(file.getvalue()), image) == 77).all()
-
-
-def test_bad_files_are_skipped_and_listed(tmp_path):
-    rows = {"good": SOUND, **REJECTED, "gone": b""}
-    for name, data in rows.items():
-        (tmp_path / name).write_bytes(data)
-    (tmp_path / "gone").unlink()
-    paths = [str(tmp_path / name) for name in rows]
-    frame = pd.DataFrame({"id": list(rows), "path": paths, "y": 1.5})
-    with pytest.raises(MissingFileError, match=r"gone.*gone"):
-        x_of(frame[-1:])
-    options = {"limits": dfgen.Limits(problems=len(rows)), "image_size": (HEIGHT, WIDTH)}
-    options |= {"batch_size": len(rows), "on_error": "skip", "shuffle": False, "workers": 0}
-    with dfgen.Sequence(frame, "path", "y", **options) as seq:
-        x, _, weights = map(np.asarray, seq[0])
-        problems = seq.problems
-    np.testing.assert_array_equal(x[0], RGB)
-    assert not x[1:].any() and np.flatnonzero(weights).tolist() == [0]
-    assert problems["id"].tolist() == list(rows)[1:] and problems["path"].tolist() == paths[1:]
 
 
 def test_verify_and_training_agree_on_every_file(tmp_path):

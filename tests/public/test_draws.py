@@ -137,22 +137,6 @@ def test_drawn_epochs_go_on_in_mid_epoch(options):
         sequence(df).load_state_dict(state_after(df, 3, **options))
 
 
-@pytest.mark.parametrize("keys", ["balanced", "abcd", range(4)], ids=str)
-def test_class_weights_multiply_sample_weights(keys):
-    """Balanced as scikit-learn's compute_class_weight; classes without rows do not count."""
-    df = classes_table([1, 8, 2], weight=np.arange(1, 12) / 8)
-    weights = [11 / 3, 11 / 24, 11 / 6] if keys == "balanced" else [0.5, 3.0, 0.0, 1.0]
-    class_weight = keys if keys == "balanced" else dict(zip(keys, weights, strict=True))
-    codes = df["kind"].cat.codes
-    for column, factors in ((None, 1), ("weight", df["weight"].to_numpy())):
-        options = {"class_weight": class_weight, "sample_weight": column, "batch_size": 3}
-        expected = np.array(weights)[codes] * factors
-        for x, y, weight in dfgen.Sequence(df, "number", "kind", workers=0, **options):
-            rows = x.astype(int)
-            assert y.tolist() == codes[rows].tolist()
-            np.testing.assert_allclose(weight, expected[rows], rtol=1e-6)
-
-
 SIZES = [(3 + row % 5, 4 + row % 7) for row in range(29)]
 
 
@@ -209,37 +193,3 @@ def test_buckets_of_two_shapes_never_mix_and_save_padding(pictures):
     sizes = [sum(x.size for x, _ in bucketed(pictures, bucket_by=by)) for by in ("shape", None)]
     needed = 3 * sum(height * width for height, width in SIZES)
     assert sizes[0] - needed < 0.6 * (sizes[1] - needed)
-
-
-def test_buckets_go_on_in_mid_epoch_and_in_processes(pictures):
-    whole, first, seq = (bucketed(pictures) for _ in range(3))
-    parts = [bucketed(pictures, shard=(index, 2)) for index in range(2)]
-    for step in range(7):
-        batch = np.concatenate([part[step][0] for part in parts])
-        np.testing.assert_array_equal(batch, whole[step][0])
-    rows = [picture_rows(batch) for _ in range(2) for batch in whole]
-    for _ in zip(range(3), first, strict=False):
-        pass
-    seq.load_state_dict(first.state_dict())
-    assert [picture_rows(batch) for _ in range(2) for batch in seq] == rows[3:]
-    assert seq.receipt == whole.receipt
-    with pytest.raises(dfgen.DfgenError):
-        bucketed(pictures, bucket_by=None).load_state_dict(first.state_dict())
-    for wrong in ({"bucket_by": "size"}, {"shuffle": False}):
-        with pytest.raises(dfgen.DfgenError, match="bucket_by"):
-            bucketed(pictures, **wrong)
-
-
-def test_buckets_by_length_pad_lists_to_their_batch():
-    lengths = [1 + row * 7 % 13 for row in range(27)]
-    df = table(27, tokens=[[row + 1] * length for row, length in enumerate(lengths)])
-    tokens, order = dfgen.Column("tokens", np.array, (None,), "int32"), []
-    for x, _ in dfgen.Sequence(df, tokens, "label", bucket_by="length", batch_size=4, workers=2):
-        rows = x[:, 0] - 1
-        expected = np.zeros((len(rows), max(lengths[row] for row in rows)), "int32")
-        for place, row in enumerate(rows):
-            expected[place, : lengths[row]] = row + 1
-        np.testing.assert_array_equal(x, expected)
-        order += rows.tolist()
-    assert sorted(order) == [*range(27)]
-    assert order != epoch_rows(27, 0)

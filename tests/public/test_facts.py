@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import dfgen
-from public.trees import FACTS, image
+from public.trees import FACTS
 
 FORMATS = {  # name -> mode, format, channels, bits
     "a.png": ("RGB", "png", 3, 8), "b.png": ("L", "png", 1, 8), "c.webp": ("RGBA", "webp", 4, 8),
@@ -33,27 +33,6 @@ def test_header_facts_of_each_format(tmp_path):
         assert (facts["bytes"], facts["mtime_ns"]) == (status.st_size, status.st_mtime_ns)
     array = frame.iloc[-1]
     assert array["format"] == "npy" and array[["width", "height"]].isna().all()
-
-
-def test_orientation_leaves_size_as_stored(tmp_path):
-    for orientation in range(1, 9):
-        exif = Image.Exif()
-        exif[0x0112] = orientation
-        Image.new("RGB", (9, 4)).save(tmp_path / f"{orientation}.jpg", exif=exif)
-    frame = dfgen.build_manifest(tmp_path)
-    assert frame["orientation"].tolist() == [*range(1, 9)]
-    assert frame["width"].tolist() == [9] * 8 and frame["height"].tolist() == [4] * 8
-
-
-@pytest.mark.parametrize("content", [b"", b"no image", None])
-def test_broken_header_is_a_problem(tmp_path, content):
-    good = image(tmp_path / "a.jpg").read_bytes()
-    (tmp_path / "b.jpg").write_bytes(good[:20] if content is None else content)
-    with pytest.warns(UserWarning, match=r"1 problem(.|\n)*b\.jpg"):
-        frame = dfgen.build_manifest(tmp_path)
-    assert frame["problem"].notna().tolist() == [False, True]
-    assert frame["bytes"].tolist() == [len(good), (tmp_path / "b.jpg").stat().st_size]
-    assert pd.isna(frame["width"][1]) and pd.isna(frame["format"][1])
 
 
 COPIES = [("0.jpg", "copy 0.jpg"), ("1.jpg", "copy 1.jpg"), ("2.jpg", "copy 2.png")]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dfgen
-from dfgen.errors import ArgumentError, DecodeError, DfgenError
+from dfgen.errors import DfgenError
 from public.first_batch import batch_of, equal
 
 SIZE = HEIGHT, WIDTH = 60, 84
@@ -150,68 +150,10 @@ def test_a_point_in_the_padding_is_invisible(tmp_path):
     assert points[0].tolist() == [[5, 15, 2], [0, 0, 0]]
 
 
-def test_flip_pairs_change_places_when_the_image_is_mirrored(tmp_path):
-    image, given = (
-        dfgen.Image(size=SIZE, flip="horizontal_and_vertical"),
-        [1, 2, 2, 30, 4, 1, 9, 50, 2],
-    )
-    plain, paired = (
-        points_of(tmp_path, given, image, SIZE, flip_pairs=pairs)[1] for pairs in ([], [(2, 0)])
-    )
-    ways = set()
-    for one, other in zip(plain, paired, strict=True):
-        flips = bool(one[0, 0] > 42), bool(one[0, 1] > 30)
-        np.testing.assert_array_equal(other, one[[2, 1, 0]] if sum(flips) == 1 else one)
-        ways.add(flips)
-    assert len(ways) == 4
-
-
-def test_max_items_of_key_points(df):
-    one, two = [1, 2, 2], [3, 4, 1]
-    df = df[:3].assign(keypoints=[[one, two], [], [two]])
-    found = batch_of(df, WHOLE, dfgen.Keypoints(count=1, max_items=2))[1]
-    equal(found, np.array([[[one], [two]], [[NO], [NO]], [[two], [NO]]], np.float32))
-    for most in (1, None):
-        with pytest.raises(DfgenError, match="max_items"):
-            batch_of(df, WHOLE, dfgen.Keypoints(count=1, max_items=most))
-
-
 @pytest.mark.xfail(strict=True, raises=TypeError, reason="samples")
 def test_max_items_of_boxes(df):
     y = batch_of(df, WHOLE, dfgen.Boxes(max_items=3, class_names=NAMES))[1]
     assert y["boxes"].shape == (30, 3, 4) and y["labels"].tolist() == [[1, -1, -1]] * 30
-
-
-def test_masks_of_images_of_their_own_size(df, tmp_path):
-    pixels = np.arange(4 * 9, dtype=np.uint8).reshape(4, 9)
-    cv2.imwrite(f"{tmp_path}/small.png", pixels)
-    df.loc[1, ["path", "mask"]] = f"{tmp_path}/small.png"
-    x, y = batch_of(df[:2], dfgen.Image(size=None), dfgen.Mask("mask", fill_value=255))
-    assert x.shape == (2, *SIZE, 3) and {*y[0].ravel()} == {0, 2}
-    expected = np.full((*SIZE, 1), 255, np.uint8)
-    expected[:4, :9, 0] = pixels
-    equal(y[1], expected)
-
-
-def test_a_follower_of_another_size_is_an_error(df, tmp_path):
-    cv2.imwrite(f"{tmp_path}/other.png", np.zeros((HEIGHT, WIDTH + 1), np.uint8))
-    df.loc[7, "mask"] = f"{tmp_path}/other.png"
-    with pytest.raises(DecodeError, match="r7"):
-        batch_of(df, "path", dfgen.Mask("mask"))
-    with pytest.raises(ArgumentError, match="like"):
-        batch_of(df, {"a": dfgen.Image("path"), "b": dfgen.Image("after")}, dfgen.Mask("mask"))
-
-
-def test_a_follower_may_be_a_multiple_of_its_image(df, tmp_path):
-    large = np.random.default_rng(0).integers(0, 256, (2 * HEIGHT, 2 * WIDTH, 3), np.uint8)
-    cv2.imwrite(f"{tmp_path}/large.png", large[..., ::-1])
-    df = df[:9].assign(after=f"{tmp_path}/large.png")
-    image = dfgen.Image("path", size=(42, 60), load_size=SIZE, crop="random")
-    x, y = batch_of(df, image, dfgen.Image("after", like="path", size=(84, 120)))
-    for small, pixels in zip(x, y, strict=True):
-        left, top, *_ = around(small[..., 0])
-        top, left = 2 * (TOP - top), 2 * (LEFT - left)
-        np.testing.assert_array_equal(pixels, large[top : top + 84, left : left + 120])
 
 
 def test_albumentations_moves_image_mask_and_boxes(df):

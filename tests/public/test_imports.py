@@ -111,3 +111,7 @@ def test_errors_are_those_of_dfgen_and_of_python(builtin):
         assert issubclass(error, dfgen.DfgenError) and issubclass(error, builtin) and error.__doc__
         copy = pickle.loads(pickle.dumps(error("row id=3")))
         assert type(copy) is error and str(copy) == "row id=3"
+
+
+def test_these_tests_have_at_most_7000_lines():
+    assert sum(len(path.read_text().splitlines()) for path in FILES) <= 7000

@@ -120,22 +120,6 @@ def test_validation_sees_each_row_in_order(frame, arguments, expected):
     assert (train.epoch, val.epoch, len(history["val_loss"])) == (3, 0, -(-len(expected) // 10))
 
 
-def test_arrays_and_sequences_validate_each_other(frame):
-    model, val = built_watcher(), sequence(frame(10), shuffle=False)
-    arrays = np.zeros((12, 4, 4, 3), "uint8"), np.zeros(12, "int32")
-    model.fit(*arrays, validation_data=val, epochs=2, verbose=0)
-    model.fit(sequence(frame(8)), validation_data=arrays, verbose=0)
-    assert (model.seen("tested"), val.epoch) == ([*range(10)] * 2 + [0] * 12, 0)
-
-
-@pytest.mark.xfail(strict=True, reason="training", raises=ValueError)
-def test_batch_size_of_training_arrays_spares_validation(frame):
-    model, arrays = built_watcher(), (np.zeros((12, 4, 4, 3), "uint8"), np.zeros(12, "int32"))
-    val = sequence(frame(10), shuffle=False)
-    model.fit(*arrays, batch_size=4, validation_data=val, verbose=0)
-    assert model.seen("tested") == [*range(10)]
-
-
 def logits(model, rows):
     kernel, bias = model.dense.get_weights()
     x = np.zeros((len(rows), 4, 4, 3), "float32")

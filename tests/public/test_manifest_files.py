@@ -1,7 +1,6 @@
 """Manifests on disk: round trips, columns and rows, other readers, damage, whole writes."""
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dfgen
-from dfgen.errors import ArgumentError, DfgenError, ManifestError, WriteError
+from dfgen.errors import ArgumentError, DfgenError
 from public.trees import pets, plain, rows_of
 
 ROWS = 24
@@ -219,14 +218,6 @@ def test_damaged_file_is_never_read_as_other_content(manifest):
     assert refused > 60
 
 
-def test_labels_changed_by_another_program_are_warned_of(manifest):
-    table = pq.read_table(manifest)
-    place = table.column_names.index("low")
-    pq.write_table(table.set_column(place, "low", pa.array(np.arange(ROWS) // 2)), manifest)
-    with pytest.warns(UserWarning, match=r"m\.parquet"):
-        dfgen.read_manifest(manifest)
-
-
 WRITER = """
 import os, resource, signal, sys
 import numpy as np, pandas as pd
@@ -268,52 +259,6 @@ def test_failed_or_killed_write_leaves_the_old_file(manifest, tmp_path):
     assert manifest.read_bytes() == before
     dfgen.write_manifest(sample(tmp_path, 3), manifest)
     assert len(dfgen.read_manifest(manifest)) == 3
-
-
-def test_filtered_in_place_is_as_small_as_elsewhere(tmp_path):
-    frame = sample(tmp_path, 3000)
-    for name, rows in {"m": 3000, "n": 5}.items():
-        dfgen.write_manifest(frame[:rows], tmp_path / f"{name}.parquet")
-    dfgen.write_manifest(dfgen.read_manifest(tmp_path / "m.parquet")[:5], tmp_path / "m.parquet")
-    sizes = [os.path.getsize(tmp_path / f"{name}.parquet") for name in "mn"]
-    assert sizes[0] < 1.2 * sizes[1]
-
-
-def test_manifest_and_files_move_together(tmp_path):
-    (tmp_path / "first/m").mkdir(parents=True)
-    pets(tmp_path / "first", 4, out=tmp_path / "first/m/pets.parquet")
-    path = (tmp_path / "first").rename(tmp_path / "second") / "m/pets.parquet"
-    frame = dfgen.read_manifest(path)
-    assert frame["path"].map(os.path.exists).all()
-    assert frame.attrs["dfgen"]["root"] == f"{tmp_path}/second/imgs"
-    assert dfgen.read_manifest(path, root="/other")["path"][0] == "/other/cat/000.png"
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        (lambda f: f.drop(columns="id"), "id"), (lambda f: f.assign(id="aa"), "aa"),
-        (lambda f: f.assign(id=[None, *f["id"][1:]]), "id"),
-        (lambda f: f.assign(path=["", *f["path"][1:]]), "path"),
-        (lambda f: f.assign(path=[*f["path"][1:], "/far/z.png"]), r"z\.png"),
-    ],
-)  # fmt: skip
-def test_wrong_frame_is_not_written(tmp_path, manifest, change, word):
-    before = manifest.read_bytes()
-    with pytest.raises(ManifestError, match=word):
-        dfgen.write_manifest(change(sample(tmp_path)), manifest, root=tmp_path)
-    assert manifest.read_bytes() == before
-
-
-def test_wrong_paths_are_named(tmp_path):
-    frame = sample(tmp_path)
-    frame[["low"]].to_parquet(tmp_path / "other.parquet")
-    for name in ("gone.parquet", "other.parquet"):
-        with pytest.raises(DfgenError, match=name):
-            dfgen.read_manifest(tmp_path / name)
-    for name in ("x.csv", "nowhere/x.parquet", "other.parquet"):
-        with pytest.raises(WriteError, match=name):
-            dfgen.write_manifest(frame, tmp_path / name)
 
 
 def test_recipe_equals_the_call_with_its_arguments(tmp_path, monkeypatch):

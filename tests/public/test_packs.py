@@ -5,14 +5,12 @@ import resource
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image as Pillow
 
 import dfgen
 from dfgen.errors import DecodeError, DfgenError, ManifestError, WriteError
@@ -82,23 +80,6 @@ def test_packed_pixels_are_those_of_files(imgs, tmp_path, kind):
         assert row.path_bytes == Path(imgs.path[row.number]).read_bytes()
 
 
-def test_jpegs_are_made_smaller_and_upright(tmp_path):
-    pixels = np.arange(60 * 90 * 3).reshape(60, 90, 3).astype(np.uint8) // 2
-    frame, exif = written(tmp_path / "imgs", [b""] * 3, ".jpg"), Pillow.Exif()
-    exif[0x0112] = 6
-    for row, part in enumerate([pixels, pixels, pixels[:31, :40]]):
-        Pillow.fromarray(part).save(frame.path[row], exif=exif if row == 1 else Pillow.Exif())
-    files = {}
-    for quality in (30, 92):
-        out = tmp_path / str(quality)
-        dfgen.pack(frame, out, format="jpeg", max_side=40, quality=quality)
-        files[quality] = shards(out).sort_values("number").path_bytes.tolist()
-    sizes = [cv2.imdecode(np.frombuffer(data, np.uint8), -1).shape for data in files[92]]
-    assert sizes == [(27, 40, 3), (40, 27, 3), (31, 40, 3)]
-    assert [len(a) < len(b) for a, b in zip(*files.values(), strict=True)] == [True, True, False]
-    assert files[92][2] == Path(frame.path[2]).read_bytes()
-
-
 def test_packs_open_elsewhere_with_all_columns(imgs, pack):
     table = shards(pack)
     assert sorted(len(pd.read_feather(path)) for path in pack.glob("shard-*")) == [4, 4, 5, 5, 5]
@@ -114,15 +95,6 @@ def test_packs_open_elsewhere_with_all_columns(imgs, pack):
     ages = polars.read_ipc(pack / "manifest.arrow")  # noqa: F841 by DuckDB
     found = duckdb.sql("select kind, count(*), sum(age) from ages group by 1 order by 1").fetchall()
     assert found == [(k, len(a), sum(a)) for k, a in imgs.groupby("kind", observed=True).age]
-
-
-def test_seeds_permute_the_order_and_workers_do_not(imgs, pack, tmp_path):
-    with ThreadPoolExecutor(2) as executor:
-        for number, more in enumerate([{"workers": 1}, {"executor": executor}, {"seed": 2}]):
-            dfgen.pack(imgs, tmp_path / str(number), **SMALL, **more)
-            same = shards(tmp_path / str(number)).id.tolist() == shards(pack).id.tolist()
-            assert same == ("seed" not in more)
-            assert_same(passes(tmp_path / str(number)), passes(pack), ordered=same)
 
 
 def test_where_and_splits_select_rows_of_a_pack(imgs, pack):
@@ -261,21 +233,3 @@ def test_a_pack_killed_many_times_goes_on(plain, tmp_path):
     dfgen.pack(plain, whole, shard_size=9 * 7 * 3 * 2)
     assert sorted(os.listdir(out)) == sorted(os.listdir(whole))
     assert dfgen.verify(out).empty and shards(out).equals(shards(whole))
-
-
-def test_a_second_pack_into_one_folder_is_rejected(plain, tmp_path):
-    class Tries(ThreadPoolExecutor):
-        """Begins a second pack while the first one is being written."""
-
-        def submit(self, *arguments, **more):
-            with pytest.raises(WriteError, match="packed"):
-                dfgen.pack(*paths, **options)
-            return super().submit(*arguments, **more)
-
-    expected = passes(plain)
-    dfgen.write_manifest(plain, tmp_path / "m.parquet")
-    (tmp_path / "imgs").rename(tmp_path / "moved")
-    paths, options = (tmp_path / "m.parquet", tmp_path / "packed"), {"root": tmp_path / "moved"}
-    with Tries(1) as executor:
-        dfgen.pack(*paths, executor=executor, **options)
-    assert_same(passes(tmp_path / "packed"), expected, ordered=False)

@@ -1,12 +1,10 @@
 """The same images from every place where dfgen reads files: equal pixels, each row once."""
 
 import contextlib
-import os
 import shutil
 import zipfile
 from pathlib import Path
 
-import cv2
 import fsspec
 import h5py
 import numpy as np
@@ -15,7 +13,7 @@ from servers import http_server, s3_server
 
 import dfgen
 from dfgen.errors import DecodeError
-from public.leftovers import SIZE, assert_same, of_pass, passes, pictures, sequence, written
+from public.leftovers import SIZE, assert_same, passes, pictures, sequence, written
 from public.leftovers import nothing_left as nothing_left
 from public.permutation import epoch_rows
 
@@ -108,38 +106,3 @@ def test_a_file_of_another_size_is_detected(frame, places, place):
     np.testing.assert_array_equal(x[good], PIXELS[good])
     assert not x[[3, 7]].any() and not weights[[3, 7]].any()
     assert set(weights[good]) == {np.float32(ROWS / len(good))}
-
-
-RELATIVE = {
-    "file": "imgs/{}.bmp",
-    "root": "{}.bmp",
-    "zip": "zip://{}.bmp::a.zip",
-    "cache": "imgs/{}.bmp",
-}
-LATER = [pytest.mark.xfail(strict=True, reason="packs and stores")]
-RELATIVE_PLACES = [
-    "file",
-    "root",
-    *(pytest.param(place, marks=LATER) for place in ("zip", "cache")),
-]
-
-
-@pytest.mark.parametrize("place", RELATIVE_PLACES)
-def test_relative_paths_start_where_a_sequence_was_made(frame, tmp_path, monkeypatch, place):
-    options = {"root": {"root": "imgs"}, "cache": {"cache": tmp_path / "cache"}}.get(place, {})
-    contents = [cv2.imencode(".bmp", each[..., ::-1])[1].tobytes() for each in PIXELS]
-    for folder, part in (("here", contents), ("there", contents[::-1])):
-        for path in written(tmp_path / folder / "imgs", part, ".bmp").path:
-            os.utime(path, (10**9, 10**9))  # otherwise a cache sees that they differ
-        shutil.make_archive(tmp_path / folder / "a", "zip", tmp_path / folder / "imgs")
-
-    def found(made, processes):
-        monkeypatch.chdir(tmp_path / made)
-        paths = [RELATIVE[place].format(row) for row in range(ROWS)]
-        with sequence(frame.assign(path=paths), use_multiprocessing=processes, **options) as seq:
-            monkeypatch.chdir(tmp_path / "there")
-            return of_pass(seq)
-
-    for made, processes in (("here", True), ("there", False), ("here", False)):
-        pixels, rows = found(made, processes)
-        np.testing.assert_array_equal(pixels, (PIXELS if made == "here" else PIXELS[::-1])[rows])

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dfgen
-from dfgen.errors import ArgumentError, DfgenError, ManifestError
+from dfgen.errors import DfgenError
 
 pytestmark = pytest.mark.backend
 EAGER = keras.backend.backend() == "tensorflow"
@@ -149,26 +149,6 @@ def test_each_output_has_its_own_columns(frame):
     np.testing.assert_allclose(predicted.loss, total, rtol=1e-6)
 
 
-def largest_error(y_true, y_pred):
-    return keras.ops.max(keras.ops.abs(keras.ops.cast(y_true, "float32") - y_pred))
-
-
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        (keras.losses.MeanSquaredError(reduction="sum"), lambda row: (row - 2.5) ** 2),
-        (largest_error, lambda row: abs(row - 2.5)),  # one number for a whole batch
-    ],
-)
-def test_losses_of_regression_are_per_row(frame, loss, expected):
-    df = frame(9).assign(label=2.5)
-    predicted = dfgen.predict_frame(reading(loss, row=ROW), sequence(df))
-    assert "prob" not in predicted
-    np.testing.assert_allclose(predicted.y_true, 2.5)
-    np.testing.assert_allclose(predicted.y_pred, df.id, atol=1e-5)
-    np.testing.assert_allclose(predicted.loss, expected(df.id.to_numpy()), atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("output", "loss", "from_logits"),
     [
@@ -182,32 +162,6 @@ def test_from_logits_decides_probabilities(frame, output, loss, from_logits):
     predicted = dfgen.predict_frame(model, sequence(df), from_logits=from_logits)
     np.testing.assert_allclose(np.stack(predicted.prob)[:, 1], odd(df.id), atol=1e-5)
     assert predicted.y_pred.tolist() == NAMES[(df.id > 30).astype(int)].tolist()
-
-
-def test_shards_predict_each_row_once_without_y(frame):
-    df, x = frame(21), {"y": None, "label_mode": None}
-    seqs = [sequence(df, **x, shard=(index, 2)) for index in range(2)]
-    parts = [dfgen.predict_frame(reading(row=ROW), seq) for seq in seqs]
-    assert list(parts[0]) == [*df, "y_pred", "problem"]
-    whole = pd.concat(parts).sort_values("id")
-    assert whole.id.tolist() == [*range(21)] and min(map(len, parts)) > 0
-    np.testing.assert_allclose(whole.y_pred, whole.id, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("word", "output", "options"),
-    [
-        ("batch_transform", SIGMOID, {"batch_transform": lambda batch, rng: batch}),
-        ("3 classes", SIGMOID, {"y": dfgen.Category("label", class_names=["even", "odd", "x"])}),
-        ("from_logits", LOGITS, {}),
-        ("label", SIGMOID, {"y": {"label": "label", "id": "id"}}),
-        ("y_pred", SIGMOID, {"y": dfgen.Number("y_pred")}),
-    ],
-)
-def test_impossible_predictions_are_refused(frame, word, output, options):
-    seq = sequence(frame(6).assign(y_pred=range(6)), **options)
-    with pytest.raises((ArgumentError, ManifestError), match=word):
-        dfgen.predict_frame(reading(label=output), seq, from_logits=False)
 
 
 def read(folder):

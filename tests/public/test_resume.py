@@ -10,7 +10,7 @@ import pytest
 import dfgen
 from public.numbered import batches_of, epoch_batches, flat, rows_of, sequence, state_after, take
 from public.permutation import epoch_rows, epochs_rows
-from public.training_script import EPOCHS, STEPS, Stopped, make_model, make_sequence, stop, train
+from public.training_script import EPOCHS, STEPS, Stopped, make_sequence, stop, train
 from public.watching import built_watcher
 
 core = pytest.mark.xfail(strict=True, reason="core")
@@ -58,27 +58,6 @@ def test_resuming_three_times_in_one_epoch(processes):
     assert seq.receipt == whole.receipt
 
 
-def test_loading_a_state_moves_a_sequence_in_use():
-    seq = sequence(ROWS, workers=2)
-    take(seq, 7)
-    seq.load_state_dict(state_after(ROWS, LENGTH + 2))
-    assert take(seq, 3) == epoch_rows(ROWS, 1)[8:20]
-    seq.load_state_dict(state_after(ROWS, 5))
-    assert take(seq, 3) == epoch_rows(ROWS, 0)[20:32]
-    assert flat(seq) == epoch_rows(ROWS, 0)[20:]  # a loop left early begins again
-    assert take(seq.repeat(), LENGTH + 3) == epochs_rows(ROWS, (1, 2))[: ROWS + 12]
-
-
-def test_a_drawn_seed_goes_on():
-    first, seq = (make_sequence(seed=None) for _ in range(2))
-    whole = [first[step][0].tolist() for step in range(STEPS)]
-    take(seq, 4)
-    assert [seq[step][0].tolist() for step in range(STEPS)] != whole
-    take(first, 3)
-    seq.load_state_dict(first.state_dict())
-    assert [x.tolist() for x, _ in seq] == whole[3:]
-
-
 OTHERS = {
     "seed": {"seed": 7}, "rows": {"rows": 44}, "ids": {"rows": sequence(ROWS).manifest[::-1]},
     "shuffle|order": {"shuffle": False}, "balance|order": {"balance": "label"},
@@ -92,15 +71,6 @@ def test_a_state_of_another_order_is_rejected(word):
     with pytest.raises(dfgen.DfgenError, match=word):
         seq.load_state_dict(state_after(ROWS, 5))
     assert (seq.epoch, flat(seq)) == (0, flat(same))
-
-
-def test_changed_labels_warn_and_training_goes_on():
-    df = sequence(ROWS).manifest
-    df.loc[3, "label"] = "c"
-    seq = sequence(df)
-    with pytest.warns(UserWarning, match="labels"):
-        seq.load_state_dict(state_after(ROWS, 5))
-    assert flat(seq) == epoch_rows(ROWS, 0)[20:]
 
 
 def edited(value):
@@ -128,12 +98,6 @@ def test_no_edit_of_a_state_changes_the_rows(steps):
                     rejected.add(name)
             assert (seq.epoch, flat(seq)) == expected
     assert {"seed", "rows", "ids", "epoch", "receipt"} <= rejected
-
-
-@pytest.mark.parametrize("state", [None, [1, 2], {}, {"epoch": 1}, "text"], ids=str)
-def test_a_value_that_is_no_state_is_rejected(state):
-    with pytest.raises(dfgen.DfgenError, match="state"):
-        sequence(ROWS).load_state_dict(state)
 
 
 @core
@@ -237,28 +201,6 @@ def test_stopped_training_ends_with_the_same_weights(tmp_path, whole, stops, bac
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("stops", [[2, 3], [("end", 1)]], ids=str)
-def test_repeat_with_steps_per_epoch_goes_on(tmp_path, stops):
-    def make():
-        seq = make_sequence()
-        return {"x": seq.repeat(), "steps_per_epoch": 3, "epochs": 4, "sequence": seq}
-
-    result, whole = run(tmp_path / "a", *stops, make=make), run(tmp_path / "b", make=make)
-    assert_equal_ends(result, whole)
-    assert result[1].state_dict() == whole[1].state_dict()
-
-
-@pytest.mark.backend
-def test_unbuilt_models_go_on_and_an_ended_run_begins_again(tmp_path, whole):
-    with pytest.raises(Stopped):
-        train(tmp_path, 7, stop, model=make_model(built=False))
-    for _ in range(2):
-        result = train(tmp_path, model=make_model(built=False))
-        assert_equal_ends(result, whole)
-    assert len(result[2]["loss"]) == EPOCHS
-
-
-@pytest.mark.backend
 def test_a_damaged_backup_is_replaced_by_the_one_before(tmp_path, whole):
     with pytest.raises(Stopped):
         train(tmp_path, 8, stop)
@@ -313,16 +255,3 @@ def test_backups_go_on_with_another_batch_size(tmp_path):
         _, seq, history, steps = run(tmp_path, sequence=make_sequence(batch_size=2), epochs=2)
     assert (len(history["loss"]), steps) == (1, 5)  # 8 of 18 rows of the second epoch were done
     assert seq.receipt == run(tmp_path / "whole", epochs=2)[1].receipt
-
-
-@pytest.mark.backend
-@pytest.mark.parametrize("word", ["model", "seed", "Sequence"])
-def test_a_backup_of_another_training_is_rejected(tmp_path, word):
-    with pytest.raises(Stopped):
-        train(tmp_path, 3, stop)
-    model = keras.Sequential([keras.layers.Reshape((1,)), keras.layers.Dense(2)])
-    model.compile("adam", "mse", run_eagerly=True)
-    options = {"model": ("model", model), "seed": ("sequence", make_sequence(seed=4))}
-    name, value = options.get(word, ("x", make_sequence()))
-    with pytest.raises(ValueError, match=word):
-        train(tmp_path, **{name: value})

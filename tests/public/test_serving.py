@@ -8,7 +8,7 @@ import PIL.Image
 import pytest
 
 import dfgen
-from dfgen.errors import ArgumentError, DfgenError, MissingFileError
+from dfgen.errors import ArgumentError
 from public.first_batch import equal
 
 ROWS = 4
@@ -68,22 +68,6 @@ def test_pixels_become_what_their_file_does(df):
         equal(preprocessing(pixels), expected[1:])
 
 
-def test_inputs_of_several_kinds_are_served_from_rows(df):
-    x = {
-        "image": IMAGES["stretch"], "mask": dfgen.Mask("mask"), "age": dfgen.Number("age"),
-        "kind": dfgen.Category("kind", "categorical"), "tags": dfgen.MultiLabel("tags", ("x", "y")),
-    }  # fmt: skip
-    expected, preprocessing = served(df, x, "tame")
-    equal(preprocessing(df), expected)
-    equal(
-        preprocessing(df[2:].to_dict("records")), {name: one[2:] for name, one in expected.items()}
-    )
-    found = preprocessing({**df.iloc[1], "age": 2})
-    assert (found["age"].dtype, found["age"].tolist()) == (np.float32, [2])
-    with pytest.raises(DfgenError, match="age"):
-        preprocessing(df.drop(columns="age"))
-
-
 def test_chance_becomes_the_centre(df):
     random = dfgen.Image(size=(20, 21), load_size=(30, 30), crop="random", flip="horizontal")
     centre = dfgen.Image(size=(20, 21), load_size=(30, 30), crop="center")
@@ -126,16 +110,3 @@ def test_saved_preprocessing_is_loaded_equal(df, tmp_path, name):
     assert loaded.to_json() == preprocessing.to_json() and loaded == preprocessing
     assert loaded.class_names == preprocessing.class_names
     equal(loaded(df), expected)
-
-
-def test_files_that_are_none_are_errors(df, tmp_path):
-    _, preprocessing = served(df, IMAGES["crop"])
-    (tmp_path / "p.json").write_text('{"format": 77}')
-    for path in (tmp_path / "p.json", tmp_path / "gone.json"):
-        with pytest.raises(DfgenError, match=r"p\.json|gone\.json"):
-            dfgen.load_preprocessing(path)
-    with pytest.raises(MissingFileError, match=r"gone\.png"):
-        preprocessing(tmp_path / "gone.png")
-    for wrong in (3, None, [], [3], {"image": 1}):
-        with pytest.raises(DfgenError):
-            preprocessing(wrong)

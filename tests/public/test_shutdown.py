@@ -10,9 +10,8 @@ import psutil
 import pytest
 
 from dfgen.errors import ArgumentError
-from public.leftovers import children, of_pass, passes, pictures, resources, sequence, written
+from public.leftovers import children, pictures, sequence, written
 from public.leftovers import nothing_left as nothing_left
-from public.permutation import epoch_rows
 
 ROWS = 23
 kinds = pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
@@ -21,21 +20,6 @@ kinds = pytest.mark.parametrize("processes", [False, True], ids=["threads", "pro
 @pytest.fixture(scope="module")
 def imgs(tmp_path_factory):
     return written(tmp_path_factory.mktemp("shutdown") / "imgs", pictures(ROWS)[1])
-
-
-@kinds
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_pass_that_is_left_begins_again(imgs, processes, kept):
-    with sequence(imgs, use_multiprocessing=processes) as seq:
-        left = []
-        for _ in range(2):
-            batches = iter(seq)
-            assert next(batches)[1].tolist() == epoch_rows(ROWS, 0)[:4]
-            left.append(batches if kept else None)
-            assert seq.epoch == 0
-        assert [of_pass(seq)[1] for _ in range(2)] == [epoch_rows(ROWS, e) for e in (0, 1)]
-        batches = iter(seq)
-        assert len(list(batches)) == 6 and next(batches, None) is next(batches, None) is None
 
 
 @kinds
@@ -57,18 +41,6 @@ def test_whatever_ends_a_sequence_ends_its_workers(imgs, processes, end):
         with contextlib.suppress(end), seq:
             raise end
     seq = batches = cycle = None  # and `nothing_left` looks
-
-
-@kinds
-def test_many_sequences_one_after_another_leave_nothing(imgs, processes):
-    passes(imgs, use_multiprocessing=processes)
-    before = resources()
-    for _ in range(5 if processes else 20):
-        with sequence(imgs, use_multiprocessing=processes) as one, sequence(imgs) as other:
-            next(iter(one)), other[0]
-    after = resources()
-    assert after["children"] == before["children"]
-    assert len(after["files"]) == len(before["files"])
 
 
 PROGRAM = """

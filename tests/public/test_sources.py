@@ -1,7 +1,6 @@
 """One contract for every source of a manifest: rows, classes, facts, faults, pixels."""
 
 import os
-import shutil
 import warnings
 
 import numpy as np
@@ -11,7 +10,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import DfgenError
-from public.trees import SOURCES, image, rows_of, values
+from public.trees import SOURCES, rows_of, values
 
 LATER = {"table .csv.gz": pytest.mark.xfail(strict=True, reason="manifest")}
 ALL = [pytest.param(name, marks=LATER.get(name, ())) for name in SOURCES]
@@ -111,23 +110,3 @@ def test_pixels_of_a_sequence_match_labels(tree):
         for images, labels in seq:
             found |= dict(zip(rows_of(images), np.asarray(labels).tolist(), strict=True))
     assert found == expected
-
-
-def test_hidden_and_other_files_are_left_out(tmp_path):
-    for row, name in enumerate(("a.png", "b/c.png", ".hidden.png", "B/.x/d.png")):
-        image(tmp_path / name, row)
-    (tmp_path / "b/notes.txt").write_text("no image")
-    with pytest.warns(UserWarning, match=r"notes\.txt"):
-        frame = dfgen.build_manifest(tmp_path)
-    assert frame["id"].tolist() == ["a.png", "b/c.png"]
-
-
-@pytest.mark.parametrize("kind", ["zip", "tar"])
-def test_archive_gives_the_rows_of_its_folder(tmp_path, kind):
-    tree = SOURCES["pattern"](tmp_path)
-    archive = shutil.make_archive(f"{tmp_path}/imgs", kind, tmp_path / "imgs")
-    frame = dfgen.build_manifest(archive, pattern=tree.arguments["pattern"])
-    assert values(frame, "path") == values(build(tree), "path")
-    with dfgen.Sequence(frame, "path", "kind", image_size=(5, 3), shuffle=False) as seq:
-        images, labels = seq[0]
-    assert (rows_of(images), np.asarray(labels).tolist()) == ([0, 1, 2, 3, 4], [0, 0, 1, 1, 2])

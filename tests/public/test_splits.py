@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 import dfgen
-from dfgen.errors import ArgumentError, ManifestError
 from public.trees import pets
 
 SHARES, HALVES = {"train": 0.7, "val": 0.2, "test": 0.1}, {"a": 0.5, "b": 0.5}
@@ -104,20 +103,3 @@ def test_split_without_id_uses_the_paths():
 def test_split_without_rows_is_warned_of():
     with pytest.warns(UserWarning, match='"b"'):
         assert split_of(table(1, kind="x"), HALVES, stratify="kind") == ["a"]
-
-
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ({"shares": {"a": 0.5, "b": 0.6}}, "1.1"), ({"shares": {"a": 1.5, "b": -0.5}}, "-0.5"),
-        ({"shares": {}}, "split"), ({}, "folds"), ({"shares": HALVES, "folds": 3}, "folds"),
-        ({"folds": 1}, "folds"), ({"shares": HALVES, "stratify": "knd"}, "knd"),
-        ({"shares": HALVES, "group": "knd"}, "knd"), ({"shares": HALVES, "group": "gap"}, "gap"),
-        ({"shares": HALVES, "stratify": "real"}, "real"), ({"shares": HALVES, "seed": "x"}, "seed"),
-        ({"shares": HALVES, "group_duplicates": True}, "full"),
-    ],
-)  # fmt: skip
-def test_wrong_split_arguments_are_named(options, word):
-    frame = table(4, kind=[*"aabb"], gap=["x", None, "y", "z"], real=[0.5, 1.5, 0.25, 7])
-    with pytest.raises((ArgumentError, ManifestError), match=word):
-        dfgen.split(frame, **options)

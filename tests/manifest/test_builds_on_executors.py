@@ -5,10 +5,10 @@ from multiprocessing import get_context
 
 import pandas as pd
 import pytest
+from public.trees import pets
 
 import dfgen
 from dfgen.errors import ArgumentError
-from public.trees import pets
 
 
 class Losing(ThreadPoolExecutor):

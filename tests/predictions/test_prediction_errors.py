@@ -1,0 +1,62 @@
+"""Predictions that cannot be made, and those of regression and shards."""
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+from public.test_predictions import LOGITS as LOGITS
+from public.test_predictions import ROW as ROW
+from public.test_predictions import SIGMOID as SIGMOID
+from public.test_predictions import reading as reading
+from public.test_predictions import sequence as sequence
+
+import dfgen
+from dfgen.errors import ArgumentError, ManifestError
+
+pytestmark = pytest.mark.backend
+
+
+def largest_error(y_true, y_pred):
+    return keras.ops.max(keras.ops.abs(keras.ops.cast(y_true, "float32") - y_pred))
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (keras.losses.MeanSquaredError(reduction="sum"), lambda row: (row - 2.5) ** 2),
+        (largest_error, lambda row: abs(row - 2.5)),  # one number for a whole batch
+    ],
+)
+def test_losses_of_regression_are_per_row(frame, loss, expected):
+    df = frame(9).assign(label=2.5)
+    predicted = dfgen.predict_frame(reading(loss, row=ROW), sequence(df))
+    assert "prob" not in predicted
+    np.testing.assert_allclose(predicted.y_true, 2.5)
+    np.testing.assert_allclose(predicted.y_pred, df.id, atol=1e-5)
+    np.testing.assert_allclose(predicted.loss, expected(df.id.to_numpy()), atol=1e-4)
+
+
+def test_shards_predict_each_row_once_without_y(frame):
+    df, x = frame(21), {"y": None, "label_mode": None}
+    seqs = [sequence(df, **x, shard=(index, 2)) for index in range(2)]
+    parts = [dfgen.predict_frame(reading(row=ROW), seq) for seq in seqs]
+    assert list(parts[0]) == [*df, "y_pred", "problem"]
+    whole = pd.concat(parts).sort_values("id")
+    assert whole.id.tolist() == [*range(21)] and min(map(len, parts)) > 0
+    np.testing.assert_allclose(whole.y_pred, whole.id, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("word", "output", "options"),
+    [
+        ("batch_transform", SIGMOID, {"batch_transform": lambda batch, rng: batch}),
+        ("3 classes", SIGMOID, {"y": dfgen.Category("label", class_names=["even", "odd", "x"])}),
+        ("from_logits", LOGITS, {}),
+        ("label", SIGMOID, {"y": {"label": "label", "id": "id"}}),
+        ("y_pred", SIGMOID, {"y": dfgen.Number("y_pred")}),
+    ],
+)
+def test_impossible_predictions_are_refused(frame, word, output, options):
+    seq = sequence(frame(6).assign(y_pred=range(6)), **options)
+    with pytest.raises((ArgumentError, ManifestError), match=word):
+        dfgen.predict_frame(reading(label=output), seq, from_logits=False)
