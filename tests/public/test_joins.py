@@ -69,6 +69,9 @@ def test_unmatched_rows_are_kept_or_dropped(folder):
     with pytest.warns(UserWarning, match="1 "):
         left = build(folder, table, "id=key", unmatched="drop")
     assert left["id"].tolist() == ["007", "7"] and left["age"].tolist() == [1, 2]
+    for keys in (["007", "7"], ["007", "08.b", "7", "gone"]):  # a file, or a row, has no partner
+        with pytest.raises(ManifestError, match=r"08\.b" if len(keys) == 2 else "gone"):
+            build(folder, {"key": keys}, "id=key")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 import dfgen
 from public.keras_helpers import EAGER, SPARSE, assert_close, rows_of, sequence, weights_of
@@ -162,6 +163,18 @@ def test_sequences_give_chance_and_weights_to_training_alone(split):
     np.testing.assert_allclose(weights, np.where(y == 0, 38 / (2 * 10), 38 / (2 * 28)), rtol=1e-6)
     assert rows_of(val[0][0]) == [28, 29]
     assert len(val[0]) == 2 or (val[0][2] == 1).all()
+
+
+def test_sequences_crop_at_random_in_training_alone(split, tmp_path):
+    ramp = Image.fromarray(np.arange(300).reshape(10, 10, 3).astype(np.uint8))
+    paths = {name: str(tmp_path / f"{name}.png") for name in ("train", "val")}
+    for path in paths.values():
+        ramp.save(path)
+    x = dfgen.Image("path", size=(4, 4), load_size=(10, 10), crop="random")
+    df = split.assign(path=split["split"].astype(str).map(paths))
+    data = dfgen.sequences(df, x, "label", batch_size=2, workers=0)
+    equal = {name: (seq[0][0][0] == seq[0][0][1]).all() for name, seq in data.items()}
+    assert equal["val"] and not equal["train"]
 
 
 def test_sequences_of_a_fold(split):

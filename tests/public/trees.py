@@ -122,7 +122,7 @@ def of_voc(folder, sizes=((40, 30),)):
     """Images and XML files in parallel trees, as of ImageNet DET."""
     objects = [
         [("dog", 1, 2, 10, 12), ("cat", 0, 0, 40, 30), ("dog", 1, 1, 2, 2)], [],
-        [("ant", 5, 5, 30, 9), ("cat", 5, 5, 6, 29)], [("dog", 3, 4, 9, 8)],
+        [("cat", 5, 5, 35, 9), ("ant", 5, 5, 11, 29)], [("dog", 3, 4, 9, 8)],
     ]  # fmt: skip
     names, labels = ["s/a", "s/b", "t/c", "t/u/d"], ["cat", "background", "ant", "dog"]
     rows = []
