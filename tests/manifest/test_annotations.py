@@ -2,16 +2,14 @@
 
 import warnings
 
-import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 from public.test_joins import PERSON as PERSON
 from public.test_joins import XFAIL as XFAIL
 from public.test_joins import build as build
 from public.test_joins import of_coco as of_coco
 from public.test_joins import of_yolo as of_yolo
-from public.trees import box, coco, of_voc, text, values, voc_xml
+from public.trees import box, of_voc, text, values, voc_xml
 
 import dfgen
 from dfgen.errors import ManifestError
@@ -46,20 +44,6 @@ def test_impossible_boxes_are_problems(tmp_path, coordinates, word):
     assert "dog" in frame["problem"][2] and word in frame["problem"][2]
     voc_xml(tree.annotation, [("dog", 0.5, 0, 40.75, 31)])  # outside by a pixel: cut
     assert values(dfgen.build_manifest(**tree.arguments))[2]["boxes"] == [[0.5, 0, 40, 30]]
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_boxes_turn_with_exif_orientation(tmp_path, orientation):
-    pixels, exif = np.zeros((32, 48, 3), np.uint8), Image.Exif()
-    pixels[12:20, 8:24] = 255
-    exif[0x0112] = orientation
-    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif, quality=100, subsampling=0)
-    person = [box(1, 1, 8, 12, 16, 8)]
-    path = coco(tmp_path / "c.json", {1: "a.jpg"}, person, {1: "person"}, size=(48, 32))
-    frame = dfgen.build_manifest(coco=path)
-    bright = dfgen.Image(size=None)(frame.iloc[0])[..., 0] > 128
-    rows, columns = np.flatnonzero(bright.any(1)), np.flatnonzero(bright.any(0))
-    assert values(frame)[0]["boxes"] == [[columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]]
 
 
 @pytest.mark.parametrize(

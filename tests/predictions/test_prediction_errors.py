@@ -1,5 +1,7 @@
 """Predictions that cannot be made, and those of regression and shards."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pandas as pd
@@ -7,11 +9,12 @@ import pytest
 from public.test_predictions import LOGITS as LOGITS
 from public.test_predictions import ROW as ROW
 from public.test_predictions import SIGMOID as SIGMOID
+from public.test_predictions import read as read
 from public.test_predictions import reading as reading
 from public.test_predictions import sequence as sequence
 
 import dfgen
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError, DfgenError, ManifestError
 
 pytestmark = pytest.mark.backend
 
@@ -60,3 +63,20 @@ def test_impossible_predictions_are_refused(frame, word, output, options):
     seq = sequence(frame(6).assign(y_pred=range(6)), **options)
     with pytest.raises((ArgumentError, ManifestError), match=word):
         dfgen.predict_frame(reading(label=output), seq, from_logits=False)
+
+
+pytestmark = pytest.mark.backend
+
+
+@pytest.mark.xfail(strict=True, reason="training")
+def test_all_processes_write_into_one_folder(frame, tmp_path):
+    def predict(model, index):
+        seq = sequence(frame(21), y=None, label_mode=None, shard=(index, 2))
+        dfgen.predict_frame(model, seq, out=tmp_path / "out")
+        return read(tmp_path / "out")
+
+    assert predict(reading(row=ROW), 1).id.is_unique
+    np.testing.assert_allclose(predict(reading(row=ROW), 0).y_pred, range(21), atol=1e-5)
+    with contextlib.suppress(DfgenError):  # never parts of two models in one folder
+        both = predict(reading(row=(1, None, [2], [0])), 0)
+        assert both.empty or len({round(share, 3) for share in (both.y_pred / both.id)[1:]}) == 1

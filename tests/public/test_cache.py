@@ -81,3 +81,24 @@ def test_damage_never_gives_wrong_pixels(frame, tmp_path, damage):
         with warnings.catch_warnings(action="ignore"):  # a cache that cannot be used warns
             cached(frame, tmp_path / "cache")
     assert files
+
+
+def rolled(sample, rng):
+    return {**sample, "image": np.roll(sample["image"], rng.integers(5), axis=1)}
+
+
+SETTINGS = [
+    *({}, {"size": (8, 6)}, {"color_mode": "grayscale"}, {"color_mode": "rgba"}),
+    *({"resize": "crop"}, {"resize": "pad"}, {"interpolation": "nearest"}, {"antialias": False}),
+    *({"scale": "-1..1"}, {"dtype": "uint16"}, {"flip": "vertical"}),
+    {"size": (5, 4), "load_size": (12, 11), "crop": "random"},
+]
+
+
+def test_settings_and_transforms_in_one_folder_are_not_mixed(frame, tmp_path):
+    for transform in (None, rolled):
+        for settings in SETTINGS:
+            image = dfgen.Image("path", **{"size": (6, 8), **settings})
+            options = {"transform": transform, "workers": 0, "seed": 3}
+            found = passes(frame, image, cache=tmp_path / "cache", **options)
+            assert_same(found, passes(frame, image, **options))

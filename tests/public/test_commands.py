@@ -185,16 +185,6 @@ def test_help_lists_the_main_options(command, monkeypatch):
     assert command in done("--help") and dfgen.__version__ in done("--version")
 
 
-def test_help_in_a_process_loads_no_framework():
-    heavy = ["keras", "tensorflow", "jax", "torch", "matplotlib", "pandas", "numpy", "pyarrow"]
-    code = f"""import atexit, runpy, sys
-atexit.register(lambda: print([name for name in {heavy} if name in sys.modules]))
-runpy.run_module("dfgen", run_name="__main__")"""
-    command = [sys.executable, "-c", code, "--help"]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert out.endswith("[]\n") and "build-manifest" in out
-
-
 def test_ctrl_c_ends_with_130(df):
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(60)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 import dfgen
 from dfgen.errors import ArgumentError, DfgenError, ManifestError
@@ -180,3 +180,17 @@ def test_yolo_class_names_are_text(tmp_path, names):
     frame = of_yolo(tmp_path, "train: images/train", names=names)
     assert frame.attrs["dfgen"]["labels"]["labels"]["class_names"] == ["010", "no"]
     assert [row["labels"] for row in values(frame)] == [["no"], ["010"]]
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_boxes_turn_with_exif_orientation(tmp_path, orientation):
+    pixels, exif = np.zeros((32, 48, 3), np.uint8), Image.Exif()
+    pixels[12:20, 8:24] = 255
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif, quality=100, subsampling=0)
+    person = [box(1, 1, 8, 12, 16, 8)]
+    path = coco(tmp_path / "c.json", {1: "a.jpg"}, person, {1: "person"}, size=(48, 32))
+    frame = dfgen.build_manifest(coco=path)
+    bright = np.asarray(ImageOps.exif_transpose(Image.open(tmp_path / "a.jpg")))[..., 0] > 128
+    rows, columns = np.flatnonzero(bright.any(1)), np.flatnonzero(bright.any(0))
+    assert values(frame)[0]["boxes"] == [[columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]]

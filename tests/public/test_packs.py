@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cv2
@@ -233,3 +234,12 @@ def test_a_pack_killed_many_times_goes_on(plain, tmp_path):
     dfgen.pack(plain, whole, shard_size=9 * 7 * 3 * 2)
     assert sorted(os.listdir(out)) == sorted(os.listdir(whole))
     assert dfgen.verify(out).empty and shards(out).equals(shards(whole))
+
+
+def test_seeds_permute_the_order_and_workers_do_not(imgs, pack, tmp_path):
+    with ThreadPoolExecutor(2) as executor:
+        for number, more in enumerate([{"workers": 1}, {"executor": executor}, {"seed": 2}]):
+            dfgen.pack(imgs, tmp_path / str(number), **SMALL, **more)
+            same = shards(tmp_path / str(number)).id.tolist() == shards(pack).id.tolist()
+            assert same == ("seed" not in more)
+            assert_same(passes(tmp_path / str(number)), passes(pack), ordered=same)

@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from servers import http_server, s3_server
 
 import dfgen
-from dfgen.errors import DecodeError
+from dfgen.errors import DecodeError, DfgenError
 from public.leftovers import SIZE, assert_same, passes, pictures, sequence, written
 from public.leftovers import nothing_left as nothing_left
 from public.permutation import epoch_rows
@@ -33,7 +34,9 @@ def places(frame):
     top = Path(frame.path[0]).parents[2]
     names, limits = [f"a b/{row}.png" for row in range(ROWS)], dfgen.Limits(cache=5 * 9 * 7 * 3)
     tar, deflated = (shutil.make_archive(f"{top}/a", kind, top / "imgs") for kind in ("tar", "zip"))
-    with zipfile.ZipFile(top / "stored.zip", "w") as file:
+    ignored = warnings.catch_warnings(action="ignore")
+    with zipfile.ZipFile(top / "stored.zip", "w") as file, ignored:
+        file.writestr(names[0], PNG[1])  # the last member of a name counts
         for name, path in zip(names, frame.path, strict=True):
             file.write(path, name)
     stored = {"path": [f"zip://{name}::{top}/stored.zip" for name in names]}
@@ -66,11 +69,10 @@ def places(frame):
         ).url
         paths = [f"{url}/{name}".replace(" ", "_") for name in names]
         found["http"] = {"path": paths}, {"storage_options": HTTP}
-        with contextlib.suppress(pytest.skip.Exception):  # without moto
-            options = stack.enter_context(s3_server({"bucket": objects})).options | HTTP
-            del options["allow_http"]
-            paths = [f"s3://bucket/{name}" for name in names]
-            found["s3"] = {"path": paths}, {"storage_options": options}
+        options = stack.enter_context(s3_server({"bucket": objects})).options | HTTP
+        del options["allow_http"]
+        paths = [f"s3://bucket/{name}" for name in names]
+        found["s3"] = {"path": paths}, {"storage_options": options}
         yield found
 
 
@@ -106,3 +108,14 @@ def test_a_file_of_another_size_is_detected(frame, places, place):
     np.testing.assert_array_equal(x[good], PIXELS[good])
     assert not x[[3, 7]].any() and not weights[[3, 7]].any()
     assert set(weights[good]) == {np.float32(ROWS / len(good))}
+
+
+def test_damaged_members_of_a_zip_are_errors(frame, tmp_path):
+    path, data = tmp_path / "a.zip", b"BM" + bytes(52) + PIXELS[0].tobytes()
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("0.bin", data)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(data[-99:], bytes(99)))
+    x = dfgen.Array("path", (54,), "uint8", decode=lambda data: np.frombuffer(data[:54], "uint8"))
+    with pytest.raises(DfgenError, match=r"0\.bin"):
+        passes(frame[:1].assign(path=f"zip://0.bin::{path}"), x)

@@ -1,6 +1,5 @@
 """Predictions next to their rows: classes, probabilities, losses and problems."""
 
-import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -188,17 +187,3 @@ def test_predictions_in_a_folder_continue_after_an_error(frame, tmp_path):
         assert read(out)[name].tolist() == whole[name].tolist(), name
     np.testing.assert_allclose(read(out).loss, whole.loss, rtol=1e-5)
     np.testing.assert_allclose(np.stack(read(out).prob), np.stack(whole.prob), atol=1e-6)
-
-
-@pytest.mark.xfail(strict=True, reason="training")
-def test_all_processes_write_into_one_folder(frame, tmp_path):
-    def predict(model, index):
-        seq = sequence(frame(21), y=None, label_mode=None, shard=(index, 2))
-        dfgen.predict_frame(model, seq, out=tmp_path / "out")
-        return read(tmp_path / "out")
-
-    assert predict(reading(row=ROW), 1).id.is_unique
-    np.testing.assert_allclose(predict(reading(row=ROW), 0).y_pred, range(21), atol=1e-5)
-    with contextlib.suppress(DfgenError):  # never parts of two models in one folder
-        both = predict(reading(row=(1, None, [2], [0])), 0)
-        assert both.empty or len({round(share, 3) for share in (both.y_pred / both.id)[1:]}) == 1
