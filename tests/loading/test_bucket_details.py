@@ -12,22 +12,6 @@ from public.test_draws import pictures as pictures
 import dfgen
 
 
-@pytest.mark.parametrize("keys", ["balanced", "abcd", range(4)], ids=str)
-def test_class_weights_multiply_sample_weights(keys):
-    """Balanced as scikit-learn's compute_class_weight; classes without rows do not count."""
-    df = classes_table([1, 8, 2], weight=np.arange(1, 12) / 8)
-    weights = [11 / 3, 11 / 24, 11 / 6] if keys == "balanced" else [0.5, 3.0, 0.0, 1.0]
-    class_weight = keys if keys == "balanced" else dict(zip(keys, weights, strict=True))
-    codes = df["kind"].cat.codes
-    for column, factors in ((None, 1), ("weight", df["weight"].to_numpy())):
-        options = {"class_weight": class_weight, "sample_weight": column, "batch_size": 3}
-        expected = np.array(weights)[codes] * factors
-        for x, y, weight in dfgen.Sequence(df, "number", "kind", workers=0, **options):
-            rows = x.astype(int)
-            assert y.tolist() == codes[rows].tolist()
-            np.testing.assert_allclose(weight, expected[rows], rtol=1e-6)
-
-
 def test_buckets_go_on_in_mid_epoch_and_in_processes(pictures):
     whole, first, seq = (bucketed(pictures) for _ in range(3))
     parts = [bucketed(pictures, shard=(index, 2)) for index in range(2)]

@@ -45,7 +45,9 @@ SKEWED += [([40, 5, 1], [3, -5, 700]), ([8, 3], [True, False]), ([6, 2, 3], ["x"
 @pytest.mark.parametrize(("sizes", "names"), SKEWED, ids=str)
 def test_balanced_classes_and_their_rows_are_equally_often(sizes, names):
     df = classes_table(sizes, names)
-    for counts in drawn_epochs(df, balance="kind"):
+    epochs = drawn_epochs(df, balance="kind")
+    assert len({*map(tuple, epochs)}) > 1 or max(sizes) * len(sizes) <= len(df)
+    for counts in epochs:
         by_class = [counts[df["kind"] == kind] for kind in names[: len(sizes)]]
         assert np.ptp([part.sum() for part in by_class]) <= 1
         assert max(np.ptp(part) for part in by_class) <= 1
@@ -193,3 +195,19 @@ def test_buckets_of_two_shapes_never_mix_and_save_padding(pictures):
     sizes = [sum(x.size for x, _ in bucketed(pictures, bucket_by=by)) for by in ("shape", None)]
     needed = 3 * sum(height * width for height, width in SIZES)
     assert sizes[0] - needed < 0.6 * (sizes[1] - needed)
+
+
+@pytest.mark.parametrize("keys", ["balanced", "abcd", range(4)], ids=str)
+def test_class_weights_multiply_sample_weights(keys):
+    """Balanced as scikit-learn's compute_class_weight; classes without rows do not count."""
+    df = classes_table([1, 8, 2], weight=np.arange(1, 12) / 8)
+    weights = [11 / 3, 11 / 24, 11 / 6] if keys == "balanced" else [0.5, 3.0, 0.0, 1.0]
+    class_weight = keys if keys == "balanced" else dict(zip(keys, weights, strict=True))
+    codes = df["kind"].cat.codes
+    for column, factors in ((None, 1), ("weight", df["weight"].to_numpy())):
+        options = {"class_weight": class_weight, "sample_weight": column, "batch_size": 3}
+        expected = np.array(weights)[codes] * factors
+        for x, y, weight in dfgen.Sequence(df, "number", "kind", workers=0, **options):
+            rows = x.astype(int)
+            assert y.tolist() == codes[rows].tolist()
+            np.testing.assert_allclose(weight, expected[rows], rtol=1e-6)

@@ -137,19 +137,6 @@ def test_mistakes_list_wrong_predictions_and_labels(files, tmp_path):
     assert fixed.tolist()[6:10] == ["cat", "dog", "emu", "cat"]
 
 
-def test_sequence_shows_batches_and_draws(rows):
-    def brighter(sample, rng):
-        return {**sample, "image": sample["image"] + np.uint8(rng.integers(100, 200))}
-
-    options = {"y": "label", "image_size": (4, 4), "batch_size": 6}
-    seq = dfgen.Sequence(rows, **options)
-    figure = seq.show(1)
-    assert red(figure) == figure.table.id.tolist() == seq.rows(1).tolist()
-    assert len(seq.show(n=3).axes) == 3 and seq.epoch == 0
-    drawn = red(dfgen.Sequence(rows, **options, transform=brighter, shuffle=False).show(draws=4))
-    assert len(set(drawn[-4:])) > 1 and all(100 <= value < 210 for value in drawn)
-
-
 @pytest.mark.xfail(strict=True, reason="edges")
 def test_classes_count_lists_after_many_missing_ones(frame):
     tags = frame(105).assign(tags=[None] * 100 + [["a"]] * 3 + [["a", "b"]] * 2)

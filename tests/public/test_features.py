@@ -75,6 +75,7 @@ def test_the_dtype_of_a_column_chooses_the_feature(df, y, label_mode, expected, 
 def test_class_names_stay_through_filters_and_arguments(df):
     equal(batch_of(df[:1], IMAGE, "cat")[1], CAT[:1])
     equal(batch_of(df, IMAGE, "text", class_names=[C, B, A])[1], 2 - TEXT)
+    equal(batch_of(df, IMAGE, "cat", class_names=[A, "unused", B, C])[1], 3 - CAT)
 
 
 def test_the_first_valid_value_chooses_the_feature(df):
@@ -240,11 +241,17 @@ def test_sounds_are_cut_and_padded(sounds, channels, seconds, start):
 def test_rows_of_array_files(df, tmp_path):
     rows = np.random.default_rng(0).integers(0, 256, (7, 3, 4, 3), np.uint8)
     np.save(tmp_path / "all.npy", rows)
+    np.save(tmp_path / "f.npy", np.asfortranarray(rows))
     with h5py.File(tmp_path / "all.h5", "w") as file:
         file["a/images"], file["b"] = rows, rows[:2]
     index = [6, 0, 3, 3, 1]
-    frame = df.assign(npy=f"{tmp_path}/all.npy", h5=f"{tmp_path}/all.h5", index=index)
-    for options in ({"column": "npy"}, {"column": "h5", "dataset": "a/images"}):
+    frame = df.assign(index=index, **{name: f"{tmp_path}/all.{name}" for name in ("npy", "h5")})
+    frame["fortran"] = f"{tmp_path}/f.npy"
+    for options in (
+        {"column": "npy"},
+        {"column": "fortran"},
+        {"column": "h5", "dataset": "a/images"},
+    ):
         array = dfgen.Array(shape=(3, 4, 3), dtype="uint8", index="index", **options)
         equal(x_of(frame, array), rows[index])
         equal(x_of(frame, dfgen.Image(size=(3, 4), index="index", **options)), rows[index])

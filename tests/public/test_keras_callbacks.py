@@ -1,7 +1,6 @@
 """Callbacks of `fit`: the state that they read, InputMonitor, and Keras's own."""
 
 import json
-import time
 
 import keras
 import numpy as np
@@ -174,18 +173,3 @@ def test_fit_continues_from_the_state_of_a_callback(frame):
 def test_input_monitor_needs_a_sequence():
     with pytest.raises(ArgumentError, match="InputMonitor"):
         dense().fit(np.zeros((4, 1)), np.zeros(4), verbose=0, callbacks=[dfgen.InputMonitor()])
-
-
-class Timer(keras.callbacks.Callback):
-    def __init__(self):
-        super().__init__()
-        self.began = None
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.began = time.perf_counter()
-
-
-@pytest.mark.xfail(strict=True, reason="training", raises=UserWarning)
-def test_timer_beside_a_backup_draws_no_warning(tmp_path):
-    seq = numbers()
-    dense().fit(seq, verbose=0, callbacks=[dfgen.BackupAndRestore(tmp_path, seq), Timer()])

@@ -217,18 +217,3 @@ def test_first_mistakes_are_named(call, error, word, df):
 @pytest.mark.parametrize(("call", "error", "word"), FITS)
 def test_first_mistakes_of_fit_are_named(call, error, word, df):
     raises(call, error, word, df)
-
-
-LEGAL = [
-    {"batch_size": 1, "workers": 1, "max_queue_size": 1},
-    {"batch_size": 12, "drop_remainder": True, "seed": 0},
-    {"batch_size": 13, "image_size": (1, 1), "shard": (0, 1)},
-    {"batch_size": 5, "class_names": [*KINDS, "cow"], "seed": None},
-    {"class_weight": {"cat": 0.0, "dog": 1.0, "owl": 0.0}, "sample_weight": "legs"},
-]
-
-
-@pytest.mark.parametrize("options", LEGAL, ids=str)
-def test_extreme_values_are_legal(df, options):
-    with opened(df, **options) as seq:
-        assert sorted(id for i in range(len(seq)) for id in seq.ids(i)) == df.id.tolist()

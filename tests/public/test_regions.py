@@ -107,3 +107,16 @@ def test_masks_keep_the_values_of_every_kind_of_file(rows, tmp_path):
     for file, options in (("rgb.png", {}), ("deep.png", {}), ("mask.png", {"palette": {0: 0}})):
         with pytest.raises(DfgenError, match="r0"):
             mask_of(rows, tmp_path, IMAGE, file, **options)
+
+
+def test_later_objects_cover_earlier_ones_and_crowds_lie_below(rows):
+    bar = [[0, 0, 10, 0, 10, 30, 0, 30]]
+    objects, labels = [[SQUARE], bar, counts(np.ones(SIZE))], ["cat", "dog", "cat"]
+    df = rows(objects, labels=[labels], iscrowd=[[False, False, True]])
+    names = {"class_names": ["cat", "dog"]}
+    expected = np.where(drawn([SQUARE]), 1, 255)
+    expected[drawn(bar) > 0] = 2
+    for options in ({"ignore": 255}, {"ignore": 3}, {}):
+        found = batch_of(df, IMAGE, dfgen.Segmentation(**names, **options))[1][0, ..., 0]
+        crowd = np.where(expected == 255, options.get("ignore", 1), expected)
+        np.testing.assert_array_equal(found, crowd if options else np.ones(SIZE))

@@ -19,22 +19,6 @@ import dfgen
 from dfgen.errors import ArgumentError, DecodeError, DfgenError
 
 
-def test_flip_pairs_change_places_when_the_image_is_mirrored(tmp_path):
-    image, given = (
-        dfgen.Image(size=SIZE, flip="horizontal_and_vertical"),
-        [1, 2, 2, 30, 4, 1, 9, 50, 2],
-    )
-    plain, paired = (
-        points_of(tmp_path, given, image, SIZE, flip_pairs=pairs)[1] for pairs in ([], [(2, 0)])
-    )
-    ways = set()
-    for one, other in zip(plain, paired, strict=True):
-        flips = bool(one[0, 0] > 42), bool(one[0, 1] > 30)
-        np.testing.assert_array_equal(other, one[[2, 1, 0]] if sum(flips) == 1 else one)
-        ways.add(flips)
-    assert len(ways) == 4
-
-
 def test_max_items_of_key_points(df):
     one, two = [1, 2, 2], [3, 4, 1]
     df = df[:3].assign(keypoints=[[one, two], [], [two]])

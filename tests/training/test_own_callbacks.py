@@ -110,3 +110,21 @@ def test_copied_callbacks_watch_the_same_sequence(tmp_path):
         history = dense().fit(seq, epochs=2, verbose=0, callbacks=copy.deepcopy(callbacks)).history
         assert len(history["input_wait"]) == 2
         assert seq.epoch == 2 * trial
+
+
+pytestmark = pytest.mark.backend
+
+
+class Timer(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.began = None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.began = time.perf_counter()
+
+
+@pytest.mark.xfail(strict=True, reason="training", raises=UserWarning)
+def test_timer_beside_a_backup_draws_no_warning(tmp_path):
+    seq = numbers()
+    dense().fit(seq, verbose=0, callbacks=[dfgen.BackupAndRestore(tmp_path, seq), Timer()])
