@@ -115,6 +115,13 @@ def test_boxes_are_clipped_and_lost_ones_dropped(df):
             batch_of(df.assign(boxes=[[*boxes[:3], wrong]]), image, dfgen.Boxes())
 
 
+@pytest.mark.filterwarnings("ignore:.* bad")
+def test_rows_that_are_skipped_have_no_boxes(df):
+    df.loc[1, "path"] = "gone.png"
+    y = batch_of(df[:3], WHOLE, Y["boxes"], on_error="skip")[1]
+    assert y["labels"][:, 0].tolist() == [1, -1, 1] and (y["labels"][1] == -1).all()
+
+
 def points_of(tmp_path, points, image, size=(8, 10), **options):
     """Return 20 images with a white pixel at x = 3, y = 2, and their key points."""
     pixels = np.zeros((*size, 3), np.uint8)

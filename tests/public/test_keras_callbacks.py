@@ -168,8 +168,3 @@ def test_fit_continues_from_the_state_of_a_callback(frame):
         epoch, step = divmod(steps, STEPS)
         expected = epochs_rows(22, [epoch, epoch + 1])[SIZE * step :]
         assert (model.seen(), resumed.epoch) == (expected, epoch + 2)
-
-
-def test_input_monitor_needs_a_sequence():
-    with pytest.raises(ArgumentError, match="InputMonitor"):
-        dense().fit(np.zeros((4, 1)), np.zeros(4), verbose=0, callbacks=[dfgen.InputMonitor()])

@@ -4,7 +4,6 @@ import copy
 import csv
 import math
 import time
-
 import keras
 import numpy as np
 import pytest
@@ -14,8 +13,14 @@ from public.test_keras_callbacks import STEPS as STEPS
 from public.test_keras_callbacks import dense as dense
 from public.test_keras_callbacks import numbers as numbers
 from public.watching import built_watcher
-
 import dfgen
+import json
+import pandas as pd
+from dfgen.errors import ArgumentError
+from public.keras_helpers import EAGER, sequence
+from public.permutation import epoch_rows, epochs_rows
+from public.watching import BACKEND, built_watcher
+
 
 pytestmark = pytest.mark.backend
 
@@ -128,3 +133,10 @@ class Timer(keras.callbacks.Callback):
 def test_timer_beside_a_backup_draws_no_warning(tmp_path):
     seq = numbers()
     dense().fit(seq, verbose=0, callbacks=[dfgen.BackupAndRestore(tmp_path, seq), Timer()])
+
+
+pytestmark = pytest.mark.backend
+
+def test_input_monitor_needs_a_sequence():
+    with pytest.raises(ArgumentError, match="InputMonitor"):
+        dense().fit(np.zeros((4, 1)), np.zeros(4), verbose=0, callbacks=[dfgen.InputMonitor()])
