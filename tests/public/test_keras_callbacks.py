@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 import dfgen
-from dfgen.errors import ArgumentError
 from public.keras_helpers import EAGER, sequence
 from public.permutation import epoch_rows, epochs_rows
 from public.watching import BACKEND, built_watcher

@@ -4,6 +4,7 @@ import copy
 import csv
 import math
 import time
+
 import keras
 import numpy as np
 import pytest
@@ -13,14 +14,9 @@ from public.test_keras_callbacks import STEPS as STEPS
 from public.test_keras_callbacks import dense as dense
 from public.test_keras_callbacks import numbers as numbers
 from public.watching import built_watcher
-import dfgen
-import json
-import pandas as pd
-from dfgen.errors import ArgumentError
-from public.keras_helpers import EAGER, sequence
-from public.permutation import epoch_rows, epochs_rows
-from public.watching import BACKEND, built_watcher
 
+import dfgen
+from dfgen.errors import ArgumentError
 
 pytestmark = pytest.mark.backend
 
@@ -136,6 +132,7 @@ def test_timer_beside_a_backup_draws_no_warning(tmp_path):
 
 
 pytestmark = pytest.mark.backend
+
 
 def test_input_monitor_needs_a_sequence():
     with pytest.raises(ArgumentError, match="InputMonitor"):
