@@ -30,24 +30,24 @@ test: .venv/with-test               ## the quick tests on TensorFlow
 	$(PYTEST)
 
 # Which tests a target runs is decided by marks alone: pyproject.toml lists them.
-BACKENDS := .venv/with-test .venv/with-jax .venv/with-torch
+WITH_BACKENDS := .venv/with-test .venv/with-jax .venv/with-torch
 
-test-slow: $(BACKENDS)              ## the slow tests that need one backend only
+test-slow: $(WITH_BACKENDS)              ## the slow tests that need one backend only
 	$(PYTEST) -m "slow and not backend and not clients and not alone"
 
-test-backends: $(BACKENDS)          ## the tests marked backend, on TensorFlow, JAX and torch
+test-backends: $(WITH_BACKENDS)          ## the tests marked backend, on TensorFlow, JAX and torch
 	.ci/backends .venv backend
 
-test-public: $(BACKENDS)            ## the same for tests/public alone
+test-public: $(WITH_BACKENDS)            ## the same for tests/public alone
 	.ci/backends .venv "public and backend"
 
-test-nightly: $(BACKENDS)           ## the same on keras-nightly, the newest or NIGHTLY=3.16.0.dev...
+test-nightly: $(WITH_BACKENDS)           ## the same on keras-nightly, the newest or NIGHTLY=3.16.0.dev...
 	.ci/nightly "$(NIGHTLY)" "public and backend"
 
 test-alone: .venv/with-test .venv/with-jax .venv-none/with-dfgen .venv-jax/with-dfgen .venv-torch/with-dfgen
 	.ci/strict .venv alone          ## dfgen with one backend installed, or none
 
-test-clients: $(BACKENDS) .venv/with-clients  ## with KerasTuner, KerasHub, scikit-learn and others
+test-clients: $(WITH_BACKENDS) .venv/with-clients  ## with KerasTuner, KerasHub, scikit-learn and others
 	.ci/backends .venv clients
 
 test-lowest: .venv-lowest/with-test ## the quick tests with the lowest versions in pyproject.toml
