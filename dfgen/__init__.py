@@ -19,9 +19,6 @@ _ELSEWHERE = {
         "flow_from_dataframe", "from_dataframe", "from_df", "from_pandas", "generator",
         "load_dataset",
     ),
-    'from dfgen.migrate import it; new code has dfgen.Sequence(df, x="path", y="label")': (
-        "ImageDataGenerator", "generator_from_df",
-    ),
     'dfgen.build_manifest("imgs", pattern="{kind}/{id}.jpg") makes the frame of a folder': (
         "ImageFolder", "audio_dataset_from_directory", "flow_from_directory", "from_directory",
         "from_folder", "image_dataset_from_directory",

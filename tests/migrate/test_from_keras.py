@@ -10,7 +10,6 @@ import dfgen
 import dfgen.migrate
 from dfgen.errors import ArgumentError
 
-pytestmark = pytest.mark.xfail(strict=True, reason="edges", raises=AttributeError)
 KINDS = ("cat", "dog", "owl")
 ROTATED = Image.Exif()
 ROTATED[0x0112] = 6
@@ -96,9 +95,19 @@ def test_folders_equal_those_of_keras(folder):
     assert_equal(ImageDataGenerator().flow_from_directory(str(folder), **options), workers=2)
 
 
-@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")
-def test_random_transforms_depend_on_seed_epoch_and_row(folder):
-    of = {"rotation_range": 30, "horizontal_flip": True, "zoom_range": 0.2}
+def noisy(image):
+    return image + np.random.normal(0, 9, image.shape)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"rotation_range": 30, "horizontal_flip": True, "zoom_range": 0.2},
+        {"preprocessing_function": noisy, "brightness_range": (0.5, 2)},
+    ],
+    ids=str,
+)
+def test_random_transforms_depend_on_seed_epoch_and_row(folder, of):
 
     def epochs(seed=7, **options):
         with dfgen.migrate.from_keras(flow(folder, of=of, seed=seed), **options) as seq:
