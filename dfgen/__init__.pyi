@@ -6,8 +6,6 @@ from dfgen.errors import DfgenError as DfgenError
 from dfgen.limits import Limits as Limits
 from dfgen.manifest.building.build import build_manifest as build_manifest
 from dfgen.manifest.building.build import split as split
-from dfgen.manifest.building.check import Faults as Faults
-from dfgen.manifest.building.check import check as check
 from dfgen.manifest.corrections import update_labels as update_labels
 from dfgen.manifest.diff import diff as diff
 from dfgen.manifest.io import read_manifest as read_manifest

@@ -33,12 +33,7 @@ from typing import Any, Never, TypeVar
 
 
 class DfgenError(Exception):
-    """Anything that dfgen refuses; of what a message quotes, `legible` leaves what can be read.
-
-    `files` are (column, path) of a row that lacks one: who hands the error out says what is near.
-    """
-
-    files: tuple[tuple[str, str], ...] = ()
+    """Base class of the errors of dfgen; `legible` shortens and escapes what a message quotes."""
 
     def __init__(self, message: object = "") -> None:
         super().__init__(legible(str(message)))

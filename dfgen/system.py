@@ -75,27 +75,13 @@ def flag(name: str, value: object, advice: str = "") -> bool:
     raise ArgumentError(f"{name} must be True or False, got {brief(value)}: {advice}")
 
 
-def one_of(name: str, value: object, allowed: Iterable[object], words: str = "") -> None:
-    """Refuse a value that is not among the allowed ones; of other libraries' say what it is here.
-
-    Args:
-        name: of the argument.
-        value: what it was given.
-        allowed: texts, or None.
-        words: the key of `VALUES` for it, where that is not its name.
-    """
+def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Raise an ArgumentError if the value of an argument is not among the allowed ones."""
     allowed = tuple(allowed)
     if (value is None or isinstance(value, str)) and value in allowed:
         return
-    from dfgen.explain.other_libraries import VALUES
-
-    word = str(getattr(value, "__name__", value)).strip().lower()
-    meant = word if word in allowed else VALUES.get(words or name, {}).get(word, "")
-    advice = f": {meant}" if " " in meant else ""
-    advice = f': write {name}="{meant}"' if meant in allowed else advice
-    near = did_you_mean(word, [one for one in allowed if isinstance(one, str)])
-    advice = advice or (near and f".{near}")
-    raise ArgumentError(f"{name} must be one of {allowed}, got {brief(value)}{advice}")
+    hint = did_you_mean(str(value).lower(), [one for one in allowed if isinstance(one, str)])
+    raise ArgumentError(f"{name} must be one of {allowed}, got {brief(value)}{hint and f'.{hint}'}")
 
 
 def python_command(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:

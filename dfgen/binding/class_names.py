@@ -94,8 +94,7 @@ def with_class_names(columns: Columns, feature: Feature, is_target: bool) -> Fea
             advice = f"before splitting write df[{name!r}] = df[{name!r}].astype('category')"
         values = unnamed if pa.types.is_dictionary(unnamed.type) else pc.unique(unnamed).drop_null()
         if is_target:
-            sep = getattr(feature, "sep", None)
-            check_classes(columns, name, values, single=unnamed is column, sep=sep)
+            check_classes(columns, name, values, single=unnamed is column)
         known = _class_names(name, values, "" if columns.whole else advice)
         if len(known) > 2 and getattr(feature, "label_mode", None) == "binary":
             _refuse_unused(name, unnamed, known)

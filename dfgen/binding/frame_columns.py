@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list, listed
-from dfgen.explain.near_names import not_a_column
+from dfgen.explain.missing import not_a_column
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.column_files import ColumnFiles
 from dfgen.manifest.path_roots import absolute_place, file_of, is_address

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.errors import DfgenError, ManifestError, MissingFileError, warn
-from dfgen.explain.near_names import Begin, advice
+from dfgen.explain.missing import missing_path
 from dfgen.manifest.path_roots import is_address
 from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.samples.bound_feature import BoundFeature
@@ -205,27 +205,29 @@ def _fault(store: Store, path: str) -> str:
 
 
 def _told(columns: Columns, missing: list[_LookedFor], alone: bool) -> str:
-    """Return where the first of the missing files was looked for, and what is near it."""
+    """Return where the first of the missing files was looked for, and what to do."""
     first = missing[0]
-    begin, path = _begin(columns, first)
-    by = f"the root {begin.root!r} of the manifest" if begin.of else f"root={columns.root!r}"
+    function, root, path = _relative(columns, first)
+    folder = os.path.abspath(root or "")
+    by = f"the root {root!r} of the manifest" if function else f"root={columns.root!r}"
     where = (
-        f"{first.column}={path!r}: {first.fault} at {begin.at(path)!r} by {by} in the working "
-        f"folder {os.getcwd()!r}. "
+        f"{first.column}={path!r}: {first.fault} at {os.path.join(folder, path)!r} by {by} in the "
+        f"working folder {os.getcwd()!r}. "
     )
     if os.path.isdir(first.path):
         return f"{where}Make a frame of its content, df = dfgen.build_manifest({path!r})"
-    others = [_begin(columns, one)[1] for one in missing if one.column == first.column]
-    return where + advice(others, begin, alone)
+    argument = f"{function} root=" if function else "root="
+    advice = missing_path(path, folder, column=first.column, argument=argument)
+    return f"{where}{advice}" + ". Leave such rows out" * alone
 
 
-def _begin(columns: Columns, file: _LookedFor) -> tuple[Begin, str]:
-    """Return where a path begins, and the path from there on, as the table has it."""
-    for of, root in (("", columns.root), columns.read_by):
+def _relative(columns: Columns, file: _LookedFor) -> tuple[str, str | None, str]:
+    """Return the function that sets the root of a path, the root, and the path below it."""
+    for function, root in (("", columns.root), columns.read_by):
         start = "" if root is None else root.rstrip("/") + "/"
         if start and file.path.startswith(start):
-            return Begin(file.column, root, of), file.path.removeprefix(start)
-    return Begin(file.column, columns.root), file.path
+            return function, root, file.path.removeprefix(start)
+    return "", columns.root, file.path
 
 
 _PATH = "path"  # the column of files that `bytes` and `mtime_ns` are of

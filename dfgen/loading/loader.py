@@ -388,10 +388,6 @@ class Loader:
         try:
             batch, faults = pending.result()
         except DfgenError as error:
-            if error.files:
-                from dfgen.explain.near_names import with_near
-
-                with_near(error)
             if isinstance(error, DecodeError | MissingFileError):
                 error.add_note(_BAD_ROW)
             raise

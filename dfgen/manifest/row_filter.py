@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list, did_you_mean, reason
-from dfgen.explain.near_names import not_a_column
+from dfgen.explain.missing import not_a_column
 from dfgen.manifest.path_roots import joined
 from dfgen.manifest.schema import Label, with_column
 from dfgen.table.arrow_types import is_text, value_type

@@ -20,7 +20,7 @@ manifests/README.md specifies it for other programs. Label columns of text, bool
 integers are categories.
 """
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NotRequired, TypedDict
@@ -29,7 +29,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import EXAMPLES, ManifestError, column_list, did_you_mean, first, quote
-from dfgen.explain.findings import Finding
 from dfgen.packs.pack_index import PLACES
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.stores.store import Head
@@ -80,7 +79,6 @@ KEY = b"dfgen"
 PARTS = ("split", "fold")
 """Columns that say which part of the rows is for what."""
 
-MISSING_IDS = "missing ids"
 """The kind of the finding of rows without an id."""
 
 _NEEDED = {
@@ -188,12 +186,6 @@ def files_column(schema: pa.Schema) -> str | None:
 
 def validate(table: pa.Table, where: str = "the manifest") -> None:
     """Check that a table has unique ids and paths of the right types and without nulls."""
-    for fault in faults_of_rows(table, where):
-        raise ManifestError(str(fault))
-
-
-def faults_of_rows(table: pa.Table, where: str = "the manifest") -> Iterator[Finding]:
-    """Yield why a table is no manifest: its ids and paths, their types, nulls and repeats."""
     names = table.column_names
     check_names(names, where)
     held = files_column(table.schema)
@@ -203,30 +195,25 @@ def faults_of_rows(table: pa.Table, where: str = "the manifest") -> Iterator[Fin
                 f'{where} has no column "{name}". Columns: {column_list(names)}.'
                 f"{did_you_mean(name, names)} {advice}"
             )
-    yield from _of_other_types(table, where)
+    _check_types(table, where)
     for name in ("path", "id"):  # ids may be made of paths
         if name in names:
-            yield from _unfilled(table, name, where)
-    yield from _repeated_ids(table["id"], where)
+            _check_filled(table, name, where)
+    _check_repeated(table["id"], where)
 
 
-def _of_other_types(table: pa.Table, where: str) -> Iterator[Finding]:
+def _check_types(table: pa.Table, where: str) -> None:
     kind = table["id"].type
     if len(table) and not (pa.types.is_integer(kind) or is_text(kind)):
         cast = "str"
         ids = table["id"].to_pylist() if pa.types.is_floating(kind) else [0.5]
         if all(one is None or float(one).is_integer() for one in ids):
             cast = '"int64"'
-        yield Finding(
-            "ids that are neither text nor whole numbers",
-            len(table),
-            f'column "id" of {where} has type {kind}',
-            "An id is a whole number or text: "
+        raise ManifestError(
+            f'column "id" of {where} has type {kind}. An id is a whole number or text: '
             + 'drop rows without one, df = df[df["id"].notna()], then '
             * bool(table["id"].null_count)
-            + f'df["id"] = df["id"].astype({cast})',
-            tuple(map(str, first(table["id"]))),
-            stops=True,
+            + f'df["id"] = df["id"].astype({cast})'
         )
     if not len(table):
         return
@@ -240,7 +227,7 @@ def _of_other_types(table: pa.Table, where: str) -> Iterator[Finding]:
         )
 
 
-def _unfilled(table: pa.Table, name: str, where: str) -> Iterator[Finding]:
+def _check_filled(table: pa.Table, name: str, where: str) -> None:
     column = table[name]
     empty = pc.is_null(column)
     if is_text(column.type):
@@ -250,21 +237,17 @@ def _unfilled(table: pa.Table, name: str, where: str) -> Iterator[Finding]:
         return
     other = "path" if name == "id" else "id"
     has_other = other in table.column_names
-    examples = tuple(
+    examples = [
         f"{row} ({other} {quote(table[other][row].as_py())})" if has_other else f"{row}"
         for row in first(rows)
-    )
-    yield Finding(
-        MISSING_IDS if name == "id" else "missing paths",
-        len(rows),
-        f"{len(rows)} of {len(table)} rows of {where} have no {name}: row {', '.join(examples)}",
-        f'Fill them, or drop them: df = df[df["{name}"].notna()]',
-        examples,
-        stops=True,
+    ]
+    raise ManifestError(
+        f"{len(rows)} of {len(table)} rows of {where} have no {name}: row {', '.join(examples)}. "
+        f'Fill them, or drop them: df = df[df["{name}"].notna()]'
     )
 
 
-def _repeated_ids(ids: pa.ChunkedArray, where: str) -> Iterator[Finding]:
+def _check_repeated(ids: pa.ChunkedArray, where: str) -> None:
     if pa.types.is_integer(ids.type):  # rows that were numbered are soon seen
         numbers = ids.to_numpy()
         if (numbers[1:] > numbers[:-1]).all():
@@ -277,13 +260,9 @@ def _repeated_ids(ids: pa.ChunkedArray, where: str) -> Iterator[Finding]:
         rows = rows_where(pc.fill_null(pc.equal(ids, pa.scalar(value, ids.type)), False))
         examples.append(f"{quote(value)} (rows {', '.join(map(str, first(rows)))})")
     if examples:  # else nulls alone stand on several
-        yield Finding(
-            "repeated ids",
-            pc.sum(twice.field("counts")).as_py(),
-            f"{where} has ids that stand on several rows ({len(twice)}): {'; '.join(examples)}",
-            'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]',
-            tuple(map(str, first(twice.field("values")))),
-            stops=True,
+        raise ManifestError(
+            f"{where} has ids that stand on several rows ({len(twice)}): {'; '.join(examples)}. "
+            'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]'
         )
 
 

@@ -130,12 +130,3 @@ def _place(array: Any) -> int:
 def _is_same(array: Any, other: Any) -> bool:
     ways = ((one.shape, one.strides, one.dtype, _place(one)) for one in (array, other))
     return len(set(ways)) == 1
-
-
-def on_accelerator() -> bool:
-    """Return whether models of the backend in use have another device than the CPUs."""
-    if keras.backend.backend() == "torch":
-        import torch
-
-        return bool(torch.cuda.is_available())
-    return any(not device.startswith("cpu") for device in keras.distribution.list_devices())

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from dfgen.errors import ArgumentError, DfgenError, brief, did_you_mean
-from dfgen.explain.other_libraries import HERE
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.order.plan import Plan
@@ -100,8 +99,6 @@ class Passes(keras.utils.PyDataset, DataAdapter):
                     "super().__init__(df, ...). Batches of your own making are a "
                     "keras.utils.PyDataset"
                 )
-            elif name in HERE:
-                fault += f": {HERE[name]}"
             raise AttributeError(fault, name=name, obj=self)
 
     def __setattr__(self, name: str, value: Any) -> None:

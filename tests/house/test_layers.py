@@ -30,19 +30,13 @@ LAYERS = {
     "samples": LOW,
     "packs": LOW | {"samples"},  # workers read by it
     "loading": LOW | {"samples", "packs"},
-    "explain": LOW | {"samples", "packs", "loading"},
+    "explain": {"errors", "table"},
     "executors": LOW | {"samples"},
     "manifest": LOW | {"samples", "packs", "explain", "executors"},
     "binding": LOW | {"samples", "packs", "loading", "explain", "manifest"},
     "packs.writing": LOW
     | {"samples", "packs", "loading", "explain", "executors", "manifest", "binding"},
     "training": LOW | {"samples", "packs", "loading", "explain", "manifest", "binding"},
-}
-# What words an error, imported once there is one: by checks of arguments, which features share, and
-# by who hands batches out. No worker loads it.
-AT_A_FAILURE = {
-    "dfgen.system": "dfgen.explain.other_libraries",
-    "dfgen.loading.loader": "dfgen.explain.near_names",
 }
 # The only rooms that may import a library.
 ROOMS_OF = {
@@ -137,7 +131,6 @@ def test_imports_point_back_only() -> None:
         if target.partition(".")[0] == "dfgen"
         and room(target) not in LAYERS[room(name)] | {room(name), "__version__"}
         and (name, target) not in DOORS
-        and module_of(target) != AT_A_FAILURE.get(name)
     ] == []
 
 
@@ -226,7 +219,7 @@ def arrows() -> set[tuple[str, str]]:
         path = MODULES[name].relative_to(PACKAGE)
         return path.parent.as_posix() if path.parent.name else path.stem
 
-    doors = {(name, module_of(target)) for name, target in DOORS} | {*AT_A_FAILURE.items()}
+    doors = {(name, module_of(target)) for name, target in DOORS}
     pairs = {(name, module_of(target)) for name in MODULES for target in imports(name)} - doors
     ends = {(folder(name), folder(target)) for name, target in pairs if target}
     return {(here, there) for here, there in ends if here != there}

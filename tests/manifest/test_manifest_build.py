@@ -335,8 +335,7 @@ def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
          "labels= and path_column= (--labels TABLE --path-column COLUMN)"),
         ({"source": "imgs", "labels": "l.csv"},
          "labels= needs on= (--on): which part of a file's path is the key of which column of the "
-         "table. FIELD=COLUMN, where FIELD is a field of the pattern, name, stem or relpath. "
-         "dfgen check TABLE FOLDER finds both"),
+         "table. FIELD=COLUMN, where FIELD is a field of the pattern, name, stem or relpath"),
         ({"source": "imgs", "on": "id"},
          "on= (--on) joins the files of a folder with labels= (--labels): give both"),
         ({"source": "imgs", "labels": "l.csv", "path_column": "file"},

@@ -3,7 +3,6 @@ import pyarrow as pa
 import pytest
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.explain.findings import refuse
 from dfgen.manifest.building.join import join, split_on
 from dfgen.manifest.sources.path_pattern import parse_pattern
 
@@ -23,7 +22,7 @@ def files_of(*paths, pattern=None):
 
 def refused(error, *arguments, **options):
     with pytest.raises(error) as caught:
-        refuse(join(*arguments, **options).findings)
+        join(*arguments, **options)
     return str(caught.value)
 
 

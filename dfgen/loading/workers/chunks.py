@@ -119,8 +119,6 @@ class ChunkMaker:
                     read_again(again, error, self.reader, row, stopwatch, cancelled)
             except (DecodeError, MissingFileError) as error:
                 if not self.skip:
-                    if isinstance(error, MissingFileError):
-                        error.files = tuple(self.reader.paths(row))
                     raise
                 # anything else is a mistake in a program, or no fault of the file
                 blanks[place] = self._fault(stopwatch.stage, error, row)

@@ -85,13 +85,10 @@ def read_again(
 
 
 def _failed(error: Exception, reader: SampleReader, row: int, spent: float) -> ReadError:
-    failed = ReadError(
+    return ReadError(
         f"{_told(error, reader, row)}; tried {len(WAITS) + 1} times in {spent:.1f} seconds. "
         f'That is no fault of the row, which on_error="skip" would skip: {_advice(error)}'
     )
-    if isinstance(error, MissingFileError):
-        failed.files = tuple(reader.paths(row))
-    return failed
 
 
 def _is_worth_it(error: Exception, reader: SampleReader, row: int) -> bool:

@@ -9,25 +9,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError, did_you_mean, first, quote
-from dfgen.explain.findings import Finding, refuse
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean, quote
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.join import join, key_text
-from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, advice_to_check
+from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe
 from dfgen.manifest.file_errors import TOLD, fault_of
 from dfgen.manifest.path_roots import is_address
 from dfgen.manifest.paths import tidied
 from dfgen.manifest.schema import (
     FACTS,
-    MISSING_IDS,
     OF_WHOLE_FILES,
     PARTS,
     Label,
-    faults_of_rows,
     files_column,
     repeated,
+    validate,
     with_column,
-    without,
 )
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import read_rows
@@ -49,21 +46,10 @@ class Gathering:
     listed: RowGroup | None = None  # the rows of the source, where they are known already
 
     def rows(self) -> RowGroup:
-        """Return the rows that the recipe describes, with paths as the source gives them.
-
-        All faults that stop a build are raised as one error.
-        """
-        gathered = self.found()
-        refuse(gathered.findings, advice_to_check(self.recipe))
-        return gathered
-
-    def found(self) -> RowGroup:
-        """Return the rows, and with them the faults of table and join; none of these is raised."""
+        """Return the rows that the recipe describes, with paths as the source gives them."""
         recipe, pattern, labels = self.recipe, self.pattern, self.labels_used
-        findings = (
-            [*self._filled_by_files(labels, recipe.table)] if recipe.labels is not None else []
-        )
-        labels = without(labels, {name for finding in findings for name in finding.examples})
+        if recipe.labels is not None:
+            self._check_filled(labels, recipe.table)
         gathered = self._named_files(labels) if recipe.kind == LABEL_TABLE else self.source
         if recipe.on is not None:
             joined = join(
@@ -81,8 +67,8 @@ class Gathering:
                 rows=joined.rows,
                 notes=gathered.notes + joined.notes,
                 dropped=gathered.dropped + joined.dropped,
+                warnings=gathered.warnings + joined.warnings,
             )
-            findings += joined.findings
         table = gathered.rows
         if "path" in table.column_names and not is_address(gathered.folder):
             table = with_column(table, "path", tidied(table["path"]))
@@ -92,12 +78,9 @@ class Gathering:
         if pattern is not None:
             for name in pattern.integers:
                 table = with_column(table, name, pattern.convert(name, table[name]))
-        joins = not any(finding.stops for finding in findings)
-        table, own = self._with_id(table)
-        findings += own or [
-            finding for finding in faults_of_rows(table) if joins or finding.kind != MISSING_IDS
-        ]
-        return replace(gathered, rows=table, findings=tuple(findings))
+        table = self._with_id(table)
+        validate(table)
+        return replace(gathered, rows=table)
 
     @cached_property
     def pattern(self) -> Pattern | None:
@@ -150,21 +133,17 @@ class Gathering:
                     f"Columns: {', '.join(known) or 'none; a pattern or a label table makes some'}"
                 )
 
-    def _filled_by_files(self, table: pa.Table, where: str) -> Iterator[Finding]:
-        """Yield the fault of columns that the files fill."""
+    def _check_filled(self, table: pa.Table, where: str) -> None:
+        """Raise if a table has columns that the files fill."""
         facts = self.recipe.facts
         filled = [name for name in table.column_names if name in FACTS and name != "problem"]
         if facts != "full":
             filled = [name for name in filled if name not in OF_WHOLE_FILES]
         if filled and facts != "none":
-            yield Finding(
-                "columns that the files fill",
-                len(table),
-                f'the column "{filled[0]}" of {where} is one that dfgen fills from the files',
+            raise ManifestError(
+                f'the column "{filled[0]}" of {where} is one that dfgen fills from the files. '
                 "Rename it, name the columns that you want with label= (--label), or let dfgen "
-                'fill none with facts="none" (--facts none)',
-                tuple(filled),
-                stops=True,
+                'fill none with facts="none" (--facts none)'
             )
 
     def _named_files(self, labels: pa.Table) -> RowGroup:
@@ -221,10 +200,10 @@ class Gathering:
         known = [*rows.column_names, *self.labels.column_names]
         self._check_names([name for name in known if name not in ("path", *ANNOTATED)])
         if not SOURCES[self.recipe.kind].gives_facts:
-            refuse(self._filled_by_files(rows, str(self.recipe.own[self.recipe.kind])))
+            self._check_filled(rows, str(self.recipe.own[self.recipe.kind]))
 
-    def _with_id(self, table: pa.Table) -> tuple[pa.Table, list[Finding]]:
-        """Put the id first: the column asked for, else `id`, else the path; return its faults."""
+    def _with_id(self, table: pa.Table) -> pa.Table:
+        """Put the id first: the column asked for, else `id`, else the path."""
         fields = self.pattern.fields if self.pattern else ()
         name = self.recipe.id or ("id" if "id" in table.column_names else "path")
         ids = _paths_as_ids(table) if name not in table.column_names else table[name]
@@ -237,29 +216,23 @@ class Gathering:
             )
         if pa.types.is_dictionary(ids.type):
             ids = ids.cast(ids.type.value_type)
-        own = self.pattern is not None and name in fields
-        faults = [*_repeated_fields(ids, name, self.pattern)] if own and self.pattern else []
+        if self.pattern is not None and name in fields:
+            _check_repeated(ids, name, self.pattern)
         if name not in (*fields, "path", self.recipe.key):
             ids = _whole_if_plain(ids)
-        return table.add_column(0, "id", ids), faults
+        return table.add_column(0, "id", ids)
 
 
-def _repeated_fields(ids: pa.ChunkedArray, name: str, pattern: Pattern) -> Iterator[Finding]:
-    """Yield the fault of a field that is to be the id, and is the same in several paths."""
+def _check_repeated(ids: pa.ChunkedArray, name: str, pattern: Pattern) -> None:
+    """Raise if a field that is the id is the same in several paths."""
     if pc.count_distinct(ids).as_py() == len(ids):
         return
     twice = repeated(ids)
-    yield Finding(
-        "repeated ids",
-        pc.sum(twice.field("counts")).as_py(),
+    raise ManifestError(
         f"the field {{{name}}} of the pattern {quote(pattern.text)} is the same in several paths, "
         f"as {quote(twice.field('values')[0].as_py())} in {twice.field('counts')[0]}, expected the "
-        "id of one row",
-        "where names repeat in other folders call it otherwise, "
-        f"{quote(pattern.text.replace('{' + name, '{file'))}, and the paths are the ids",
-        tuple(map(str, first(twice.field("values")))),
-        stops=True,
-        mark=": ",
+        "id of one row. If names repeat in other folders, rename the field, "
+        f"{quote(pattern.text.replace('{' + name, '{file'))}, and the paths are the ids"
     )
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, count, did_you_mean, first, quote
-from dfgen.explain.findings import Finding, refuse
-from dfgen.explain.joins import (
+from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.building.join_messages import (
     FEW_FILES,
     FileKeys,
     LeftOut,
@@ -27,8 +27,7 @@ from dfgen.explain.joins import (
     lines_of_other_keys,
     what_became,
 )
-from dfgen.explain.key_causes import JoinKeys, likely_cause, plain_form
-from dfgen.limits import DEFAULT, Limits
+from dfgen.manifest.building.key_causes import JoinKeys, likely_cause, plain_form
 from dfgen.manifest.building.recipe import split_on
 from dfgen.manifest.schema import repeated, rows_where
 from dfgen.manifest.sources.file_tree import NO_FIT
@@ -71,8 +70,7 @@ def rows_by_id(
     known = key_text(ids, "id", "the manifest")
     one_row = "Each id has one row: keep one of them"
     missing = 'Call the column of ids "id"'
-    keys, faults = label_keys(rows, "id", name, whole, known, missing=missing, several=one_row)
-    refuse(faults)
+    keys = label_keys(rows, "id", name, whole, known, missing=missing, several=one_row)
     places = pc.index_in(keys, value_set=known)
     if places.null_count:
         lonely = JoinKeys(keys, pc.is_null(places))
@@ -97,8 +95,8 @@ def label_keys(
     missing: str = "Write on=FIELD=COLUMN (--on FIELD=COLUMN)",
     several: str = "A file can have the labels of one row only: keep one row a key, or join on a "
     "column that tells them apart",
-) -> tuple[pa.ChunkedArray, list[Finding]]:
-    """Return the key column of a label table as text, and the faults of its keys.
+) -> pa.ChunkedArray:
+    """Return the key column of a label table as text.
 
     `files` are the keys of the other side. `whole` compares whole numbers: 007 as 7. A column that
     is `missing` is refused with this advice; `several` is that for keys in several rows. A key that
@@ -106,20 +104,18 @@ def label_keys(
     """
     if column not in labels.column_names:
         raise ManifestError(_no_column(labels, column, table, files, missing))
-    keys, faults = key_text(labels[column], column, table), []
+    keys = key_text(labels[column], column, table)
     keys = pc.if_else(pc.equal(keys, ""), None, keys) if len(keys) else keys
     if keys.null_count:
-        rows = tuple(map(str, first(rows_where(pc.is_null(keys)))))
-        said = (
-            f'"{column}" is missing in {count(keys.null_count, "row")} of {table}: row '
-            f"{', '.join(rows)}, counted from 0 below the header"
+        rows = ", ".join(map(str, first(rows_where(pc.is_null(keys)))))
+        raise ManifestError(
+            f'"{column}" is missing in {count(keys.null_count, "row")} of {table}: row {rows}, '
+            "counted from 0 below the header. Fill them in, or leave these rows out of the table"
         )
-        advice = "Fill them in, or leave these rows out of the table"
-        faults.append(Finding("missing keys", keys.null_count, said, advice, rows, stops=True))
     keys = whole_numbers(keys) if whole else keys
     if pc.count_distinct(keys).as_py() < len(keys) - keys.null_count:
-        faults.append(_several_rows(labels, keys, column, table, several))
-    return keys, faults
+        raise ManifestError(_several_rows(labels, keys, column, table, several))
+    return keys
 
 
 def _no_column(
@@ -147,10 +143,10 @@ def _shown(name: str) -> str:
 
 def _several_rows(
     labels: pa.Table, keys: pa.ChunkedArray, column: str, table: str, several: str
-) -> Finding:
-    """Return the fault of keys that stand more than once: where, and with which labels."""
-    found, rest, shown = repeated(keys.drop_null()), labels.drop_columns([column]), []
-    twice = found.field("values")
+) -> str:
+    """Return the message for keys in several rows: where, and with which labels."""
+    rest, shown = labels.drop_columns([column]), []
+    twice = repeated(keys.drop_null()).field("values")
     for key in first(twice):
         rows = rows_where(pc.fill_null(pc.equal(keys, key), False))
         numbers, differing = ", ".join(map(str, first(rows))), _differing(rest.take(rows))
@@ -159,14 +155,9 @@ def _several_rows(
     if len(every.astype(str).drop_duplicates()) == len(twice):  # each has the same labels in all
         several = several.partition(":")[0]
         several += f": drop the repeated ones: labels.drop_duplicates({quote(column)})"
-    return Finding(
-        "repeated keys",
-        pc.sum(found.field("counts")).as_py(),
+    return (
         f"{count(len(twice), 'key')} in several rows of {table}, column {quote(column)}: "
-        f"{'; '.join(shown)}. Rows are counted from 0 below the header",
-        several,
-        tuple(first(twice)),
-        stops=True,
+        f"{'; '.join(shown)}. Rows are counted from 0 below the header. {several}"
     )
 
 
@@ -247,11 +238,13 @@ def join(
         raise ArgumentError(_no_field(every, field, labels))
     file_keys = every.compared(field, _keys_of(files, field))
     whole = pattern is not None and field in pattern.integers
-    keys, faults = label_keys(labels, column, table, whole, file_keys)
+    keys = label_keys(labels, column, table, whole, file_keys)
     given, labels = labels, labels.drop_columns([column])
     if clash := sorted(set(files.column_names) & set(labels.column_names)):
-        faults.append(_clash(clash[0], len(labels), table))
-        labels = labels.drop_columns(clash)
+        raise ManifestError(
+            f'the column "{clash[0]}" is in {table} and also comes from the files. Rename it in '
+            "the table, or name the columns that you want with label= (--label)"
+        )
     if keep_key and column not in files.column_names:
         files = files.append_column(column, file_keys)
     found = pc.index_in(file_keys, value_set=keys, skip_nulls=True)
@@ -267,7 +260,7 @@ def join(
         sides = JoinKeys(file_keys, without_labels), JoinKeys(keys, without_file)
         more = lines_of_left_out(_left_out(skipped or {}, pattern), every, field, sides[1])
         more += lines_of_other_keys(every, given, field, column)
-        faults.append(join_fault(*sides, words, more=more))
+        raise ManifestError(join_fault(*sides, words, more=more))
     dropped = tuple[str, ...]()
     if unmatched == "drop":
         dropped = tuple(files["path"].filter(without_labels).to_pylist())
@@ -282,7 +275,7 @@ def join(
     spare = Lonely(counts[1], len(keys), "row", f"of {table} without a file")
     shared = _shared_rows(every.files["path"], file_keys, keys, on, table)
     notes = what_became(unmatched, lonely, spare)
-    return RowGroup(rows, notes=notes, findings=(*faults, *shared), dropped=dropped)
+    return RowGroup(rows, notes=notes, warnings=shared, dropped=dropped)
 
 
 def likely_join(
@@ -388,39 +381,24 @@ def _near_misses(pattern: Pattern) -> Iterator[NearMiss]:
 
 def _shared_rows(
     paths: pa.ChunkedArray, file_keys: pa.ChunkedArray, keys: pa.ChunkedArray, on: str, table: str
-) -> Iterator[Finding]:
-    """Yield the fault of few rows of many that label all files: the key may tell none apart.
+) -> tuple[str, ...]:
+    """Return a warning if few rows of many label all files: the key may tell none apart.
 
     A table whose rows have many files each, of a patient or a video, is meant so.
     """
     rows = pc.value_counts(file_keys.filter(pc.is_in(file_keys, value_set=keys)))
     most = pc.max(rows.field("counts")).as_py() or 0
     if most <= FEW_FILES or len(rows) >= len(keys) / 2:
-        return
+        return ()
     key = rows.field("values")[pc.index(rows.field("counts"), most).as_py()]
     some = first(paths.filter(pc.equal(file_keys, key)))[:3]
     labelled = pc.sum(rows.field("counts")).as_py()
-    yield Finding(
-        "rows that label many files",
-        labelled,
+    return (
         f"on={quote(on)}: {count(len(rows), 'row')} of the {len(keys):,} of {table} "
         f"{'labels' if len(rows) == 1 else 'label'} {labelled:,} "
-        f"files, as {quote(key.as_py())} {most:,} files: {', '.join(map(quote, some))}, ...",
+        f"files, as {quote(key.as_py())} {most:,} files: {', '.join(map(quote, some))}, ... "
         "If they are not meant to share labels, join on a key that tells files apart. If they are, "
         "leave the rows without a file out of the table",
-        tuple(some),
-        mark=" ",
-    )
-
-
-def _clash(name: str, rows: int, table: str) -> Finding:
-    return Finding(
-        "columns that the files give too",
-        rows,
-        f'the column "{name}" is in {table} and also comes from the files',
-        "Rename it in the table, or name the columns that you want with label= (--label)",
-        (name,),
-        stops=True,
     )
 
 

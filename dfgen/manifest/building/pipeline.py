@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote
-from dfgen.explain.findings import Finding
-from dfgen.explain.near_names import Begin, advice, near
+from dfgen.explain.missing import missing_path
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.file_facts import NOT_THERE, USUAL, Access
 from dfgen.manifest.building.gather import Gathering
@@ -21,7 +20,7 @@ from dfgen.manifest.building.kept_labels import KeptLabels, labels_to_keep
 from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, unit_of
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.scan import read_facts, refresh_facts
-from dfgen.manifest.building.summary import MISSING_FILES, BuildReport, lines_of_skipped
+from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update import Growth, Old, changed_recipe, grow, read_old, rebase
 from dfgen.manifest.duplicates import leaks_between_splits, notes_of
 from dfgen.manifest.io import Path, attributes, is_plain, only_writer_of, write_frame
@@ -207,7 +206,7 @@ class Build:
     ) -> tuple[Growth, tuple[str, ...]]:
         """Return the rows with their facts, joined with those of the manifest that grows."""
         old = self.old
-        warnings = (*gathered.warnings, *map(str, gathered.findings))  # none of which stops
+        warnings = gathered.warnings
         if old is not None:
             if files_column(gathered.rows.schema) != "path":
                 raise ArgumentError(
@@ -245,8 +244,7 @@ class Build:
         table = gathered.rows
         if facts is not None and "path" in table.column_names:
             folder = gathered.folder or self.recipe.folder
-            if fault := all_missing(table["path"], facts["problem"], self.recipe, folder):
-                raise MissingFileError(str(fault))
+            _check_any_file(table["path"], facts["problem"], self.recipe, folder)
         problems = [table["problem"]] if "problem" in table.column_names else []
         problems += [facts["problem"]] if facts else []
         if box_format := _box_format(gathered.labels):
@@ -315,44 +313,30 @@ def facts_of(
     return refresh_facts(files, known, access, listed=listed, full=full)
 
 
-def all_missing(
+def _check_any_file(
     paths: pa.ChunkedArray, problems: pa.ChunkedArray, recipe: Recipe, folder: str
-) -> Finding | None:
-    """Return the fault of absolute paths of which no file exists: they start at a wrong place.
+) -> None:
+    """Raise if none of the files exists: their paths start at a wrong place.
 
     A few that are missing keep their rows. Relative paths start at `folder`.
     """
     if not len(problems) or not pc.all(pc.fill_null(pc.equal(problems, NOT_THERE), False)).as_py():
-        return None
-    tried = [paths[row].as_py() for row in (0, len(paths) // 2, -1)]
-    files, first = pc.count_distinct(paths).as_py(), tried[0]
-    none = "the only file does not exist,"
-    if files > 1:
-        none = f"none of the {files:,} files exists, as"
-    none += f" {quote(first)}"
-    fault = partial(Finding, MISSING_FILES, len(problems), none, stops=True, mark=": ")
+        return
+    first, files = paths[0].as_py(), pc.count_distinct(paths).as_py()
     of_table = recipe.kind == LABEL_TABLE
     of_images = not of_table and "images" in SOURCES[recipe.kind].arguments
-    root = Begin(
-        recipe.path_column or "path",
-        folder,
-        frame="labels" if of_table else "",
-        argument="images=" if of_images else "root=",
-        option=" (--images)" if of_images else " (--root)",
-    )
+    argument = "images= (--images) " if of_images else "root= (--root) "
+    name = first.removeprefix(folder.rstrip("/") + "/")
     if has_store(scheme_of(first)):
-        return fault(f"give {root.argument}{root.option}")
-    names = [path.removeprefix(folder.rstrip("/") + "/") for path in dict.fromkeys(tried)]
-    found = near(names[0], root)
-    no_file = found is None or os.path.isdir(found.place(names[0]))
-    if no_file and not any(os.path.splitext(name)[1] for name in names):
-        shown = ", ".join(map(quote, names))
-        what = f"is {shown} the path of a file? Name the column of paths, path_column="
+        advice = f"give {argument}"
+    elif not os.path.splitext(name)[1]:
+        advice = f"is {quote(name)} the path of a file? Name the column of paths, path_column="
     else:
-        what = advice(names, root)
-    return fault(
-        f'{what}. For files that are not on this machine give facts="none" (--facts none)',
-        tuple(names),
+        column, frame = recipe.path_column or "path", "labels" if of_table else ""
+        advice = missing_path(name, folder, column=column, frame=frame, argument=argument)
+    raise MissingFileError(
+        f"none of the {count(files, 'file')} exists, such as {quote(first)}: {advice}. For files "
+        'that are not on this machine give facts="none" (--facts none)'
     )
 
 

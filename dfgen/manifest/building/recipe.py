@@ -2,10 +2,8 @@
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from dfgen.errors import ArgumentError, did_you_mean, quote
@@ -238,8 +236,7 @@ def _check_shared(recipe: Recipe) -> None:
         (
             source is not None and table and not joined,
             "labels= needs on= (--on): which part of a file's path is the key of which column of "
-            "the table. FIELD=COLUMN, where FIELD is a field of the pattern, name, stem or relpath"
-            ". dfgen check TABLE FOLDER finds both",
+            "the table. FIELD=COLUMN, where FIELD is a field of the pattern, name, stem or relpath",
         ),
         (
             joined and not (source and table),
@@ -263,25 +260,6 @@ def _check_shared(recipe: Recipe) -> None:
             "group_duplicates= (--group-duplicates) finds copies by what all of a file tells: give "
             'facts="full" (--facts full), which decodes every file once'
         )
-
-
-def advice_to_check(recipe: Recipe) -> str:
-    """Return how all faults of the table and the files are listed; nothing without a table."""
-    folder = recipe.own.get("source")
-    if recipe.labels is None or recipe.kind not in ("source", LABEL_TABLE):
-        return ""
-    names = [name for name, item in arguments_of(Recipe).items() if item.accepts == TEXT]
-    left_out = ("labels", "unmatched", "facts")
-    given = {name: getattr(recipe, name) for name in names if name not in left_out}
-    given = {name: value for name, value in given.items() if value is not None}
-    if isinstance(recipe.labels, str):
-        options = [[f"--{name.replace('_', '-')}", value] for name, value in given.items()]
-        places = [recipe.labels, *([folder] if folder else [])]
-        call = shlex.join(["dfgen", "check", *places, *chain.from_iterable(options)])
-    else:
-        named = [f"{name}={quote(value)}" for name, value in given.items()]
-        call = f"dfgen.check({', '.join(['labels', *([quote(folder)] if folder else []), *named])})"
-    return f"To list all faults of the table and the files: {call}"
 
 
 def unit_of(recipe: Mapping[str, Any]) -> str | None:

@@ -1,20 +1,16 @@
 """A built manifest in words: rows, classes, splits, problems, and what was left out."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
-from dfgen.errors import EXAMPLES, count
-from dfgen.explain.findings import Finding
-from dfgen.manifest.building.file_facts import NOT_THERE
+from dfgen.errors import count
 from dfgen.manifest.schema import label_columns, part_column
-from dfgen.manifest.sources.file_tree import NO_FIT
 
 CLASSES = 20
-MISSING_FILES = "missing files"
 """The kind of the finding of rows whose file does not exist."""
 _MEND = (
     "Replace or convert these files, or leave their rows out; once the manifest is built, df = "
@@ -133,34 +129,6 @@ def problem_lines(frame: pd.DataFrame) -> list[str]:
         return []
     lines = [f"  {len(names)}  {kind}: {_some(names)}" for kind, names in sorted(problems.items())]
     return [f"{count(sum(map(len, problems.values())), 'problem')}:", *lines]
-
-
-def problem_findings(frame: pd.DataFrame) -> Iterator[Finding]:
-    """Yield a fault a kind of problem."""
-    for kind, names in problems_of(frame).items():
-        yield Finding(
-            MISSING_FILES if kind == NOT_THERE else kind,
-            len(names),
-            f"{kind}: {_some(names)}",
-            "Put the file where its row says, or correct the row" if kind == NOT_THERE else _MEND,
-            tuple(names[:EXAMPLES]),
-        )
-
-
-def skipped_findings(skipped: Mapping[str, list[str]]) -> Iterator[Finding]:
-    """Yield a fault a reason for which paths were left out."""
-    for (reason, paths), line in zip(
-        sorted(skipped.items()), lines_of_skipped(skipped), strict=True
-    ):
-        yield Finding(
-            f"files left out as {reason}",
-            len(paths),
-            line,
-            "Widen the pattern, or move files that are no samples elsewhere"
-            if reason == NO_FIT
-            else "Move files that are no samples elsewhere",
-            tuple(paths[:EXAMPLES]),
-        )
 
 
 def _some(names: list[str], most: int = 3) -> str:

@@ -19,7 +19,7 @@ from dfgen.errors import (
     is_outside,
     quote,
 )
-from dfgen.explain.near_names import folder_below, near_entry
+from dfgen.explain.missing import near_name
 from dfgen.locks import LOCK_SUFFIX
 from dfgen.manifest.file_errors import fault_of
 from dfgen.manifest.path_roots import absolute_place
@@ -185,9 +185,8 @@ def _near(text: str) -> str:
         return ". Mount it, or give a list of its files as listing= (--listing)"
     if "\\" in text and os.sep == "/":
         return ". Write / for each backslash"
-    hint = near_entry(text)
-    found = None if hint else folder_below(text)
-    return f". There is {quote(found)}" if found else hint and f".{hint}"
+    hint = near_name(text)
+    return hint and f".{hint}"
 
 
 def _what_file(path: str) -> str:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, quote
-from dfgen.explain.joins import Lonely, Words, join_fault, what_became
-from dfgen.explain.key_causes import CAUSES, Cause, JoinKeys
+from dfgen.manifest.building.join_messages import Lonely, Words, join_fault, what_became
+from dfgen.manifest.building.key_causes import CAUSES, Cause, JoinKeys
 from dfgen.manifest.sources.file_tree import Skipped, list_files, read_files
 from dfgen.manifest.sources.path_pattern import Pattern
 
@@ -168,4 +168,4 @@ def _no_partner(
     )
     lonely = pc.and_(pc.invert(pc.is_in(left, value_set=right)), not bare)
     right_lonely = pc.invert(pc.is_in(right, value_set=left))
-    return str(join_fault(JoinKeys(left, lonely), JoinKeys(right, right_lonely), words, _CAUSES))
+    return join_fault(JoinKeys(left, lonely), JoinKeys(right, right_lonely), words, _CAUSES)

@@ -20,7 +20,7 @@ from dfgen.errors import (
     quote,
     warn,
 )
-from dfgen.explain.near_names import near_entry
+from dfgen.explain.missing import near_name
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import reading, said
 from dfgen.manifest.schema import files_column
@@ -112,7 +112,7 @@ def _read(path: str, text: Sequence[str], limits: Limits, written: TableFormat) 
 
 def _no_table(path: str) -> str:
     home = os.path.expanduser(path)
-    hint = near_entry(path)
+    hint = near_name(path)
     near = f'. "~" is not expanded: give {quote(home)}' if home != path else hint and f".{hint}"
     return f"there is no label table {path}. Looked in {os.getcwd()}{near}"
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.explain.findings import Finding
 from dfgen.manifest.schema import Label
 
 ListLengths = npt.NDArray[np.integer[Any]]
@@ -69,7 +68,6 @@ class RowGroup:
     facts: tuple[str, ...] = ()  # columns that are facts of the files, as a bucket lists them
     warnings: tuple[str, ...] = ()  # what the user should look at
     dropped: tuple[str, ...] = ()  # paths of files without a partner, under unmatched="drop"
-    findings: tuple[Finding, ...] = ()  # faults, of which those that stop a build are refused
 
 
 @dataclass(frozen=True)

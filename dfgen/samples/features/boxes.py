@@ -177,8 +177,8 @@ class Boxes(Feature):
 
     def __post_init__(self) -> None:
         check_column(self)
-        one_of("format", self.format, BOX_FORMATS, "format of boxes")
-        one_of("source_format", self.source_format, BOX_FORMATS, "format of boxes")
+        one_of("format", self.format, BOX_FORMATS)
+        one_of("source_format", self.source_format, BOX_FORMATS)
         if not isinstance(self.max_boxes, int | np.integer) or self.max_boxes < 1:
             raise ArgumentError(f"max_boxes must be a number of boxes, got {self.max_boxes!r}")
         if self.format == "rel_xyxy" and getattr(self.like, "variable_size", False):

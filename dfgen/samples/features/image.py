@@ -20,7 +20,6 @@ from dfgen.samples.pixels.scaling import (
     Scale,
     check_scaled,
     checked_scale,
-    layer_of,
     rescale,
 )
 from dfgen.samples.pixels.upright import decode_reduced, size_of_image
@@ -29,8 +28,6 @@ from dfgen.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.system import flag, one_of, whole
 from dfgen.table.file_columns import Content
 
-_SURPLUS = 2.0  # times as many pixels as are used: what is less is little
-_UNFILTERED = 0.3  # of the time to shrink, without a filter: 0.2 to 0.6 of JPEG and PNG to 224x224
 _FLIPS = (None, "horizontal", "vertical", "horizontal_and_vertical")
 
 _RANDOM = ("random", "random_resized")
@@ -335,27 +332,6 @@ class Image(Feature):
         return self.place(size, size) == geo.Geometry(
             size, whole_image, whole_image, size, flip=False
         )
-
-    def speedups(self, surplus: float) -> dict[str, dict[str, float]]:
-        """Return what would make it sooner: smaller files, no filter, or scaling in the model."""
-        found: dict[str, dict[str, float]] = {}
-        if surplus >= _SURPLUS:
-            what = f"files of fewer pixels, as these have {surplus:.1f} times as many as are used"
-            found[what] = dict.fromkeys(("decode", "resize"), 1 / surplus)
-        if surplus > 1 and self.antialias and self.interpolation == "bilinear":
-            found["Image(antialias=False), which aliases"] = {"resize": _UNFILTERED}
-        layer = layer_of(self.scale)
-        if layer is not None and self.dtype is None:
-            found[f"scale=None and {layer} in the model"] = {"scale": 0.0}
-        return found
-
-    def oversampling(self, value: Content, store: Store) -> float:
-        """Return how many times as many pixels a file has as its array is resized from."""
-        if self.size is None or self.follows or self.decode or self.crop == "random_resized":
-            return 1.0
-        geometry = self.place(self._size_of(value, store), self.size)
-        source, target = geometry.source, geometry.target
-        return min(source.height / target.height, source.width / target.width) ** 2
 
     def _size_of(self, value: Any, store: Store) -> geo.Size:
         if self.decode is not None:

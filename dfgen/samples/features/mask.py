@@ -79,7 +79,7 @@ class Mask(Feature):
 
     def __post_init__(self) -> None:
         check_column(self)
-        one_of("dtype", self.dtype, ("uint8", "int32", "float32"), "dtype of a mask")
+        one_of("dtype", self.dtype, ("uint8", "int32", "float32"))
         if self.dtype == "float32":
             _check_numbers(self)
             return

@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError
-from dfgen.explain.speed import Waiting, remedies, stored_remedies, verdict
+from dfgen.explain.speed import Waiting, verdict
 from dfgen.loading.metrics import STAGES
 from dfgen.loading.receipts import Receipt, of_all
 from dfgen.system import check_writable, usable_cpus, write_whole
-from dfgen.training.backends import on_accelerator
 from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.keras_calls import of_fit
 from dfgen.training.keras_probe import refuse_if_plain
@@ -65,8 +64,8 @@ _MOST_HEADROOM = 1000.0
 class InputMonitor(keras.callbacks.Callback):
     """Tells how long training waits for its input, and what limits it.
 
-    At the end it prints what was measured, and what would gain how much where training waited 3 %
-    of the time and a second at least, unless `fit` was given `verbose=0`. Of several epochs the
+    At the end it prints what was measured, and one thing to try if training waited 3 % of the time
+    and a second at least, unless `fit` was given `verbose=0`. Of several epochs the
     first does not count for that, of one its first step. In `evaluate` and `predict` it does
     nothing.
 
@@ -170,20 +169,16 @@ class InputMonitor(keras.callbacks.Callback):
         """Say what limits training."""
         self._write_receipts()
         if self.params.get("verbose") != 0 and self._epochs:
-            waiting = self._waiting()
-            reader, limits = self._loader.reader, self._loader.limits
-            ways = remedies(reader) + stored_remedies(reader, limits) if waiting.counts else []
-            print(f"dfgen: {verdict(waiting, ways)}")
+            print(f"dfgen: {verdict(self._waiting())}")
         self._input = self._loader = None  # which may be large
 
     def _measured(self) -> dict[str, float]:
         metrics = self._input.metrics
-        process = {"samples": metrics.samples, "process": time.process_time()}
-        return metrics.seconds | process  # type: ignore[no-any-return]
+        return metrics.seconds | {"samples": metrics.samples}  # type: ignore[no-any-return]
 
     def _end_steps(self) -> None:
         """Note what was done while the steps of an epoch ran, once."""
-        if "process" not in self._spent:
+        if "samples" not in self._spent:
             self._spent |= _minus(self._measured(), self._since)
 
     def _figures(self, spent: Mapping[str, float]) -> dict[str, float]:
@@ -210,12 +205,9 @@ class InputMonitor(keras.callbacks.Callback):
         loader = self._loader
         metrics = loader.metrics
         return Waiting(
-            counted["waited"], counted["steps"], counted, counted["process"],
-            int(counted["batches"]), metrics.workers,
-            metrics.use_multiprocessing, usable_cpus(),
-            loader.depth, loader.max_queue_size, once["waited"],
-            "epoch" if rest else "step", on_accelerator(), int(counted["samples"]),
-            loader.workers - metrics.workers,
+            counted["waited"], counted["steps"], counted, int(counted["batches"]),
+            metrics.workers, metrics.use_multiprocessing, usable_cpus(), loader.depth,
+            loader.max_queue_size, once["waited"], "epoch" if rest else "step",
         )  # fmt: skip
 
     def _write_receipts(self) -> None:

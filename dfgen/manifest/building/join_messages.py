@@ -14,9 +14,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import EXAMPLES, count, first, quote
-from dfgen.explain.findings import Finding
-from dfgen.explain.key_causes import CAUSES, Cause, Cure, JoinKeys, likely_cause
+from dfgen.errors import count, first, quote
+from dfgen.manifest.building.key_causes import CAUSES, Cause, Cure, JoinKeys, likely_cause
 from dfgen.table.arrow_types import is_text
 
 COMPARED = 5_000  # keys, letter by letter; of more, none is called the nearest
@@ -47,47 +46,33 @@ def join_fault(
     words: Words,
     causes: tuple[Cause, ...] = CAUSES,
     more: Sequence[str] = (),
-) -> Finding:
-    """Return the fault of files without labels and labels without a file.
+) -> str:
+    """Return the message for files without labels and labels without a file.
 
     `more` are lines on what else may be the cause.
     """
     cure = likely_cause(files, labels, causes)
-    lines, advice, lost, kinds = [words.title], [], [], []
-    sides = ((files, labels, words.files), (labels, files, words.labels))
-    for (side, other, what), kind in zip(sides, _KINDS, strict=True):
+    lines = [words.title]
+    for side, other, what in ((files, labels, words.files), (labels, files, words.labels)):
         lonely = len(side.unmatched)
         if lonely and what:
             rest = len(side.keys) - lonely
             lines.append(f"{lonely:,} of {len(side.keys):,} {what}, {rest:,} have one:")
             lines += lines_of_nearest(side.unmatched, other.keys, cure)
-            kinds.append(kind)
-            lost += side.unmatched[:EXAMPLES].to_pylist()
     if cure:
         told = zip((cure.files, cure.labels), words.nouns, (words.files, words.labels), strict=True)
         matched = " and ".join(
             f"{cured:,} of these {noun}" for cured, noun, what in told if cured and what
         )
-        advice.append(
+        lines.append(
             f"Likely cause: {cure.cause.name}; {matched} would match: {cure.cause.advice}."
         )
-    advice += more
-    advice.append(
+    lines += more
+    lines.append(
         'To go on anyway: unmatched="keep" (missing labels, rows with a problem) or "drop" '
         "(--unmatched keep|drop)"
     )
-    return Finding(
-        ", ".join(kinds),
-        len(files.unmatched) * bool(words.files) + len(labels.unmatched) * bool(words.labels),
-        "\n".join(lines),
-        "\n".join(advice),
-        tuple(lost),
-        stops=True,
-        mark="\n",
-    )
-
-
-_KINDS = ("files without a row", "rows without a file")
+    return "\n".join(lines)
 
 
 class Lonely(NamedTuple):
