@@ -1,5 +1,6 @@
 """What a build says of rows that cannot be used, and refuses where no file is there."""
 
+import re
 import shutil
 
 import pandas as pd
@@ -70,40 +71,17 @@ def test_a_row_that_labels_a_whole_folder_by_accident_is_told(folder, unmatched)
     assert f"Warning: {said}" in done.stdout
 
 
-def test_files_that_are_all_missing_are_an_error_that_says_from_where_on(folder):
-    change = 'write labels["file"] = labels["file"].str.replace(".jpg", ".png")'
-    for paths, options, where, advice in (
-        (
-            ["cat/0.png", "cat/2.png"], {},
-            f'none of the 2 files exists, as "{folder}/cat/0.png": \'cat/0.png\' is in '
-            f"'{folder}/imgs'",
-            'give root="imgs" (--root) (2 of 2 are found by that).',
-        ),
-        (
-            ["cat/0.jpg"], {"root": "imgs"},
-            f'the only file does not exist, "{folder}/imgs/cat/0.jpg": \'0.png\', of another '
-            f"extension, is in '{folder}/imgs/cat'",
-            f"{change} (1 of 1 are found by that).",
-        ),
-        (
-            ["cat/0.png"], {"root": "imgz"},
-            f'the only file does not exist, "{folder}/imgz/cat/0.png": \'cat/0.png\' is in '
-            f"'{folder}/imgs'",
-            'give root="imgs" (--root) (1 of 1 are found by that).',
-        ),
-        (
-            ["seventeen.png"], {"root": "far"},
-            f'the only file does not exist, "{folder}/far/seventeen.png"',
-            f"The folder '{folder}': there is no folder 'far' in it, it holds 'imgs'. Give "
-            "root= (--root), the folder where the paths begin.",
-        ),
-    ):  # fmt: skip
-        with pytest.raises(MissingFileError) as caught:
-            built(paths, **options)
-        assert str(caught.value) == (
-            f"{where}: {advice} For files that are not on this machine give "
-            'facts="none" (--facts none)'
-        )
+@pytest.mark.parametrize(
+    ("path", "options", "advice"),
+    [
+        ("cat/0.png", {}, 'root="imgs"'),
+        ("cat/0.jpg", {"root": "imgs"}, '.str.replace(".jpg", ".png")'),
+        ("seventeen.png", {"root": "far"}, "has no 'far', it holds 'imgs'"),
+    ],
+)
+def test_files_that_are_all_missing_are_an_error(folder, path, options, advice):
+    with pytest.raises(MissingFileError, match=f"none of the 1 files.*{re.escape(advice)}"):
+        built([path], **options)
 
 
 def test_missing_images_of_annotations_are_an_error(folder):
@@ -114,8 +92,7 @@ def test_missing_images_of_annotations_are_an_error(folder):
     }
     pd.Series(coco).to_json("c.json")
     (folder / "empty").mkdir()
-    for images, said in (("imgz", "there is no folder 'imgz' in "), ("empty", "is empty")):
+    for images, said in (("imgz", "has no 'imgz'"), ("empty", "is empty")):
         done = run("build-manifest", "--coco", "c.json", "--images", images, "--out", "m.parquet")
         assert done.returncode == 1
         assert said in done.stderr
-        assert "Give images= (--images), the folder where the paths begin" in done.stderr

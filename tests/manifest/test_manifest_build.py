@@ -308,7 +308,7 @@ def test_the_summary_of_many_classes_is_short():
 def test_duplicate_ids_are_refused_before_any_file_is_opened(data):
     assert refused(ManifestError, data / "imgs", pattern="{id}/{name}.png") == (
         'the field {id} of the pattern "{id}/{name}.png" is the same in several paths, as "cat" in '
-        "6, expected the id of one row: where names repeat in other folders call it otherwise, "
+        "6, expected the id of one row. If names repeat in other folders, rename the field, "
         '"{file}/{name}.png", and the paths are the ids'
     )
 

@@ -325,7 +325,7 @@ def _check_any_file(
     first, files = paths[0].as_py(), pc.count_distinct(paths).as_py()
     of_table = recipe.kind == LABEL_TABLE
     of_images = not of_table and "images" in SOURCES[recipe.kind].arguments
-    argument = "images= (--images) " if of_images else "root= (--root) "
+    argument = "images=" if of_images else "root="
     name = first.removeprefix(folder.rstrip("/") + "/")
     if has_store(scheme_of(first)):
         advice = f"give {argument}"
@@ -335,7 +335,7 @@ def _check_any_file(
         column, frame = recipe.path_column or "path", "labels" if of_table else ""
         advice = missing_path(name, folder, column=column, frame=frame, argument=argument)
     raise MissingFileError(
-        f"none of the {count(files, 'file')} exists, such as {quote(first)}: {advice}. For files "
+        f"none of the {files:,} files exists, such as {quote(first)}: {advice}. For files "
         'that are not on this machine give facts="none" (--facts none)'
     )
 
