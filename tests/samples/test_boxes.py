@@ -181,11 +181,10 @@ def test_a_box_outside_of_its_image(path, box):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"format": "yxyx"}, "format must be one of ('xyxy', 'xywh', 'rel_xyxy'), got 'yxyx': put "
-         "x before y in each corner"),
+        ({"format": "yxyx"}, "format must be one of ('xyxy', 'xywh', 'rel_xyxy'), got 'yxyx'. "
+         "Did you mean \"xyxy\"?"),
         ({"source_format": "coco"},
-         "source_format must be one of ('xyxy', 'xywh', 'rel_xyxy'), got 'coco': write "
-         "source_format=\"xywh\""),
+         "source_format must be one of ('xyxy', 'xywh', 'rel_xyxy'), got 'coco'"),
         ({"max_boxes": 0}, "max_boxes must be a number of boxes, got 0"),
         ({"class_names": ["a", "a"]}, "class_names must be distinct names, got ['a', 'a']"),
     ],

@@ -63,8 +63,7 @@ def test_standardize_makes_a_constant_image_zero(level):
          "resize must be one of ('stretch', 'crop', 'pad', 'crop_or_pad'), got 'strech'. Did "
          "you mean \"stretch\"?"),
         ({"color_mode": "bgr"},
-         "color_mode must be one of ('grayscale', 'rgb', 'rgba'), got 'bgr': images are "
-         "RGB: scale=\"caffe\" makes BGR, for models that want it"),
+         "color_mode must be one of ('grayscale', 'rgb', 'rgba'), got 'bgr'"),
         ({"scale": "0-1"},
          "scale must be one of (None, '0..1', '-1..1', 'tf', 'caffe', 'torch', 'standardize'), a "
          "pair of numbers (scale, offset), or the mean and the standard deviation of each "

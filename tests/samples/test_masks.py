@@ -256,8 +256,8 @@ def test_files_that_hold_no_classes(row):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"dtype": "int64"}, "dtype must be one of ('uint8', 'int32', 'float32'), got 'int64': "
-         "write dtype=\"int32\""),
+        ({"dtype": "int64"}, "dtype must be one of ('uint8', 'int32', 'float32'), got 'int64'. "
+         "Did you mean \"uint8\"?"),
         ({"fill_value": 256}, "fill_value must be a class from 0 to 255 (uint8), got 256"),
         ({"fill_value": 0.5}, "fill_value must be a class from 0 to 255 (uint8), got 0.5"),
         ({"dtype": "float32", "fill_value": "0"}, "fill_value must be a number, got '0'"),

@@ -178,8 +178,7 @@ def test_a_missing_class_of_one_row(missing):
     ("arguments", "message"),
     [
         ({"label_mode": "onehot"},
-         "label_mode must be one of ('int', 'categorical', 'binary'), got 'onehot': write "
-         "label_mode=\"categorical\""),
+         "label_mode must be one of ('int', 'categorical', 'binary'), got 'onehot'"),
         ({"class_names": "ab"}, "class_names must be distinct names, got 'ab': write "
          "class_names=[\"cat\", \"dog\"], in the order of their numbers"),
         ({"class_names": ("a", "a")}, "class_names must be distinct names, got ('a', 'a')"),

@@ -474,8 +474,7 @@ def test_a_member_or_archive_that_is_missing_is_named_with_what_is_near(pets):
     frame = dfgen.build_manifest("pets.zip", pattern=PATTERN)
     frame["path"] = [path.replace("//cat/", "//cats/") for path in frame["path"]]
     assert message_of(MissingFileError, pixels, frame).endswith(
-        f"the archive '{pets}/pets.zip' has no member 'cats/1.png'. the archive has "
-        "'cat/1.png', ..."
+        f"the archive '{pets}/pets.zip' has no member 'cats/1.png'"
     )
     os.rename("pets.zip", "there.zip")
     with pytest.raises(MissingFileError, match=f"there is no archive '{pets}/pets.zip'"):
