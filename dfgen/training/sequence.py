@@ -431,29 +431,30 @@ class Sequence(Passes):
     ) -> Any:
         """Show a batch as the model gets it: after decoding, resizing, transforms and scaling.
 
-        Ids, labels, weights, boxes and masks are drawn, and above them what looks wrong. Where
-        chance has a part in it, the first row follows as it comes in this epoch and the next ones.
+        Use it before training. Ids, labels, weights, boxes, masks and key points are drawn, and
+        faults such as NaN are listed. If augmentation is random, the first row follows as it is
+        drawn in this epoch and the next ones.
 
         Args:
-            i: which batch of the current epoch.
-            n: rows shown, the first of the batch.
-            draws: of the first row; 0: none.
-            model: the model that it is for; where pixels of 0..255 reach its first layer with
-                weights as they are, or are scaled twice, the figure says so.
-            caption: the column of the manifest whose values stand below the pictures, or several,
-                in place of the id and the labels.
+            i: int, index of the batch in the current epoch. Defaults to 0.
+            n: int, number of rows shown. Defaults to 16.
+            draws: int, number of draws of the first row. Defaults to 10.
+            model: the Keras model; the figure warns if pixels of 0..255 reach its first layer, or
+                if they are scaled twice. Defaults to None.
+            caption: str or list of str, columns of the manifest shown below the pictures. Defaults
+                to None, the id and the labels.
 
         Returns:
-            A `matplotlib.figure.Figure`, whose `table` has the rows that are shown.
+            A `matplotlib.figure.Figure` whose `table` has the rows that are shown.
 
         Raises:
-            ArgumentError: there is nothing that can be shown.
-            MissingPackageError: matplotlib is not installed; it is in the extra `explore`.
+            ArgumentError: if there are no images, sounds, arrays or texts.
+            MissingPackageError: if matplotlib is not installed.
 
         Example:
             >>> train.show(model=model)  # doctest: +SKIP
         """
-        from dfgen.explore.batch_pictures import show_batch  # the one door to a room above
+        from dfgen.explore.show import show_batch  # the one door to a room above
 
         return show_batch(self, i, n=n, draws=draws, model=model, caption=caption)
 

@@ -125,7 +125,7 @@ def test_keras_hub_classifier(frame, hub):
     said = model.predict(inputs.get_tf_dataset(), verbose=0)
     found = evaluated(model, sequence(frame))
     assert found.y_pred.tolist() == [("cat", "dog", "eel")[one] for one in said.argmax(1)]
-    assert f"{(found.y_pred == found.y_true).mean():.1%} right" in mistakes(found).said
+    assert f"{(found.y_pred == found.y_true).mean():.1%} right" in mistakes(found).summary
 
 
 def evaluated(model, seq, **options):

@@ -47,7 +47,7 @@ ROOMS_OF = {
     "matplotlib": {"explore", "bench"},
 }
 # The only import that points up, within a method: `Sequence.show` is a way to `dfgen.explore`.
-DOORS = {("dfgen.training.sequence", "dfgen.explore.batch_pictures.show_batch")}
+DOORS = {("dfgen.training.sequence", "dfgen.explore.show.show_batch")}
 # Folders that are one with the room around them, as each imports the other.
 PARTS = {
     "loading/workers": "loading",  # the loader starts workers, which make its batches

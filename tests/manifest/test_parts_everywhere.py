@@ -15,7 +15,6 @@ from command import run
 import dfgen
 import dfgen.explore
 from dfgen.errors import ManifestError
-from dfgen.explore import frame_charts
 from dfgen.manifest import duplicates, parts_writer
 from dfgen.manifest.parts import read_parts_index
 
@@ -167,8 +166,8 @@ ACTIONS = {
     "pack": packed,
     "Sequence": batches,
     "leaks": found_leaks,
-    "classes": lambda m, _: plain(frame_charts.classes(m)),
-    "show_sizes": lambda m, _: len(frame_charts.show_sizes(m).axes),
+    "classes": lambda m, _: plain(dfgen.explore.classes(m)),
+    "show_sizes": lambda m, _: len(dfgen.explore.show_sizes(m).axes),
     "recipe": recipe_of,
     "sequences": split_batches,
     "check command": lambda m, e: run("check", m).stderr.replace(f".{e}", ""),

@@ -137,7 +137,6 @@ def test_mistakes_list_wrong_predictions_and_labels(files, tmp_path):
     assert fixed.tolist()[6:10] == ["cat", "dog", "emu", "cat"]
 
 
-@pytest.mark.xfail(strict=True, reason="edges")
 def test_classes_count_lists_after_many_missing_ones(frame):
     tags = frame(105).assign(tags=[None] * 100 + [["a"]] * 3 + [["a", "b"]] * 2)
     assert tags.dfgen.classes("tags").rows.to_dict() == {"a": 5, "b": 2}

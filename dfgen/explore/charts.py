@@ -1,0 +1,254 @@
+"""Class counts, image sizes and unreadable files of a frame, as frames and charts."""
+
+import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dfgen.errors import ManifestError, column_list
+from dfgen.explore.figures import new_figure
+from dfgen.explore.predictions import open_frame, own_labels
+from dfgen.explore.tiles import content_kind, require_column
+from dfgen.explore.words import one_line, word
+from dfgen.manifest.io import Path
+from dfgen.manifest.schema import PARTS, part_column
+from dfgen.table.any_table import Table
+
+_MOST_TEXTS, _MOST_NUMBERS = 1_000, 50  # different values of a column of classes
+_BARS, _DOTS, _BINS = 30, 5_000, 60
+_MISSING = "(missing)"
+_FAR = 3  # interquartile ranges beyond a quartile (Tukey, Exploratory Data Analysis, 1977)
+_FACTOR = np.log(2)  # and at least twice as large, or half
+
+
+def problems(manifest: Path | Table) -> pd.DataFrame:
+    """Return the rows whose files cannot be used, and the reasons.
+
+    No file is read; use `dfgen.verify` to check files again.
+
+    Args:
+        manifest: a frame with the column `problem` of `dfgen.build_manifest`, or a manifest's path.
+
+    Returns:
+        The columns `id`, `path`, `split` (if they exist) and `problem`.
+
+    Raises:
+        ManifestError: if there is no column `problem`.
+
+    Example:
+        >>> df = pd.DataFrame({"id": [1, 2], "problem": [None, "the file does not exist"]})
+        >>> problems(df)["id"].tolist()
+        [2]
+    """
+    frame = open_frame(manifest)
+    if "problem" not in frame:
+        raise ManifestError(
+            f"there is no column problem (columns: {column_list(map(str, frame.columns))}): "
+            "dfgen.verify(df) checks files, dfgen.build_manifest adds the column"
+        )
+    names = [name for name in ("id", "path", *PARTS, "problem") if name in frame]
+    return frame.loc[frame["problem"].notna(), names]
+
+
+def classes(manifest: Path | Table, label: str | None = None) -> pd.DataFrame:
+    """Count the rows of each class in each split.
+
+    Args:
+        manifest: a frame or another table, or the path of a manifest.
+        label: str, the column of classes, or of lists of classes. Defaults to None, all columns
+            that hold classes: categories, booleans, text of up to 1,000 different values, whole
+            numbers of up to 50, and lists of these.
+
+    Returns:
+        A row for each class, and `(missing)` for unlabelled rows. A column for each split (or
+        fold), then `rows`, their sum, and `share`. If several columns hold classes, the name of
+        the column is the first level of the index.
+
+    Raises:
+        ManifestError: if `label` does not exist, or no column holds classes.
+
+    Example:
+        >>> df = pd.DataFrame({"id": [1, 2, 3], "kind": ["cat", "dog", "cat"]})
+        >>> classes(df)["rows"].to_dict()
+        {'cat': 2, 'dog': 1}
+    """
+    frame = open_frame(manifest)
+    if label is not None:
+        require_column("label", label, frame)
+    names = own_labels(frame) if label is None else [label]
+    counts = {name: _counts(frame, name, label is not None) for name in names}
+    tables = {name: table for name, table in counts.items() if table is not None}
+    if not tables:
+        raise ManifestError(
+            f'the column "{label}" holds no classes: its values are missing or cannot be sorted'
+            if label is not None
+            else f"no column holds classes (columns: {column_list(map(str, frame.columns))}): "
+            "name one, as in label=..."
+        )
+    if len(tables) == 1:
+        return next(iter(tables.values()))
+    return pd.concat(tables, names=["label", "class"])
+
+
+def _counts(frame: pd.DataFrame, name: str, is_named: bool) -> pd.DataFrame | None:
+    """Return the rows of each class, None if the column holds no classes."""
+    values = frame[name].reset_index(drop=True)
+    first = values.dropna().head(1).tolist()
+    is_list = any(map(pd.api.types.is_list_like, first))
+    if is_list and (
+        is_named or not isinstance(next(iter(first[0]), ""), float | list | np.ndarray)
+    ):
+        values = values.explode().dropna()
+    try:
+        labels = pd.Categorical(values)
+        names = sorted(labels.categories) if values.dtype == object else [*labels.categories]
+    except TypeError:  # lists, dicts, or numbers and texts in one column
+        return None
+    texts = [name for name in names if isinstance(name, str)][:_BARS]
+    is_other = any(isinstance(name, float | datetime.date) for name in names) or (
+        texts and all(content_kind(one, "") != "text" or len(one.split()) > 3 for one in texts)
+    )  # measurements, files or sentences
+    is_other = is_other or len(names) > (_MOST_TEXTS if texts else _MOST_NUMBERS)
+    if not names or (is_other and not is_named):
+        return None
+    part = part_column(frame)
+    splits = pd.Categorical(frame[part] if part else np.zeros(len(frame)))
+    shape = len(names) + 1, len(splits.categories) + 1
+    rows, columns = labels.set_categories(names).codes, splits.codes[values.index]
+    table = np.zeros(shape, np.int64)
+    np.add.at(table, (rows, columns), 1)  # missing values have the code -1, the last place
+    counts = pd.DataFrame(table, [*names, _MISSING], [*splits.categories, "(none)"])
+    total = counts.sum(axis=1)
+    counts = counts.iloc[:, : 0 if part is None else shape[1] - (not table[:, -1].any())]
+    counts = counts.assign(rows=total, share=total / max(1, total.sum())).rename_axis(name)
+    return counts.iloc[: len(counts) - (is_list or not table[-1].any())]
+
+
+def show_balance(manifest: Path | Table, label: str | None = None) -> Any:
+    """Show the share of each class in each split as bars.
+
+    Use it to find rare classes, and splits with different proportions.
+
+    Args:
+        manifest: a frame or another table, or the path of a manifest.
+        label: str, the column of classes. Defaults to None, all columns that hold classes.
+
+    Returns:
+        A `matplotlib.figure.Figure` of the 30 most frequent classes; its `table` is that of
+        `classes`.
+
+    Raises:
+        ManifestError: as `classes`.
+
+    Example:
+        >>> df.dfgen.show_balance()  # doctest: +SKIP
+    """
+    table = classes(manifest, label)
+    tables = {str(table.index.name): table}
+    if table.index.nlevels > 1:
+        tables = {str(name): table.loc[name] for name in table.index.unique(0)}
+    heights = [1 + 0.2 * min(len(one), _BARS) * max(1, one.shape[1] - 2) for one in tables.values()]
+    figure = new_figure(8, sum(heights), table)
+    figure.set_layout_engine("constrained")
+    every = figure.subplots(len(tables), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (name, counts) in zip(every, tables.items(), strict=True):
+        shown = counts[counts["rows"].rank(method="first", ascending=False) <= _BARS]
+        splits = [*counts.columns[:-2]] or ["rows"]
+        places, height = np.arange(len(shown)), 0.8 / len(splits)
+        for number, split in enumerate(splits):
+            shares = shown[split] / max(1, counts[split].sum())
+            y, text = places + (number + 0.5) * height - 0.4, str(split).replace("$", r"\$")
+            bars = axes.barh(y, shares, height, label=text)
+            axes.bar_label(bars, [f"{rows:,}" for rows in shown[split]], padding=2, fontsize=7)
+        names = [one_line(one, 25) for one in shown.index]
+        axes.set_yticks(places, names, fontsize=8, parse_math=False)
+        axes.invert_yaxis()
+        axes.margins(x=0.12)
+        axes.xaxis.set_major_formatter("{x:.0%}")
+        title = one_line(f"{name}: {len(shown)} of {len(counts):,} classes", 90)
+        axes.set_title(title, fontsize=9, loc="left", parse_math=False)
+        if splits != ["rows"]:
+            axes.legend(fontsize=7, title="share of")
+    return figure
+
+
+def show_sizes(manifest: Path | Table) -> Any:
+    """Show width, height, aspect and bytes of the images, and list outliers.
+
+    An outlier is more than three interquartile ranges beyond a quartile on a logarithmic scale
+    (Tukey), and at least twice or half as large. Width and height are those of the upright image.
+
+    Args:
+        manifest: a frame with `width`, `height` or `bytes` of `dfgen.build_manifest`, or its path.
+
+    Returns:
+        A `matplotlib.figure.Figure` whose `table` has the outliers, the farthest first.
+
+    Raises:
+        ManifestError: if the frame has no sizes.
+
+    Example:
+        >>> df.dfgen.show_sizes().table  # doctest: +SKIP
+             id              path  width  height  aspect   bytes            why
+        17   17  imgs/banner.jpg   4000     200    20.0  190000  width, aspect
+    """
+    frame = open_frame(manifest)
+    facts = _sizes(frame)
+    table = _outliers(frame, facts)
+    figure = new_figure(11, 3.6, table)
+    figure.set_layout_engine("constrained")
+    charts = [name for name in ("width", "aspect", "bytes") if name in facts]
+    for axes, name in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True):
+        if name == "width":
+            sizes = facts[["width", "height"]].value_counts().reset_index().head(_DOTS)
+            area = 8 + 100 * sizes["count"] / sizes["count"].max()
+            axes.scatter(sizes["width"], sizes["height"], area, alpha=0.5, linewidths=0)
+            odd = table.head(_DOTS)
+            axes.scatter(odd["width"], odd["height"], 12, color="firebrick", marker="x")
+            axes.set(xlabel="width", ylabel="height")
+        else:
+            values = facts[name].dropna()
+            low, high = values.min(), values.max()
+            bins = np.geomspace(low, high, _BINS) if high > low else [low * 0.9, low * 1.1]
+            axes.stairs(*np.histogram(values, bins), fill=True)
+            axes.set(xscale="log" if high > 10 * low else "linear", yscale="symlog")
+            axes.set(xlabel=name, ylabel="rows")
+            axes.set_title(f"{name}: {word(low)} to {word(high)}", fontsize=9, loc="left")
+    title = f"{len(table):,} of {len(frame):,} rows are outliers"
+    figure.suptitle(title, fontsize=9, ha="left", x=0.01)
+    return figure
+
+
+def _sizes(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return width, height, bytes and aspect as positive floats or NaN."""
+    names = [name for name in ("width", "height", "bytes") if name in frame]
+    facts: Any = frame[names].reset_index(drop=True)
+    facts = facts.apply(pd.to_numeric, errors="coerce").astype(float)
+    facts = facts.where((facts > 0) & np.isfinite(facts))
+    if {"width", "height"} <= {*facts}:
+        if "orientation" in frame:
+            turned = frame["orientation"].to_numpy(float, na_value=1) >= 5
+            facts.loc[turned, ["width", "height"]] = facts.loc[turned, ["height", "width"]].values
+        facts["aspect"] = facts["width"] / facts["height"]
+    facts = facts.dropna(axis=1, how="all")
+    facts = facts if "aspect" in facts else facts.filter(["bytes"])
+    if facts.empty:
+        raise ManifestError(
+            f"the frame has no sizes of files (columns: {column_list(map(str, frame.columns))}): "
+            'dfgen.build_manifest(..., facts="header") reads width, height and bytes'
+        )
+    return pd.DataFrame(facts)
+
+
+def _outliers(frame: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
+    logs: Any = facts.apply(np.log)
+    low, high = logs.quantile(0.25), logs.quantile(0.75)
+    distance = (low - logs).combine(logs - high, np.fmax) / np.fmax(_FAR * (high - low), _FACTOR)
+    farthest = distance.max(axis=1).sort_values(ascending=False, kind="stable")
+    places = farthest.index[farthest > 1].to_numpy()
+    why = [", ".join(facts.columns[distance.loc[place] > 1]) for place in places]
+    shown = [name for name in ("id", "path", *PARTS) if name in frame]
+    rows: pd.DataFrame = frame.iloc[places][shown]
+    rows = pd.concat([rows, facts.loc[places].set_axis(rows.index)], axis=1)
+    return rows.assign(why=why)

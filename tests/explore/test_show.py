@@ -1,0 +1,302 @@
+"""Rows of a frame as pictures: which rows, how they are drawn, and what stands below them."""
+
+import inspect
+import sys
+from pathlib import Path
+from subprocess import run
+
+import cv2
+import h5py
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+import soundfile
+
+import dfgen
+import dfgen.explore
+from dfgen.errors import DfgenError, MissingPackageError
+
+matplotlib.use("Agg")
+RATE = 8000
+
+
+def pixels(axes):
+    return np.asarray(axes.images[0].get_array())
+
+
+def captions(figure):
+    return ["\n".join(text.get_text() for text in axes.texts) for axes in figure.axes]
+
+
+def headings(figure):
+    return [text.get_text() for text in figure.texts if text.get_text()]
+
+
+@pytest.fixture
+def rows(frame):
+    return frame(10).assign(split=pd.Categorical(["train"] * 6 + ["val"] * 4))
+
+
+@pytest.fixture(scope="module")
+def sounds(tmp_path_factory):
+    """Three rows with a tone, an array, a curve and a text each."""
+    folder = tmp_path_factory.mktemp("sounds")
+    times = np.arange(RATE) / RATE
+    for row in range(3):
+        soundfile.write(folder / f"{row}.wav", np.sin(2 * np.pi * 500 * 2**row * times), RATE)
+        np.save(folder / f"{row}.npy", np.full((4, 6), row, np.float32))
+    names = {"path": "wav", "spectrum": "npy"}
+    files = {name: [f"{folder}/{row}.{end}" for row in range(3)] for name, end in names.items()}
+    pulse = [np.arange(9.0) * row for row in range(3)]
+    return pd.DataFrame({"id": range(3), **files, "pulse": pulse, "said": ["yes", "no", "yes"]})
+
+
+def test_figure_is_png_and_text(rows):
+    figure = rows.dfgen.show()
+    png = cv2.imdecode(np.frombuffer(figure._repr_png_(), np.uint8), cv2.IMREAD_COLOR)
+    assert png.shape[1] == figure.get_size_inches()[0] * 100
+    assert str(figure).startswith("10 of 10 rows, random sample\n") and "odd" in repr(figure)
+    assert captions(figure)[:2] == ["0\neven", "1\nodd"]
+
+
+def test_missing_matplotlib_names_the_extra():
+    code = """if True:
+        import sys
+        sys.modules["matplotlib.figure"] = None
+        import pandas as pd, dfgen.explore
+        df = pd.DataFrame({"id": [1], "path": ["a.png"], "kind": ["a"]})
+        assert df.dfgen.classes().rows.tolist() == [1]
+        df.dfgen.show_balance()"""
+    done = run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert 'pip install "keras-dfgen[explore]"' in done.stderr.splitlines()[-1]
+    assert issubclass(MissingPackageError, ImportError)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Categorical([None, *"babaabbab"]), pd.array([True, None] * 5, "boolean"),
+        pd.to_datetime(["2026-01-02"] * 10), [f"{row}" for row in range(10)],
+    ],
+)  # fmt: skip
+def test_sort_takes_any_ordered_column(rows, values):
+    for sort in ("one", "-one"):
+        assert len(rows.assign(one=values).dfgen.show(2, sort=sort).table) == 2
+    numbers = rows.assign(one=np.arange(10) + 2**60)  # floats could not order them
+    assert numbers.dfgen.show(2, sort="-one").table.id.tolist() == [9, 8]
+
+
+def test_by_counts_each_value_of_a_list_once(rows):
+    tags = [["b", "a"], ["a", "a"], None, [], ["b"], ["c"], ["b"], [], ["b"], ["b", "a"]]
+    figure = rows.assign(tags=tags).dfgen.show(9, by="tags")
+    assert headings(figure)[1:] == ["tags = b (5 rows)", "tags = a (3 rows)", "tags = c (1 rows)"]
+    assert figure.get_suptitle() == "6 of 10 rows, random sample"
+    assert captions(figure)[-1] == "5\nlabel odd\ntags c"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"by": "lable"}, 'Did you mean "label"'), ({"sort": "-lable"}, 'sort="lable"'),
+        ({"caption": "lable"}, "caption"), ({"image": "lable"}, "image"),
+        ({"boxes": True}, "boxes"),
+        ({"sort": 3}, "sort=3"), ({"n": 0}, "n=0"), ({"by": "nothing"}, "missing"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_named(rows, options, message):
+    with pytest.raises(DfgenError, match=message):
+        rows.assign(nothing=None).dfgen.show(**options)
+
+
+def test_frames_that_cannot_be_shown_raise(rows):
+    with pytest.raises(DfgenError, match="no rows"):
+        rows[:0].dfgen.show()
+    with pytest.raises(DfgenError, match="path"):
+        rows[["id", "label"]].dfgen.show()
+
+
+@pytest.mark.parametrize(
+    ("caption", "below"),
+    [
+        (None, "1\nodd"), ("age", "none"), (["id", "when"], "1\n2026-01-03"),
+        (["when", "age"], "when 2026-01-03\nage none"), ("tags", "a, b"),
+    ],
+)  # fmt: skip
+def test_captions_are_id_and_labels_or_named_columns(rows, caption, below):
+    rows = rows[:2].assign(vector=[[0.5]] * 2, boxes=[[[1, 1, 3, 2]]] * 2, labels=[["cat"]] * 2)
+    more = {"age": [3.5, None], "when": pd.to_datetime(["2026-01-02", "2026-01-03"])}
+    rows = rows.assign(**more, tags=[["a", "b"]] * 2) if caption else rows
+    assert captions(rows.dfgen.show(caption=caption, boxes=False))[1] == below
+
+
+def test_predictions_stand_below_wrong_ones_in_red(rows):
+    said = pd.Categorical(["even"] * 10, ["even", "odd"])
+    made = pd.DataFrame({"id": range(10), "y_true": rows["label"], "y_pred": said})
+    made = made.assign(prob=[np.array([0.75, 0.25])] * 10, loss=np.arange(10.0))[::-1]
+    figure = rows[:2].dfgen.show(predictions=made)
+    assert captions(figure) == ["0\neven → even 75%\nloss 0", "1\nodd → even 75%\nloss 1"]
+    assert [axes.texts[-1].get_color() for axes in figure.axes] == ["black", "firebrick"]
+    assert rows.dfgen.show(2, sort="-loss", predictions=made).table.id.tolist() == [9, 8]
+    several = made.rename(columns={"y_true": "y_true_kind", "y_pred": "y_pred_kind"})
+    tags = {"y_true_tags": [["a"]] * 10, "y_pred_tags": [["a", "b"]] * 10}
+    figure = rows[:1].dfgen.show(predictions=several.assign(**tags, y_pred_age=1.25))
+    assert captions(figure) == ["0\nkind even → even\ntags a → a, b\nage → 1.25\nloss 0"]
+
+
+@pytest.mark.parametrize("change", [dict, lambda: {"id": [0] * 10}, lambda: {"id": range(90, 100)}])
+def test_predictions_of_other_rows_raise(rows, change):
+    predicted = rows.assign(y_pred=rows.label, **change()) if change() else rows
+    with pytest.raises(DfgenError, match=r"predict.*predict the rows"):
+        rows.dfgen.show(predictions=predicted)
+
+
+def test_image_keeps_proportions_depth_and_text_of_labels(tmp_path):
+    cv2.imwrite(f"{tmp_path}/deep.png", np.array([[600, 700]], np.uint16))
+    cv2.imwrite(f"{tmp_path}/wide.png", np.full((100, 400, 4), 90, np.uint8))
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nno")
+    names = ["deep", "wide", "broken", "none"]
+    paths = [*(f"{name}.png" for name in names), None]
+    rows = pd.DataFrame({"id": range(5), "path": paths, "label": r"$\frac{<b>"})
+    figure = rows.dfgen.show(root=tmp_path)
+    deep, wide, *_ = figure.axes
+    assert pixels(deep).tolist() == [[[0] * 3, [255] * 3]]
+    assert pixels(wide).shape == (40, 160, 3) and (pixels(wide) == 90).all()
+    below = captions(figure)
+    assert below[0] == "0\n$\\frac{<b>\nuint16, 600 to 700"
+    assert "png" in below[2] and "not exist" in below[3] and "no path" in below[4]
+    assert figure._repr_png_()
+
+
+def test_masks_and_boxes_are_features_columns_or_off(rows, tmp_path):
+    cv2.imwrite(f"{tmp_path}/m.png", np.array([[0, 0, 0, 200]] * 4, np.uint8))
+    rows = rows[:1].assign(area=[[[0, 0, 2, 2]]], kinds=[["cat"]], mask=f"{tmp_path}/m.png")
+    boxes = dfgen.Boxes("area", labels="kinds", source_format="xywh")
+    [axes] = rows.dfgen.show(boxes=boxes, masks=dfgen.Mask("mask", palette={200: 1, 0: 0})).axes
+    assert axes.patches[0].get_bbox().extents.tolist() == [-0.5, -0.5, 1.5, 1.5]
+    assert axes.images[1].get_array()[..., 3].astype(bool).tolist() == [[False] * 3 + [True]] * 4
+    [plain] = rows.assign(boxes=[[1]], labels=[[1]]).dfgen.show(masks=False, boxes=False).axes
+    assert len(plain.images) == 1 and not plain.patches
+
+
+def test_sounds_are_spectrograms(sounds):
+    figure = sounds.dfgen.show(caption="said")
+    loudest = [pixels(axes).mean(axis=1).argmax() for axes in figure.axes]
+    assert loudest == [500 * 2**row * 512 // RATE for row in range(3)]
+    assert captions(figure)[1] == "no\n1 s, 8,000 Hz"
+    given = sounds.dfgen.show(image=dfgen.Audio("path", RATE, 0.5))
+    np.testing.assert_array_equal(pixels(given.axes[0]).argmax(0)[:9], loudest[0])
+
+
+def test_long_and_short_sounds_are_shown(tmp_path):
+    for name, frames in (("long", 9000), ("short", 0)):
+        soundfile.write(tmp_path / f"{name}.wav", np.zeros(frames), 100)
+    figure = pd.DataFrame({"path": ["long.wav", "short.wav"]}).dfgen.show(root=tmp_path)
+    assert "the first 20 of 90 s, 100" in captions(figure)[0].replace("\n", " ")
+    assert "0 s" in captions(figure)[1] and figure._repr_png_()
+
+
+def test_arrays_numbers_and_texts_are_shown(sounds):
+    images = sounds.dfgen.show(image="spectrum")
+    assert pixels(images.axes[2]).shape == (4, 6, 3)
+    assert "float32 4 x 6, 2 to 2" in captions(images)[2]
+    curves = sounds.dfgen.show(image="pulse")
+    assert curves.axes[2].lines[0].get_ydata().tolist() == list(range(0, 18, 2))
+    texts = sounds.dfgen.show(image="said")
+    assert captions(texts)[:2] == ["yes\n0", "no\n1"]
+    ragged = sounds.assign(pulse=[[1.0, None], [[1.0], [2.0, 3.0]], None]).dfgen.show(image="pulse")
+    assert len(ragged.axes[0].lines) == 1 and "sequence" in captions(ragged)[1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "drawn"), [((7, 4, 6), (7, 6, 3)), ((2, 5, 9, 3), (5, 9, 3)), ((80, 40), (80, 40, 3))]
+)
+def test_middle_of_arrays_with_many_axes_is_shown(tmp_path, shape, drawn):
+    np.save(tmp_path / "a.npy", np.ones(shape))
+    [axes] = pd.DataFrame({"path": ["a.npy"]}).dfgen.show(root=tmp_path).axes
+    assert pixels(axes).shape == drawn
+
+
+def test_array_file_without_numbers_is_a_text(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((3, 0, 7)))
+    [text] = captions(pd.DataFrame({"path": ["a.npy"]}).dfgen.show(root=tmp_path))
+    assert "3 x 0 x 7: no numbers" in text.replace("\n", " ")
+
+
+def test_rows_of_array_files_and_bytes_are_images(files, tmp_path):
+    stack = np.arange(3, dtype=np.uint8).repeat(30).reshape(3, 6, 5)
+    np.save(tmp_path / "a.npy", stack)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = stack
+    rows = pd.DataFrame({"id": range(4), "path": ["a.npy"] * 3 + ["a.h5"], "index": [2, 0, 9, 1]})
+    one, other, none, last = rows.dfgen.show(root=tmp_path).axes
+    assert (pixels(one) == 2).all() and (pixels(other) == 0).all() and (pixels(last) == 1).all()
+    assert "no row 9" in none.texts[0].get_text().replace("\n", " ")
+    data = pd.DataFrame({"id": [5], "image": [Path(files[5]).read_bytes()]})
+    [axes] = data.dfgen.show(image="image").axes
+    assert pixels(axes)[0, 0].tolist() == [5, 0, 0]
+
+
+def test_pack_and_transformed_features_are_shown(rows, tmp_path):
+    dfgen.pack(rows, tmp_path / "pack", image_size=(8, 8), color_mode="grayscale")
+    with pytest.warns(UserWarning, match="root"):  # the files are in another folder
+        figure = dfgen.explore.show(tmp_path / "pack")
+    assert pixels(figure.axes[0]).shape == (8, 8, 3) and len(figure.axes) == 10
+    image = dfgen.Image("path", (2, 3), scale="0..1")
+    assert pixels(rows.dfgen.show(1, image=image).axes[0]).shape == (2, 3, 3)
+
+
+def test_show_reads_shown_rows_of_a_large_frame(files):
+    """A frame of 10^7 rows is shown without a Python call per row."""
+    count = 10**7
+    rows = pd.DataFrame({"id": np.arange(count), "path": pd.Categorical([files[3]]).repeat(count)})
+    rows = rows.assign(age=np.arange(count) % 90, weight=0.5)
+    calls = []
+    sys.setprofile(lambda frame, event, arg: calls.append(event))
+    try:
+        figure = rows.dfgen.show(2)
+    finally:
+        sys.setprofile(None)
+    assert len(figure.table) == 2 and len(calls) < 10**6
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "show", "show_balance", "show_sizes", "show_duplicates", "show_leaks", "classes", "problems"
+    ],
+)  # fmt: skip
+def test_accessor_takes_the_arguments_of_its_function(name):
+    function = inspect.signature(getattr(dfgen.explore, name)).parameters
+    method = inspect.signature(getattr(dfgen.explore.FrameAccessor, name)).parameters
+    assert [*method.values()][1:] == [*function.values()][1:]
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory):
+    """Six photographs; 4 has the pixels of 1, 5 is a smaller version of 2."""
+    folder, rng = tmp_path_factory.mktemp("copies"), np.random.default_rng(0)
+    coarse = [rng.integers(0, 256, (6, 8, 3), np.uint8) for _ in range(4)]
+    photos = [cv2.resize(one, (120, 90), interpolation=cv2.INTER_CUBIC) for one in coarse]
+    for row, photo in enumerate([*photos, photos[1], cv2.resize(photos[2], (100, 75))]):
+        cv2.imwrite(f"{folder}/{row}.png", photo)
+    frame = dfgen.build_manifest(folder, pattern="{id:int}.png", facts="full")
+    return frame.assign(split=["train"] * 4 + ["val"] * 2).set_axis([*"abcdef"])
+
+
+def test_duplicates_and_leaks_keep_the_index(copies):
+    figure = copies.dfgen.show_duplicates(1)
+    assert headings(figure) == ["2 groups of duplicates, 4 rows", "0: exact, 2 rows"]
+    assert captions(figure) == ["1\ntrain", "4\nval"]
+    assert figure.table.index.tolist() == ["b", "e", "c", "f"]
+    leaks = copies.dfgen.show_leaks()
+    assert captions(leaks) == ["4\nval", "1\ntrain", "5\nval", "2\ntrain"]
+    assert leaks.table.index.tolist() == ["e", "f"]
+    assert not len(copies[:4].dfgen.show_duplicates().axes)
+
+
+def test_leaks_need_no_unique_ids(copies):
+    for frame in (copies.drop(columns="id"), copies.assign(id=1)):
+        assert len(frame.dfgen.show_leaks().axes) == 4
+    with pytest.raises(DfgenError, match="full"):
+        copies.drop(columns="phash").dfgen.show_leaks()
