@@ -18,7 +18,7 @@ import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
 
 
-@pytest.mark.parametrize("size", [(4, 5), (2, 10), (24, 20), (7, 3)])
+@pytest.mark.parametrize("size", [(4, 5), (2, 10), (24, 20), (8, 4)])
 def test_nearest_and_area(write, size):
     frame, pixels = write(numbered(12, 10)), numbered(12, 10)
     rows = ((np.arange(size[0]) + 0.5) * 12 / size[0]).astype(int)
