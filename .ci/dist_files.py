@@ -16,15 +16,12 @@ HOUSE = Path(__file__).parent.parent
 WHEEL = [*Path(sys.argv[1]).glob("*.whl")]
 SDIST = [*Path(sys.argv[1]).glob("*.tar.gz")]
 IN_WHEEL = {"METADATA", "WHEEL", "RECORD", "entry_points.txt"}
-LICENCES = {
-    f"licenses/{name}"
-    for name in ("LICENSE", "dfgen/data/LICENSE", "dfgen/data/photographs/README.md")
-}
+LICENCES = {f"licenses/{name}" for name in ("LICENSE", "dfgen/data/LICENSE")}
 NEEDED = {
     "dfgen/py.typed",
     "dfgen/__init__.pyi",
     "dfgen/data/digits.csv.gz",
-    "dfgen/data/photographs/cat.jpg",
+    "dfgen/data/photographs.zip",
 }
 NEEDED |= {f"dfgen/explore/template/report.{kind}" for kind in ("html", "css", "js")}
 OF_SOURCES = {

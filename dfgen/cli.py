@@ -1,215 +1,187 @@
-"""The command line: one function a command, each a thin layer over the function of its name.
+"""The command line: each command runs the function of its name, whose arguments are its options.
 
-Imports that cost time stand inside the functions, so that `dfgen --help` answers at once.
+Nothing is imported before a command runs, so that `dfgen --help` answers at once.
 """
 
+import ast
 import contextlib
+import functools
+import inspect
+import json
 import os
-import signal
 import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple, TextIO
 
 import typer
 import typer.core
 
-from dfgen import __version__
-from dfgen.commands.build_manifest import (
-    BuildCommand,
-    CheckCommand,
-    SplitCommand,
-    build_command,
-    check_command,
-    split_command,
-)
-from dfgen.commands.manifests import (
-    diff_command,
-    recipe_command,
-    update_labels_command,
-    verify_command,
-)
-from dfgen.commands.options import (
-    Force,
-    Json,
-    Root,
-    Workers,
-    height_and_width,
-    part_of,
-    print_json,
-    silence,
-)
-from dfgen.commands.pack_cache import cache, pack_command
+import dfgen
+from dfgen.commands import results
+from dfgen.commands.options import Option, definition, options_of
 from dfgen.errors import DfgenError
+from dfgen.system import overwriting
+
+COMPARING = ("diff", "verify")
+"""Commands that exit with 1 if they find a difference, and with 2 if they fail, as `diff`."""
 
 
-def predict_command(
-    model: Annotated[str, typer.Argument(help="The model, saved by Keras.", metavar="MODEL.keras")],
-    manifest: Annotated[str, typer.Argument(help="The rows.", metavar="M.parquet")],
-    out: Annotated[
-        str,
-        typer.Option(help="The file to write, or to go on with after a kill.", metavar="P.parquet"),
-    ],
-    preprocessing: Annotated[
+class Command(NamedTuple):
+    """A function as a command."""
+
+    function: str
+    run: Callable[[Callable[..., Any], dict[str, Any]], results.Result]
+    example: str
+    panel: str = "Manifests"
+    panels: Mapping[str, str] = MappingProxyType({})  # first argument of each -> title
+
+
+_USE = "Training and looking"
+COMMANDS = {
+    "build-manifest": Command(
+        "dfgen.build_manifest", results.show_build,
+        "imgs --pattern '{kind}/{id}.jpg' --split train=0.8 --split val=0.2 --out m.parquet",
+        panels={"voc": "Annotations", "pattern": "Files and labels", "split": "Splits"}
+        | {"update": "Output and work"},
+    ),
+    "split": Command("dfgen.split", results.show_split, "m.parquet --folds 5 --stratify kind"),
+    "verify": Command("dfgen.verify", results.show_differences, "m.parquet --decode"),
+    "update-labels": Command("dfgen.update_labels", results.show_corrections, "m.parquet fix.csv"),
+    "diff": Command("dfgen.diff", results.show_differences, "old.parquet new.parquet"),
+    "report": Command("dfgen.explore.report", results.show_report, "m.parquet --out m.html", _USE),
+    "pack": Command("dfgen.pack", results.show_pack, "m.parquet --out p --image-size 64,64", _USE),
+    "bench": Command("dfgen.bench.bench", results.show_bench, "m.parquet --model VGG16", _USE),
+    "demo": Command("dfgen.demo.demo", results.show_demo, "--keep demo", _USE),
+}  # fmt: skip
+_OTHER_NAMES = {"shares": "split"}  # argument -> its option, if that has another name
+
+
+def _replace(ctx: typer.Context, force: bool) -> None:
+    if force:
+        ctx.with_resource(overwriting())
+
+
+def _run(
+    command: Command,
+    options: list[Option],
+    *,
+    processes: Annotated[
+        int | None, typer.Option(help="Processes, instead of threads.", metavar="NUMBER")
+    ] = None,
+    dask: Annotated[
         str | None,
-        typer.Option(help="File of SavePreprocessing. Default: MODEL.keras.json.", metavar="FILE"),
+        typer.Option(help="Scheduler of a Dask cluster to use.", metavar="tcp://HOST:8786"),
     ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Only rows of this split.", metavar="NAME")
-    ] = None,
-    root: Root = None,
-    batch_size: Annotated[int, typer.Option(help="Rows of a batch.")] = 32,
-    views: Annotated[
-        int | None,
-        typer.Option(help="Average of this many passes with random crops and flips. Default: off."),
-    ] = None,
-    arrays: Annotated[
-        str | None,
-        typer.Option(help="Folder for masks and other arrays, a file a row.", metavar="DIR"),
-    ] = None,
-    on_error: Annotated[
-        str,
-        typer.Option(help="Rows that cannot be read: mark them, or stop.", metavar="skip|raise"),
-    ] = "skip",
-    shard: Annotated[
-        str | None,
-        typer.Option(help="Predict part I (from 0) of N.", metavar="I/N"),
-    ] = None,
-    workers: Workers = None,
-    allow_functions: Annotated[
+    force: Annotated[
         bool,
-        typer.Option("--allow-functions", help="Run functions that the preprocessing names."),
+        typer.Option("--force", help="Replace a file of another kind, too.", callback=_replace),
     ] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    **values: Any,
 ) -> None:
-    """Write the rows of a manifest with the predictions of a saved model."""
-    with silence():
-        from dfgen.training.predictions.predict_frame import predict_saved
+    """Run the function of a command with the values of its options, and print the result."""
+    from dfgen.commands.executor import executor_of
 
-    predicted = predict_saved(
-        model,
-        manifest,
-        out,
-        preprocessing=preprocessing,
-        split=split,
-        views=views,
-        arrays=arrays,
-        allow_functions=allow_functions,
-        root=root,
-        batch_size=batch_size,
-        on_error=on_error,
-        shard=part_of("--shard", shard),
-        workers=workers,
-    )
+    given = {}
+    for option in options:
+        value = values[option.parameter.name]
+        if value not in (None, []):
+            given[option.parameter.name] = option.read(option.name, value) if option.read else value
+    stream = _stream(given.get("out"))
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with executor_of(processes, dask) as executor, _messages(dask is not None) as messages:
+        given |= {} if executor is None else {"executor": executor}
+        module, _, name = command.function.rpartition(".")
+        figures, text, code = command.run(getattr(import_module(module), name), given)
     if as_json:
-        print_json({"out": out, **predicted})
-        return
-    lost = f", {predicted['problems']:,} without a prediction" * bool(predicted["problems"])
-    print(f"Wrote {out}: {predicted['rows']:,} rows{lost}")
+        print(json.dumps({**figures, "warnings": messages}, ensure_ascii=False), file=stream)
+    else:
+        print(*(f"Warning: {message}" for message in messages), text, sep="\n", file=stream)
+    if code:
+        raise typer.Exit(code)
 
 
-def report_command(
-    manifest: Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")],
-    out: Annotated[str, typer.Option(help="The page to write.", metavar="F.html")],
-    predictions: Annotated[
-        str | None,
-        typer.Option(
-            help="Predictions of `dfgen predict`. The page then shows the mistakes.",
-            metavar="P.parquet",
-        ),
-    ] = None,
-    caption: Annotated[
-        list[str] | None,
-        typer.Option(help="A column below each picture; repeat for several.", metavar="COL"),
-    ] = None,
-    rows: Annotated[int, typer.Option(help="Most rows of the gallery, 1 to 2000.")] = 600,
-    seed: Annotated[int, typer.Option(help="Another seed draws other rows.")] = 0,
-    root: Root = None,
-    workers: Workers = None,
-    force: Force = False,
-) -> None:
-    """Write one HTML file that shows the content of a manifest, to look at and to send."""
-    from dfgen.explore.report_file import report
+@functools.cache
+def _command(name: str) -> Any:
+    """Return the Click command of a function."""
+    command = COMMANDS[name]
+    module, _, last = command.function.rpartition(".")
+    function = definition(
+        vars(dfgen)["_HOME"].get(last, module) if module == "dfgen" else module, last
+    )
+    options = [*options_of(function, _OTHER_NAMES, command.panels)]
+    has = {argument.arg for argument in [*function.args.args, *function.args.kwonlyargs]}
+    own = ["processes", "dask"] * ("executor" in has) + ["force"] * bool({"out", "keep"} & has)
+    own += ["as_json"] * (name != "demo")  # which prints as it goes
+    parameters = [option.parameter for option in options]
+    parameters += [inspect.signature(_run).parameters[each] for each in own]
 
-    report(
-        manifest, out, predictions=predictions, caption=caption or None, rows=rows, seed=seed,
-        root=root, workers=workers,
-    )  # fmt: skip
-    print(f"Wrote {out}: {os.path.getsize(out) / 1e6:.1f} MB")
+    def run(**values: Any) -> None:
+        _run(command, options, **values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    text = str(ast.get_docstring(function)).partition("\n")[0]
+    if name in COMPARING:
+        text += "\n\nExit code: 0 if there is no difference, 1 if there is one, 2 after an error."
+    made = typer.Typer(add_completion=False)
+    example = f"Example: dfgen {name} {command.example}"
+    made.command(name, help=text, epilog=example, rich_help_panel=command.panel)(run)
+    return typer.main.get_command(made)
 
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as of a shell."""
-TERMINATED = 143
-"""Exit code after SIGTERM."""
-_STANDS = {
-    "pack": "Finished shards stay. To go on after them, run the same command",
-    "predict": "Finished batches stay beside the file. To go on after them, run the same command",
-    "cache": "Some of its files may be gone. To go on, run the same command",
-}
-_WHOLE = "No file is half written: each is as it was, or whole. To start over, run the same command"
-COMPARING = ("check", "diff", "verify")
-"""Commands that exit with 1 where they find a difference, and with 2 where they fail, as `diff`."""
+def _stream(out: str | None) -> TextIO:
+    """Return where to print: not to the standard output if the result is written to it."""
+    with contextlib.suppress(OSError):
+        if out is not None and os.path.samestat(os.stat(out), os.fstat(1)):
+            return sys.stderr
+    return sys.stdout
 
 
 @contextlib.contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Show warnings of what users gave, dfgen's, as messages: the line of code is of no use."""
+def _messages(live: bool) -> Iterator[list[str]]:
+    """Collect the warnings of dfgen; print them at once if a cluster is waited for."""
+    messages: list[str] = []
+
+    def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+        if category is not UserWarning:
+            shown(message, category, *where, **more)
+            return
+        messages.append(str(message))
+        if live:
+            print(f"Warning: {message}", file=sys.stderr)
+
     with warnings.catch_warnings():
-        shown = warnings.showwarning
-        warnings.filterwarnings("always", ".* names files in ", UserWarning)
-
-        def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-            if category is UserWarning:
-                print(f"dfgen: {message}", file=sys.stderr)
-            else:
-                shown(message, category, *where, **more)
-
-        warnings.showwarning = show
-        yield
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM: a command ends as by Ctrl-C, and leaves no temporary file."""
-
-
-def _terminate(*_: Any) -> None:
-    raise _Terminated
-
-
-@contextlib.contextmanager
-def _sigterm_told() -> Iterator[None]:
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        warnings.simplefilter("always", UserWarning)
+        shown, warnings.showwarning = warnings.showwarning, show
+        yield messages
 
 
 class _Commands(typer.core.TyperGroup):
-    """Prints what dfgen warns of and refuses, a message each, on stderr; exit code 1 if refused.
+    """Makes a command when it is asked for; prints errors and Ctrl-C as one message on stderr."""
 
-    After Ctrl-C or SIGTERM it says what stands.
-    """
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        return [*COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; None if there is no such one."""
+        return _command(cmd_name) if cmd_name in COMMANDS else None
 
     def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
         try:
-            with _sigterm_told(), _plain_warnings():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except DfgenError as error:
             print(f"dfgen: {error}", file=sys.stderr)
             raise typer.Exit(2 if ctx.invoked_subcommand in COMPARING else 1) from None
-        except KeyboardInterrupt as interrupt:
-            name = ctx.invoked_subcommand
-            print(f"dfgen {name}: stopped. {_STANDS.get(name, _WHOLE)}", file=sys.stderr)
-            by_sigterm = isinstance(interrupt, _Terminated)
-            raise typer.Exit(TERMINATED if by_sigterm else INTERRUPTED) from None
+        except KeyboardInterrupt:
+            advice = "No file is half written: run the same command again, which may continue"
+            print(f"dfgen {ctx.invoked_subcommand}: stopped. {advice}", file=sys.stderr)
+            raise typer.Exit(130) from None  # as shells do
 
 
 app = typer.Typer(
@@ -221,9 +193,9 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
-        print(f"dfgen {__version__}")
+def _show_version(shown: bool) -> None:
+    if shown:
+        print(f"dfgen {dfgen.__version__}")
         raise typer.Exit
 
 
@@ -235,108 +207,3 @@ def _feed(
     ] = False,
 ) -> None:
     """Feed Keras models from a table of files."""
-
-
-_EXAMPLES = {
-    "build-manifest": "imgs --pattern '{kind}/{id}.jpg' --split train=0.8 --split val=0.2 --out "
-    "pets.parquet",
-    "check": "labels.csv imgs",
-    "verify": "pets.parquet --decode",
-    "update-labels": "pets.parquet to_fix.csv",
-    "diff": "old.parquet pets.parquet",
-    "split": "pets.parquet --split train=0.8 --split val=0.2 --stratify kind",
-    "recipe": "pets.parquet --out pets.toml",
-    "pack": "pets.parquet --out packed --image-size 224,224",
-    "predict": "model.keras pets.parquet --out predicted.parquet",
-    "report": "pets.parquet --out pets.html",
-    "bench": "pets.parquet --image-size 224,224 --model MobileNetV2",
-    "demo": "--keep digits",
-}
-
-
-def _command(
-    name: str, panel: str = "Manifests", **how: Any
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    example = f"Example: dfgen {name} {_EXAMPLES[name]}"
-    return app.command(name, epilog=example, rich_help_panel=panel, **how)
-
-
-_TRAINING = "Training and looking"
-_command("build-manifest", cls=BuildCommand)(build_command)
-_command("check", cls=CheckCommand)(check_command)
-_command("verify")(verify_command)
-_command("update-labels")(update_labels_command)
-_command("diff")(diff_command)
-_command("split", cls=SplitCommand)(split_command)
-_command("recipe")(recipe_command)
-_command("report", _TRAINING)(report_command)
-_command("pack", _TRAINING)(pack_command)
-_command("predict", _TRAINING)(predict_command)
-app.add_typer(cache, name="cache", rich_help_panel=_TRAINING)
-
-
-@_command("demo", _TRAINING)
-def demo_command(
-    keep: Annotated[
-        str | None,
-        typer.Option(help="Folder that keeps the files, with photographs as well.", metavar="DIR"),
-    ] = None,
-    train: Annotated[
-        bool, typer.Option(help="Train on the digits. --no-train leaves the photographs alone.")
-    ] = True,
-    force: Force = False,
-) -> None:
-    """Train three models on scanned digits and show each step. It takes a minute."""
-    if not (train or keep):
-        raise typer.BadParameter("--no-train leaves nothing without --keep DIR: give the folder")
-    with silence():
-        from dfgen.demo import keep_photographs, run
-
-    if train and not run(partial(app, standalone_mode=False), keep):
-        raise typer.Exit(1)
-    if keep:
-        keep_photographs(keep)
-
-
-@_command("bench", _TRAINING)
-def bench_command(
-    manifest: Annotated[str, typer.Argument(help="The manifest to measure.", metavar="M.parquet")],
-    rows: Annotated[
-        int | None, typer.Option(help="Rows, chosen at random. Default: a second of decoding.")
-    ] = None,
-    image_size: Annotated[
-        str, typer.Option(help="Height and width of the images in pixels.", metavar="H,W")
-    ] = "256,256",
-    batch_size: Annotated[int, typer.Option(help="Images of a batch.")] = 32,
-    workers: Annotated[int | None, typer.Option(help="Threads. Default: all CPUs.")] = None,
-    antialias: Annotated[bool, typer.Option(help="Filter images before shrinking.")] = True,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Train a model of keras.applications, and say how long it waits.", metavar="NAME"
-        ),
-    ] = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", help="Write all figures.", metavar="FILE")
-    ] = None,
-    force: Force = False,
-) -> None:
-    """Measure how fast batches come from your files, and name the limit."""
-    height, width = height_and_width("--image-size", image_size)
-    with silence():
-        from dfgen.bench import report
-
-    if json_file:
-        report.check_output(json_file)
-    result = report.bench(
-        manifest,
-        rows=rows,
-        image_size=(height, width),
-        batch_size=batch_size,
-        workers=workers,
-        antialias=antialias,
-        model=model,
-    )
-    print(report.table(result))
-    if json_file:
-        report.write(result, json_file)

@@ -1,1 +1,1 @@
-"""The commands that make, compare and change manifests; `cli` puts them together."""
+"""Commands are made from the functions that they run; `cli` lists them."""

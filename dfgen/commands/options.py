@@ -1,140 +1,144 @@
-"""Shared parts of commands: options, how their texts are read, and how results are printed."""
+"""Options of a command, from the signature and the section `Args:` of the function that it runs.
 
-import contextlib
-import json
+The source is parsed, not imported: pandas and PyArrow take half a second, which no help needs.
+"""
+
+import ast
+import inspect
 import os
-import sys
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TextIO
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from enum import Enum
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.system import overwriting
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Manifest = Annotated[str, typer.Argument(help="The manifest.", metavar="M.parquet")]
-Root = Annotated[
-    str | None, typer.Option(help="Folder of the files, if not the one of the manifest.")
-]
-Workers = Annotated[
-    int | None, typer.Option(help="Threads that read and decode. Default: all CPUs.")
-]
-Processes = Annotated[
-    int | None,
-    typer.Option("--workers", help="Processes that read. Default: threads, on all CPUs."),
-]
-Dask = Annotated[
-    str | None,
-    typer.Option(
-        "--dask", help="Scheduler of a Dask cluster that reads.", metavar="tcp://HOST:8786"
-    ),
-]
+LEFT_OUT = ("executor", "limits", "storage_options")  # arguments that have no option
+_ENUM: Any = Enum
 
 
-def _replace(ctx: typer.Context, asked: bool) -> None:
-    if asked:
-        ctx.with_resource(overwriting())
+def definition(module: str, name: str) -> ast.FunctionDef:
+    """Return the definition of a function, following imports to where it is."""
+    loader: Any = dfgen.__spec__.loader
+    parts, source = module.split(".")[1:], b""
+    for path in (f"{'/'.join(parts)}.py", "/".join([*parts, "__init__.py"])):
+        with suppress(OSError):
+            source = source or loader.get_data(os.path.join(dfgen.__path__[0], path))
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return node
+        if isinstance(node, ast.ImportFrom) and name in (each.asname for each in node.names):
+            return definition(str(node.module), name)
+    raise LookupError(f"{module} has no function {name}")
 
 
-Force = Annotated[
-    bool,
-    typer.Option(
-        "--force", help="Replace a file of another kind, too.", callback=_replace,
-        expose_value=False,
-    ),
-]  # fmt: skip
+Reader = Callable[[str, Any], Any]
+"""Makes the value of an argument of the option's name and of what Typer returns."""
 
 
-def counted(counts: dict[str, int]) -> str:
-    """Return how many changes of which kind, as in `2 added, 1 changed`."""
-    return ", ".join(f"{rows} {name}" for name, rows in counts.items() if rows) or "no difference"
+class Option(NamedTuple):
+    """The option of an argument."""
+
+    name: str
+    parameter: inspect.Parameter  # as Typer takes it
+    read: Reader | None
 
 
-def shares_of(option: str, texts: list[str] | None) -> dict[str, float] | None:
-    """Return the shares of `NAME=SHARE` texts."""
-    shares = {}
-    for text in texts or ():
-        name, _, share = text.partition("=")
-        try:
-            shares[name] = float(share)
-        except ValueError:
-            raise ArgumentError(f"{option} {text}: expected NAME=SHARE, as in train=0.8") from None
-    return shares or None
+def options_of(
+    function: ast.FunctionDef, names: dict[str, str], panels: Mapping[str, str]
+) -> Iterator[Option]:
+    """Yield the options of a function, each with the first sentence that `Args:` says of it.
+
+    Args:
+        function: what the command runs.
+        names: argument -> name of its option, if that has another one.
+        panels: the first argument of each panel of the help -> the title of the panel.
+    """
+    args, panel = function.args, None
+    section = f"{ast.get_docstring(function)}\n".partition("\nArgs:\n")[2]
+    entries = re.findall(r"^ {4}(\w+): (.*?)(?=^ {0,4}\S|^$)", section, re.M | re.S)
+    texts = {name: " ".join(text.split()) for name, text in entries}
+    defaults = [None] * (len(args.args) - len(args.defaults)) + [*args.defaults, *args.kw_defaults]
+    for each, node in zip([*args.args, *args.kwonlyargs], defaults, strict=True):
+        name, text = each.arg, texts.get(each.arg, "")
+        panel = panels.get(name, panel)
+        if name not in LEFT_OUT:
+            positional = each in args.args and name not in ("out", *names)
+            option = name if positional else f"--{names.get(name, name).replace('_', '-')}"
+            default = inspect.Parameter.empty if node is None else ast.literal_eval(node)
+            annotation = ast.unparse(each.annotation or each)
+            yield Option(option, *_parameter(name, option, annotation, default, text, panel))
 
 
-def height_and_width(option: str, text: str, otherwise: str = "") -> tuple[int, int]:
-    """Return height and width of an `H,W` text; `otherwise` tells what else it may be."""
+def _parameter(
+    name: str, option: str, annotation: str, default: Any, text: str, panel: str | None
+) -> tuple[inspect.Parameter, Reader | None]:
+    """Return the parameter of an option, and what reads its value.
+
+    The choices of a text are the values that its description has in backticks and quotes.
+    """
+    kind, several, metavar, read = next(row for word, row in _KINDS.items() if word in annotation)
+    choices = re.findall(r'`"([a-z0-9_]+)"`', text) if annotation.startswith("str") else []
+    if isinstance(default, tuple):
+        default = ",".join(map(str, default)) or None
+    elif default is False:
+        default = None
+    if len({*choices}) > 1:
+        kind = _ENUM("Choice", {choice: choice for choice in choices})
+        metavar, read = None, lambda _, choice: choice.value
+        default = kind(default) if isinstance(default, str) else default
+    sentence = re.split(r"(?<=\.)\s(?=[A-Z])", text)[0].replace("`", "").replace("[", r"\[")
+    how: dict[str, Any] = {"help": sentence[:1].upper() + sentence[1:], "rich_help_panel": panel}
+    if option == name:
+        shown = typer.Argument(metavar=name.upper(), **how)
+    else:
+        negation = f"/--no-{option[2:]}" if default is True else ""
+        shown = typer.Option(option + negation, metavar=metavar, **how)
+    kind = list[kind] if several else kind  # type: ignore[valid-type]
+    hint, keyword = Annotated[kind | None, shown], inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=hint), read
+
+
+def _shares(option: str, texts: list[str]) -> dict[str, float]:
+    try:
+        return {name: float(share) for name, _, share in (text.partition("=") for text in texts)}
+    except ValueError:
+        received, example = " ".join(texts), f"{option} train=0.8"
+        raise ArgumentError(f"{option} {received}: expected NAME=SHARE, as in {example}") from None
+
+
+def _size(option: str, text: str) -> tuple[int, int]:
     try:
         height, width = map(int, text.split(","))
     except ValueError:
-        raise ArgumentError(f"{option} {text}: expected H,W, as in 224,224{otherwise}") from None
+        raise ArgumentError(f"{option} {text}: expected H,W, as in {option} 224,224") from None
     return height, width
 
 
-def part_of(option: str, text: str | None) -> tuple[int, int] | None:
-    """Return index and count of an `I/N` text."""
-    try:
-        index, count = map(int, text.split("/")) if text else (0, 1)
-    except ValueError:
-        raise ArgumentError(f"{option} {text}: expected I/N, as 0/4 of the first of 4") from None
-    return (index, count) if text else None
+def _paths(option: str, texts: list[str]) -> Any:
+    splits = [
+        text.partition("=")[::2] for text in texts if "=" in text and not os.path.exists(text)
+    ]
+    if splits and len(splits) < len(texts):
+        raise ArgumentError(f"{option} SPLIT=PATH: some paths have no split. Name that of each")
+    return dict(splits) or (texts if len(texts) > 1 else texts[0])
 
 
-def one_or_more(option: str, texts: list[str] | None) -> Any:
-    """Return one path, or several in a list."""
-    return texts[0] if texts and len(texts) == 1 else texts or None
-
-
-def by_split(option: str, texts: list[str] | None) -> Any:
-    """Return one path, several of the same images, or those of each split, `SPLIT=PATH`."""
-    if not texts:
-        return None
-    splits: dict[str, list[str]] = {}
-    for text in texts:
-        name, is_split, path = text.partition("=")
-        if not is_split or os.path.exists(text):
-            name, path = "", text
-        splits.setdefault(name, []).append(path)
-    if "" in splits and len(splits) > 1:
-        raise ArgumentError(f"{option} {splits[''][0]}: the others name a split. Name that of all")
-    plain = {name: paths[0] if len(paths) == 1 else paths for name, paths in splits.items()}
-    return plain.get("", plain)
-
-
-def lines_of(option: str, path: str | None) -> tuple[str, ...]:
-    """Return the lines of a text file."""
-    if path is None:
-        return ()
-    try:
-        with open(path, encoding="utf-8") as file:
-            return tuple(line.strip() for line in file if line.strip())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"{option} {path} cannot be read: {error}") from None
-
-
-def print_json(result: Mapping[str, Any], file: TextIO | None = None) -> None:
-    """Print one JSON object on one line."""
-    print(json.dumps(result, ensure_ascii=False), file=file)
-
-
-def beside(out: str) -> TextIO:
-    """Return where to tell of a file that is written: not into it, if it is the standard output."""
-    with contextlib.suppress(OSError):
-        if os.path.samestat(os.stat(out), os.fstat(1)):
-            return sys.stderr
-    return sys.stdout
-
-
-@contextlib.contextmanager
-def silence() -> Iterator[None]:
-    """Drop what goes to stderr, C++ included: while it loads, TensorFlow logs at any level."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    stderr = os.dup(2)
-    with open(os.devnull, "w") as nothing:
-        os.dup2(nothing.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
+_KINDS: dict[str, tuple[Any, bool, str | None, Reader | None]] = {
+    "float]": (str, True, "NAME=SHARE", _shares),
+    "Mapping": (str, True, "[SPLIT=]PATH", _paths),
+    "OfSplits": (str, True, "[SPLIT=]PATH", _paths),
+    "Sequence": (str, True, "NAME", None),
+    "Iterable": (str, True, "NAME", None),
+    "tuple": (str, False, "H,W", _size),
+    "bool": (bool, False, None, None),
+    "Path": (str, False, "PATH", None),
+    "str": (str, False, "TEXT", None),
+    "int": (int, False, "NUMBER", None),
+    "float": (float, False, "NUMBER", None),
+}
+"""Part of an annotation -> type of the option, whether it is repeated, its metavar and reader."""

@@ -224,7 +224,7 @@ def test_what_a_stored_recipe_reads_far_away_is_told_unless_the_caller_names_it(
             use(manifest)
         assert str(caught[0].message) == expected
     shown = run("build-manifest", "--update", manifest, "--out", "new.parquet")
-    assert f"dfgen: {expected}\n" in shown.stderr
+    assert f"Warning: {expected}\n" in shown.stdout
     with pytest.warns(UserWarning, match="has its files in .* dfgen looks for them in") as caught:
         frame = dfgen.build_manifest(far, update=manifest)
     assert len(caught) == 1

@@ -252,7 +252,7 @@ def test_a_source_that_is_no_file_is_refused_and_not_waited_for(data, source, pa
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-@pytest.mark.parametrize("command", ["verify", "split", "recipe", "diff", "build-manifest"])
+@pytest.mark.parametrize("command", ["verify", "split", "diff", "build-manifest"])
 def test_a_manifest_that_is_no_file_is_refused_and_not_waited_for(data, kind, command):
     os.mkfifo("m.parquet") if kind == "pipe" else os.symlink("/dev/zero", "m.parquet")
     more = {

@@ -7,13 +7,12 @@ import pytest
 from test_readme import TUTORIALS, run
 
 from dfgen import demo
-from dfgen.photographs import write_photographs
 
 
 @pytest.fixture(scope="session")
 def photographs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "photographs"
-    write_photographs(folder)
+    demo.unpack_photographs(folder)
     return folder
 
 
@@ -21,11 +20,12 @@ def photographs(tmp_path_factory):
 def typed(photographs, tmp_path, monkeypatch):
     """Return a function that types a page in an empty folder and returns the names it leaves.
 
-    `dfgen demo --keep` in it copies the photographs, which are made once a session. A second
+    `dfgen demo --keep` in it copies the photographs, which are unpacked once per session. A second
     argument chooses sections by their text.
     """
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "write_photographs", lambda into: shutil.copytree(photographs, into))
+    monkeypatch.setattr(demo, "write_digits", lambda into: None)
+    monkeypatch.setattr(demo, "unpack_photographs", lambda into: shutil.copytree(photographs, into))
 
     def type_page(name, choose=lambda section: True):
         text = (TUTORIALS / f"{name}.md").read_text("utf-8")

@@ -18,7 +18,7 @@ import dfgen.errors
 import dfgen.explore
 import dfgen.migrate
 from dfgen.cli import app
-from dfgen.photographs import THINGS, write_photographs
+from dfgen.demo import unpack_photographs
 
 README = Path(dfgen.__file__).parents[1] / "README.md"
 DOCS = README.parent / "docs"
@@ -33,7 +33,7 @@ OWN_ANNOTATIONS = "annotations of your own"
 @pytest.fixture(scope="session")
 def photographs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photographs")
-    write_photographs(folder)
+    unpack_photographs(folder)
     return folder
 
 
@@ -90,7 +90,7 @@ def any_compiled_model():
     layers = keras.layers
     image = keras.Input((None, None, 3))
     pooled = layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 255)(image))
-    model = keras.Model(image, layers.Dense(len(THINGS))(pooled))
+    model = keras.Model(image, layers.Dense(6)(pooled))
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
@@ -106,7 +106,7 @@ def _run(text):
     for line in text.replace("\\\n", "").splitlines():
         program, *arguments = shlex.split(line, comments=True)
         if program == "dfgen":
-            found = 1 if arguments[0] in ("check", "diff") else 0
+            found = 1 if arguments[0] in ("verify", "diff") else 0
             assert app(arguments, standalone_mode=False) in (None, 0, found)
         else:
             assert program == "make" or [program, arguments[0]] == ["pip", "install"]
@@ -132,7 +132,7 @@ def run(page):
 
 def test_readme_runs_as_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_photographs(tmp_path)
+    unpack_photographs(tmp_path)
     names = run(README)
     assert len(names["rows"]) == (names["df"].split == "val").sum() and names["train"].receipt
 

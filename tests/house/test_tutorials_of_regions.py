@@ -32,18 +32,6 @@ def test_outlines_and_mask_files_train_and_measure_one_u_net(typed):
 
 @pytest.mark.backend
 @pytest.mark.slow
-def test_sounds_keep_their_lengths_and_are_told_apart(typed):
-    pytest.importorskip("soundfile")
-    names = typed("audio")
-    padding = names["train"].padding
-    assert padding.share < padding.unbucketed / 3
-    assert names["history"]["val_accuracy"][-1] > 0.9
-    rows = names["rows"]
-    assert len(rows) == 45 and (rows["y_true"] == rows["y_pred"]).mean() > 0.9
-
-
-@pytest.mark.backend
-@pytest.mark.slow
 def test_a_detector_finds_coins_with_the_average_precision_of_pycocotools(typed):
     names = typed("detection")
     own = names["average_precision"](names["found"], names["rows"]["boxes"])

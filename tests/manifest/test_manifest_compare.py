@@ -297,28 +297,6 @@ def test_a_column_that_no_split_can_use_is_named(data):
     )
 
 
-def test_the_commands_say_what_the_functions_find(changed):
-    m = changed / "m.parquet"
-    done = run("verify", m)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.endswith(
-        "1 missing, 1 broken, 2 changed, 1 new\n"
-        f"Add the new files: dfgen build-manifest --update {m}\n"
-    )
-    done = run("verify", m, "--write", "--json")
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["counts"] == {"missing": 1, "broken": 1, "changed": 2, "new": 1}
-    done = run("build-manifest", "--update", m, "--json")
-    assert json.loads(done.stdout)["changes"]["added"] == 1
-    done = run("verify", m)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "1 missing, 1 broken")
-    os.remove(changed / "imgs/dog/1.png")
-    frame = dfgen.read_manifest(m)
-    dfgen.write_manifest(frame[~frame["id"].isin([0, 1])], m)
-    done = run("verify", m)
-    assert (done.returncode, done.stdout) == (0, "no difference\n")
-
-
 def test_diff_exits_as_diff_does(data):
     m, n = data / "m.parquet", data / "n.parquet"
     done = run("split", m, "--split", "val=0.5", "--split", "train=0.5", "--out", n)
@@ -340,19 +318,6 @@ def test_diff_exits_as_diff_does(data):
     assert done.stderr.startswith(f"dfgen: there is no manifest {data}/none.parquet.")
 
 
-def test_a_recipe_comes_out_of_a_manifest_and_builds_it_again(data):
-    m, r = data / "m.parquet", data / "r.toml"
-    assert run("recipe", m, "--out", r).stdout == f"Wrote {r}\n"
-    assert run("build-manifest", r).stdout.splitlines()[-1] == f"Wrote {data}/r.parquet"
-    assert (data / "r.parquet").read_bytes() == m.read_bytes()
-    assert run("recipe", m).stdout.startswith("source = ")
-    done = run("build-manifest", data / "imgs")
-    assert done.returncode == 1
-    assert done.stderr == (
-        "dfgen: say with --out where to write the manifest, as in --out pets.parquet\n"
-    )
-
-
 @pytest.fixture
 def dropped(data, monkeypatch):
     """A manifest of the six images without three that have no label, built in a folder beside."""
@@ -368,13 +333,11 @@ def dropped(data, monkeypatch):
 
 
 def test_files_left_out_on_purpose_are_counted_and_new_ones_told(dropped):
-    found = run("verify", "sub/m.parquet")
-    assert found.stdout == "no difference\n3 more left out on purpose\n"
-    assert found.returncode == 0
+    found = dfgen.verify("sub/m.parquet")
+    assert len(found) == 0 and found.attrs["left_out"] == 3
     draw(dropped / "imgs/dog/9.png")  # without a label, too
-    found = json.loads(run("verify", "sub/m.parquet", "--json").stdout)
-    assert [row["id"] for row in found["rows"]] == [9]
-    assert found["left_out"] == 3
+    found = dfgen.verify("sub/m.parquet")
+    assert found["id"].tolist() == [9] and found.attrs["left_out"] == 3
 
 
 def test_files_left_out_are_known_after_a_move_a_split_and_a_filter(dropped, tmp_path_factory):

@@ -10,10 +10,8 @@ import pytest
 from contracts import SourceContract
 from defusedxml.ElementTree import parse
 from PIL import Image
-from typer.testing import CliRunner
 
 import dfgen
-from dfgen.cli import app
 from dfgen.errors import ArgumentError, MissingFileError
 from dfgen.manifest.building.recipe import all_arguments
 from dfgen.manifest.sources import SOURCES
@@ -126,51 +124,6 @@ def test_a_recipe_file_builds_with_it_and_the_manifest_keeps_its_arguments(data)
         "facts": "header",
         "seed": 0,
     }
-
-
-def command(*arguments):
-    result = CliRunner().invoke(app, ["build-manifest", *arguments])
-    return result.exit_code, result.output
-
-
-def test_the_command_has_its_options(data):
-    assert command("--imglab", "imglab.xml", "--subset", "train", "--out", "m.parquet") == (
-        0,
-        "1 row\nlabels: 2 in 1 row\nboxes: 2 in 1 row\nWrote m.parquet\n",
-    )
-    assert dfgen.read_manifest("m.parquet")["path"].tolist() == [f"{data}/a.png"]
-    code, text = command("--help")
-    assert code == 0
-    plain = re.sub(r"[│\s]+", " ", text)
-    for part in (
-        "--imglab FILE.xml",
-        "XML file of imglab.",
-        "--labelme, --cvat or --imglab",
-        "--tags",
-    ):
-        assert part in plain
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--imglab", "x.xml", "--subset", "tset"],
-         'subset="tset" is unknown. Did you mean "test"? Expected: "all", "train", "test"'),
-        (["--imglab", "x.xml", "--yolo", "y.yaml"],
-         "yolo= and imglab= both say where the rows come from: give one of them. Build the others "
-         "on their own, and pandas.concat the frames"),
-        (["--imglab", "x.xml", "--pattern", "{id}.png"],
-         "pattern= (--pattern) goes with source=, voc=, labelme= or listing=: give that, or leave "
-         "pattern= out"),
-        (["imgs", "--tags", "cat"],
-         "tags= (--tags) goes with imglab=: give that, or leave tags= out"),
-        (["--imglab", "x.xml", "--subset", "test", "--tags", "cat"],
-         "tags= or subset=: give one of them"),
-        (["--imglab", "x.xml"], "there is no file x.xml"),
-    ],
-)  # fmt: skip
-def test_what_clashes_with_it_is_refused(data, arguments, message):
-    assert command(*arguments, "--out", "m.parquet") == (1, f"dfgen: {message}\n")
 
 
 def test_the_function_names_every_argument_once_and_in_order():

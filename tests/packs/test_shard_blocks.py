@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import warnings
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from command import run
 from full_disk import files_of_at_most
 from packed import packed, write_images
 from servers import http_server
@@ -284,16 +282,3 @@ def test_a_folder_that_cannot_be_used_warns_and_a_pack_on_this_machine_needs_non
         "without it"
     ]
     assert_same(made, batches(pack)[0])
-
-
-def test_the_command_tells_blocks_and_removes_them(web, tmp_path):
-    _, metrics = batches(f"{web.url}/pack", tmp_path / "cache", (0,))
-    lines = run("cache", "info", tmp_path / "cache").stdout.splitlines()
-    found = re.fullmatch(
-        r"[0-9a-f]{16}  ([0-9,]+) blocks, [0-9,]+ bytes  dtype=uint8 of=packs in a store shape=.*",
-        lines[0],
-    )
-    assert int(found[1]) * BLOCK == metrics.cache_bytes
-    assert lines[1].startswith("0 images, ")
-    assert run("cache", "clear", tmp_path / "cache").returncode == 0
-    assert not (tmp_path / "cache").exists()

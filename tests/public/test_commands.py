@@ -135,12 +135,10 @@ def test_report_is_one_escaped_file(df):
     assert "src=" not in html.replace('src="data:', "") and '<link rel="stylesheet"' not in html
 
 
-@pytest.mark.xfail(strict=True, reason="edges")
 def test_demo_needs_no_training_and_no_folder(df):
     done("demo", "--no-train")
 
 
-@pytest.mark.xfail(strict=True, reason="edges")
 def test_bench_measures_files_and_packs(df):
     dfgen.pack("m.parquet", "packed", image_size=(8, 8))
     options = ["--image-size", "8,8", "--batch-size", "4", "--seconds", "0.2", "--json"]

@@ -3,7 +3,6 @@
 import ctypes
 import gc
 import io
-import json
 import os
 import re
 import resource
@@ -20,7 +19,6 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
-from command import run
 from messages import message_of
 from servers import MODIFIED, http_server
 
@@ -606,31 +604,6 @@ def test_a_cache_that_is_cut_short_meanwhile_warns_once_and_training_goes_on(fra
     loader.close()
     plain, _ = made(frame, shuffle=False)
     assert_same(4 * plain[:4], [batch.arrays for batch in batches])
-
-
-def test_it_is_told_and_cleared_and_what_is_not_its_own_stays(frame, tmp_path):
-    cache = tmp_path / "cache"
-    made(frame, cache=cache)
-    made(frame[:4], image(size=(8, 8)), cache)
-    (cache / "mine.txt").write_text("mine")
-    info = json.loads(run("cache", "info", cache, "--json").stdout)["settings"]
-    small, large = sorted(info, key=lambda one: one["images"])
-    assert (small["images"], large["images"]) == (4, ROWS)
-    assert large["bytes"] >= ROWS * 32 * 40 * 3
-    assert (large["settings"]["size"], large["settings"]["resize"]) == ([32, 40], "stretch")
-    told = run("cache", "info", cache).stdout.splitlines()
-    assert re.fullmatch(rf"{4 + ROWS} images, [0-9,]+ bytes", told[-1])
-    assert told[0].startswith(f"{info[0]['name']}  {info[0]['images']} images, ")
-    (cache / small["name"] / "notes.txt").write_text("mine")
-    assert re.fullmatch(r"Removed [0-9,]+ bytes\n", run("cache", "clear", cache).stdout)
-    left = {str(path.relative_to(cache)) for path in cache.rglob("*")}
-    assert left == {"mine.txt", small["name"], f"{small['name']}/notes.txt"}
-    again = run("cache", "clear", cache)
-    assert (again.returncode, again.stderr) == (
-        1,
-        f"dfgen: {cache} is no cache that this dfgen has made (it is another folder): give "
-        "the folder that cache= was given\n",
-    )
 
 
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])

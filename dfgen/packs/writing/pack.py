@@ -59,7 +59,7 @@ def pack(
     out: Path,
     *,
     format: str = "pixels",
-    image_size: Any = None,
+    image_size: tuple[int, int] | str | None = None,
     color_mode: str = "rgb",
     resize: str = "stretch",
     interpolation: str = "bilinear",
@@ -99,7 +99,7 @@ def pack(
         color_mode: of pixels and JPEGs, `"rgb"` (default), `"rgba"` (not of JPEG) or `"grayscale"`.
         resize: of pixels, as of `dfgen.Image`: `"stretch"` (default), `"crop"`, `"pad"` or
             `"crop_or_pad"`.
-        interpolation: of pixels, as of `dfgen.Image`.
+        interpolation: of pixels, `"bilinear"` (default), `"nearest"` or `"area"`.
         antialias: of pixels, as of `dfgen.Image`.
         max_side: of JPEGs, the longer side in pixels; default 512. Smaller files stay as they are
             if they are JPEG and need no turning; others are encoded anew, upright, without EXIF.

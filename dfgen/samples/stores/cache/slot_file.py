@@ -389,7 +389,7 @@ def _open_slots(index: str, pixels: str, size: int) -> tuple[int, int, bool]:
             _write_at(first, memoryview(header), 0)
         if os.pread(first, _HEADER_BYTES, 0) != header:
             fault = f"{index} is no index of slots of {size:,} bytes"
-            raise OSError(errno.EINVAL, f"{fault}: remove it with dfgen cache clear")
+            raise OSError(errno.EINVAL, f"{fault}: delete it")
         second = os.open(pixels, flags, 0o666)
     except OSError:
         os.close(first)

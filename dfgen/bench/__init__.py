@@ -1,1 +1,0 @@
-"""`dfgen bench`: how fast batches come from the user's own files, and what limits them."""
