@@ -1,7 +1,4 @@
-"""The command line: each command runs the function of its name, whose arguments are its options.
-
-Nothing is imported before a command runs, so that `dfgen --help` answers at once.
-"""
+"""The command line: the options of a command are the arguments of the function that it runs."""
 
 import ast
 import contextlib
@@ -86,10 +83,9 @@ def _run(
     from dfgen.commands.executor import executor_of
 
     given = {}
-    for option in options:
-        value = values[option.parameter.name]
-        if value not in (None, []):
-            given[option.parameter.name] = option.read(option.name, value) if option.read else value
+    for name, parameter, read in options:
+        if (value := values[parameter.name]) not in (None, []):
+            given[parameter.name] = read(name, value) if read else value
     stream = _stream(given.get("out"))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with executor_of(processes, dask) as executor, _messages(dask is not None) as messages:
@@ -109,9 +105,7 @@ def _command(name: str) -> Any:
     """Return the Click command of a function."""
     command = COMMANDS[name]
     module, _, last = command.function.rpartition(".")
-    function = definition(
-        vars(dfgen)["_HOME"].get(last, module) if module == "dfgen" else module, last
-    )
+    function = definition(module, last)
     options = [*options_of(function, _OTHER_NAMES, command.panels)]
     has = {argument.arg for argument in [*function.args.args, *function.args.kwonlyargs]}
     own = ["processes", "dask"] * ("executor" in has) + ["force"] * bool({"out", "keep"} & has)
@@ -143,7 +137,7 @@ def _stream(out: str | None) -> TextIO:
 
 @contextlib.contextmanager
 def _messages(live: bool) -> Iterator[list[str]]:
-    """Collect the warnings of dfgen; print them at once if a cluster is waited for."""
+    """Collect the warnings of dfgen; print them before an error, and at once if `live`."""
     messages: list[str] = []
 
     def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -157,7 +151,12 @@ def _messages(live: bool) -> Iterator[list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         shown, warnings.showwarning = warnings.showwarning, show
-        yield messages
+        try:
+            yield messages
+        except DfgenError:
+            for message in [] if live else messages:
+                print(f"Warning: {message}", file=sys.stderr)
+            raise
 
 
 class _Commands(typer.core.TyperGroup):

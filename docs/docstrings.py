@@ -63,8 +63,8 @@ def help_of_commands(found):
     command = typer.main.get_command(commands)
     context = command.context_class(command, info_name="dfgen")
     text = typer.cli.get_docs_for_click(obj=command, ctx=context, name="dfgen")
-    for name, one in command.commands.items():  # that list cuts what they do after 45 letters
-        first = inspect.cleandoc(one.help).split("\n")[0]
+    for name in command.list_commands(context):  # that list cuts what they do after 45 letters
+        first = inspect.cleandoc(command.get_command(context, name).help).split("\n")[0]
         link = f"* [`{name}`](#dfgen-{name}): {first}"
         text = re.sub(rf"^\* `{name}`: .*", link, text, flags=re.MULTILINE)
     return text.split("\n", 1)[1]

@@ -1,7 +1,4 @@
-"""Options of a command, from the signature and the section `Args:` of the function that it runs.
-
-The source is parsed, not imported: pandas and PyArrow take half a second, which no help needs.
-"""
+"""Options of a command, read from the source of its function: an import takes half a second."""
 
 import ast
 import inspect
@@ -24,14 +21,16 @@ _ENUM: Any = Enum
 def definition(module: str, name: str) -> ast.FunctionDef:
     """Return the definition of a function, following imports to where it is."""
     loader: Any = dfgen.__spec__.loader
-    parts, source = module.split(".")[1:], b""
-    for path in (f"{'/'.join(parts)}.py", "/".join([*parts, "__init__.py"])):
+    place, source = os.path.join(dfgen.__path__[0], *module.split(".")[1:]), b""
+    for path in (f"{place}.py", f"{place}/__init__.pyi", f"{place}/__init__.py"):
         with suppress(OSError):
-            source = source or loader.get_data(os.path.join(dfgen.__path__[0], path))
+            source = source or loader.get_data(path)
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return node
-        if isinstance(node, ast.ImportFrom) and name in (each.asname for each in node.names):
+        if isinstance(node, ast.ImportFrom) and name in (
+            each.asname or each.name for each in node.names
+        ):
             return definition(str(node.module), name)
     raise LookupError(f"{module} has no function {name}")
 
@@ -79,10 +78,11 @@ def _parameter(
 ) -> tuple[inspect.Parameter, Reader | None]:
     """Return the parameter of an option, and what reads its value.
 
-    The choices of a text are the values that its description has in backticks and quotes.
+    Its choices are those of a `Literal`, else the values that `text` has in backticks and quotes.
     """
     kind, several, metavar, read = next(row for word, row in _KINDS.items() if word in annotation)
-    choices = re.findall(r'`"([a-z0-9_]+)"`', text) if annotation.startswith("str") else []
+    quoted = re.findall(r'`"([a-z0-9_]+)"`', text) if annotation.startswith("str") else []
+    choices = re.findall(r"'(\w+)'", annotation) or quoted
     if isinstance(default, tuple):
         default = ",".join(map(str, default)) or None
     elif default is False:
@@ -135,6 +135,7 @@ _KINDS: dict[str, tuple[Any, bool, str | None, Reader | None]] = {
     "Sequence": (str, True, "NAME", None),
     "Iterable": (str, True, "NAME", None),
     "tuple": (str, False, "H,W", _size),
+    "Literal": (str, False, None, None),
     "bool": (bool, False, None, None),
     "Path": (str, False, "PATH", None),
     "str": (str, False, "TEXT", None),

@@ -1,7 +1,6 @@
 """Fixtures for tests that type a tutorial."""
 
 import re
-import shutil
 
 import pytest
 from test_readme import TUTORIALS, run
@@ -17,15 +16,12 @@ def photographs(tmp_path_factory):
 
 
 @pytest.fixture
-def typed(photographs, tmp_path, monkeypatch):
+def typed(tmp_path, monkeypatch):
     """Return a function that types a page in an empty folder and returns the names it leaves.
 
-    `dfgen demo --keep` in it copies the photographs, which are unpacked once per session. A second
-    argument chooses sections by their text.
+    A second argument chooses sections by their text.
     """
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "write_digits", lambda into: None)
-    monkeypatch.setattr(demo, "unpack_photographs", lambda into: shutil.copytree(photographs, into))
 
     def type_page(name, choose=lambda section: True):
         text = (TUTORIALS / f"{name}.md").read_text("utf-8")

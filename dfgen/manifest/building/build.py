@@ -99,10 +99,10 @@ def build_manifest(
     same job. manifests/README.md shows the smallest tree of each source.
 
     Args:
-        source: a folder, or the URL of one, `"s3://bucket/imgs"`, or a zip or tar archive,
-            `"photos.zip"`, `"zip://train::photos.zip"`; every image, array or sound below it
-            becomes a row. Or a recipe, a .toml file that holds such arguments: those given here
-            replace its own. Or leave it out, and give one of the eight that follow.
+        source: a folder, a zip or tar archive, or the URL of a folder (`s3://bucket/imgs`), or a
+            recipe (`pets.toml`). Every image, array or sound below a folder becomes a row. A recipe
+            is a TOML file of such arguments; those given here replace its own. Or leave it out,
+            and give one of those that follow.
         voc: folder of Pascal VOC's or ImageNet's XML files, which needs `images`; or the folder of
             a year of Pascal VOC, `"VOCdevkit/VOC2012"`, which holds its images, and masks for the
             columns `class_mask` and `object_mask`.
@@ -155,7 +155,7 @@ def build_manifest(
         facts: `"header"` (the default) reads size, time and header of every file; `"none"` reads
             nothing; `"full"` decodes every file once, which finds broken ones, and adds `digest`
             and `phash`, by which copies are found.
-        split: split -> share, as in `{"train": 0.8, "val": 0.2}`.
+        split: each split and its share, as in `{"train": 0.8, "val": 0.2}`.
         folds: instead of splits make so many folds for cross-validation, the column `fold`.
         stratify: the column whose classes get exactly these shares.
         group: the column whose groups stay whole.
@@ -166,7 +166,8 @@ def build_manifest(
         update: an older manifest that grows: only new or changed files are opened, old rows keep
             id, split and class numbers, new rows follow. Arguments left out are those of its
             recipe, unless the source is of another kind.
-        out: also write the manifest to this file. Until it is there, the facts that were read lie
+        out: also write the manifest to this file (the command: by default that of `update`, or
+            next to the recipe). Until it is there, the facts that were read lie
             in the folder `<out>.building`: broken off, even by SIGKILL, the same call goes on.
         workers: threads that read headers; None: as many as this process may use CPUs, 64 for URLs.
         executor: any `concurrent.futures.Executor`, which reads the files instead; or a
@@ -240,7 +241,7 @@ def split(
 
     Args:
         manifest: a file, or a frame or another table; older splits and folds are replaced.
-        shares: split -> share, as in `{"train": 0.8, "val": 0.2}`.
+        shares: each split and its share, as in `{"train": 0.8, "val": 0.2}`.
         folds: instead of shares, how many folds: the column `fold` holds 0 to folds - 1, int8.
             `dfgen.sequences(df, fold=0)` validates on one and trains on the others. Without
             `stratify` they are of about the same size.
@@ -253,7 +254,7 @@ def split(
         group_duplicates: keep copies of a picture in one split: rows of the same file, bytes or
             nearly the same perceptual hash. Needs a manifest built with `facts="full"`.
         seed: another seed gives another split.
-        out: also write the manifest to this file.
+        out: also write the manifest to this file (the command: by default the manifest itself).
         **unknown: none: arguments of other libraries are named with what they are called here.
 
     Returns:
