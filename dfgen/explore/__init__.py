@@ -11,16 +11,15 @@ from typing import Any
 
 import pandas as pd
 
-from dfgen.explore.charts import classes as classes
-from dfgen.explore.charts import problems as problems
-from dfgen.explore.charts import show_balance as show_balance
-from dfgen.explore.charts import show_sizes as show_sizes
-from dfgen.explore.mistakes import Mistakes as Mistakes
-from dfgen.explore.mistakes import mistakes as mistakes
-from dfgen.explore.report import report as report
-from dfgen.explore.show import show as show
-from dfgen.explore.show import show_duplicates as show_duplicates
-from dfgen.explore.show import show_leaks as show_leaks
+from dfgen.explore.charts import classes, problems, show_balance, show_sizes
+from dfgen.explore.mistakes import Mistakes, mistakes
+from dfgen.explore.report import report
+from dfgen.explore.show import show, show_duplicates, show_leaks
+
+__all__ = [
+    "FrameAccessor", "Mistakes", "classes", "mistakes", "problems", "report", "show",
+    "show_balance", "show_duplicates", "show_leaks", "show_sizes",
+]  # fmt: skip
 
 
 def _method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,7 +37,6 @@ class FrameAccessor:
     Example:
         >>> import dfgen.explore  # doctest: +SKIP
         >>> df.dfgen.show(by="kind")
-        >>> df.dfgen.classes()
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:

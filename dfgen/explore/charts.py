@@ -30,9 +30,6 @@ def problems(manifest: Path | Table) -> pd.DataFrame:
     Args:
         manifest: a frame with the column `problem` of `dfgen.build_manifest`, or a manifest's path.
 
-    Returns:
-        The columns `id`, `path`, `split` (if they exist) and `problem`.
-
     Raises:
         ManifestError: if there is no column `problem`.
 
@@ -43,10 +40,7 @@ def problems(manifest: Path | Table) -> pd.DataFrame:
     """
     frame = open_frame(manifest)
     if "problem" not in frame:
-        raise ManifestError(
-            f"there is no column problem (columns: {column_list(map(str, frame.columns))}): "
-            "dfgen.verify(df) checks files, dfgen.build_manifest adds the column"
-        )
+        raise ManifestError("there is no column problem: dfgen.verify(df) checks the files again")
     names = [name for name in ("id", "path", *PARTS, "problem") if name in frame]
     return frame.loc[frame["problem"].notna(), names]
 
@@ -56,14 +50,12 @@ def classes(manifest: Path | Table, label: str | None = None) -> pd.DataFrame:
 
     Args:
         manifest: a frame or another table, or the path of a manifest.
-        label: str, the column of classes, or of lists of classes. Defaults to None, all columns
-            that hold classes: categories, booleans, text of up to 1,000 different values, whole
-            numbers of up to 50, and lists of these.
+        label: str, the column of classes or lists of classes. Defaults to None, all of these:
+            categories, booleans, text of up to 1,000 values, whole numbers of up to 50, and lists.
 
     Returns:
         A row for each class, and `(missing)` for unlabelled rows. A column for each split (or
-        fold), then `rows`, their sum, and `share`. If several columns hold classes, the name of
-        the column is the first level of the index.
+        fold), then `rows` and `share`. Of several labels, their name is first in the index.
 
     Raises:
         ManifestError: if `label` does not exist, or no column holds classes.
@@ -81,14 +73,11 @@ def classes(manifest: Path | Table, label: str | None = None) -> pd.DataFrame:
     tables = {name: table for name, table in counts.items() if table is not None}
     if not tables:
         raise ManifestError(
-            f'the column "{label}" holds no classes: its values are missing or cannot be sorted'
-            if label is not None
-            else f"no column holds classes (columns: {column_list(map(str, frame.columns))}): "
-            "name one, as in label=..."
+            f"columns {column_list(map(str, names))} hold no classes: values are missing, cannot "
+            "be sorted, or are too many; name the column, as in label=..."
         )
-    if len(tables) == 1:
-        return next(iter(tables.values()))
-    return pd.concat(tables, names=["label", "class"])
+    [table, *others] = tables.values()
+    return pd.concat(tables, names=["label", "class"]) if others else table
 
 
 def _counts(frame: pd.DataFrame, name: str, is_named: bool) -> pd.DataFrame | None:
@@ -96,9 +85,8 @@ def _counts(frame: pd.DataFrame, name: str, is_named: bool) -> pd.DataFrame | No
     values = frame[name].reset_index(drop=True)
     first = values.dropna().head(1).tolist()
     is_list = any(map(pd.api.types.is_list_like, first))
-    if is_list and (
-        is_named or not isinstance(next(iter(first[0]), ""), float | list | np.ndarray)
-    ):
+    is_vector = is_list and isinstance(next(iter(first[0]), ""), float | list | np.ndarray)
+    if is_list and (is_named or not is_vector):
         values = values.explode().dropna()
     try:
         labels = pd.Categorical(values)
@@ -106,11 +94,10 @@ def _counts(frame: pd.DataFrame, name: str, is_named: bool) -> pd.DataFrame | No
     except TypeError:  # lists, dicts, or numbers and texts in one column
         return None
     texts = [name for name in names if isinstance(name, str)][:_BARS]
-    is_other = any(isinstance(name, float | datetime.date) for name in names) or (
-        texts and all(content_kind(one, "") != "text" or len(one.split()) > 3 for one in texts)
-    )  # measurements, files or sentences
-    is_other = is_other or len(names) > (_MOST_TEXTS if texts else _MOST_NUMBERS)
-    if not names or (is_other and not is_named):
+    is_odd = any(isinstance(name, float | datetime.date) for name in names)
+    is_odd |= len(names) > (_MOST_TEXTS if texts else _MOST_NUMBERS)
+    long = [one for one in texts if content_kind(one, "") != "text" or len(one.split()) > 3]
+    if not names or (not is_named and (is_odd or (long and long == texts))):  # files, sentences
         return None
     part = part_column(frame)
     splits = pd.Categorical(frame[part] if part else np.zeros(len(frame)))
@@ -135,8 +122,7 @@ def show_balance(manifest: Path | Table, label: str | None = None) -> Any:
         label: str, the column of classes. Defaults to None, all columns that hold classes.
 
     Returns:
-        A `matplotlib.figure.Figure` of the 30 most frequent classes; its `table` is that of
-        `classes`.
+        A `matplotlib.figure.Figure` of the 30 most frequent classes; `table` is that of `classes`.
 
     Raises:
         ManifestError: as `classes`.
@@ -189,13 +175,35 @@ def show_sizes(manifest: Path | Table) -> Any:
         ManifestError: if the frame has no sizes.
 
     Example:
-        >>> df.dfgen.show_sizes().table  # doctest: +SKIP
-             id              path  width  height  aspect   bytes            why
-        17   17  imgs/banner.jpg   4000     200    20.0  190000  width, aspect
+        >>> df.dfgen.show_sizes().table[["id", "why"]]  # doctest: +SKIP
+            id            why
+        17  17  width, aspect
     """
     frame = open_frame(manifest)
-    facts = _sizes(frame)
-    table = _outliers(frame, facts)
+    names = [name for name in ("width", "height", "bytes") if name in frame]
+    facts: Any = frame[names].reset_index(drop=True)
+    facts = facts.apply(pd.to_numeric, errors="coerce").astype(float)
+    facts = facts.where((facts > 0) & np.isfinite(facts))
+    if {"width", "height"} <= {*facts}:
+        if "orientation" in frame:
+            turned = frame["orientation"].to_numpy(float, na_value=1) >= 5
+            facts.loc[turned, ["width", "height"]] = facts.loc[turned, ["height", "width"]].values
+        facts["aspect"] = facts["width"] / facts["height"]
+    facts = facts.dropna(axis=1, how="all")
+    facts = facts if "aspect" in facts else facts.filter(["bytes"])
+    if facts.empty:
+        raise ManifestError(
+            "there are no columns width and height, or bytes, with numbers above 0: "
+            'dfgen.build_manifest(..., facts="header") reads them'
+        )
+    logs = facts.apply(np.log)
+    low, high = logs.quantile(0.25), logs.quantile(0.75)
+    distance = (low - logs).combine(logs - high, np.fmax) / np.fmax(_FAR * (high - low), _FACTOR)
+    farthest = distance.max(axis=1).sort_values(ascending=False, kind="stable")
+    places = farthest.index[farthest > 1].to_numpy()
+    why = [", ".join(facts.columns[distance.loc[place] > 1]) for place in places]
+    table = frame.iloc[places][[name for name in ("id", "path", *PARTS) if name in frame]]
+    table = pd.concat([table, facts.loc[places].set_axis(table.index)], axis=1).assign(why=why)
     figure = new_figure(11, 3.6, table)
     figure.set_layout_engine("constrained")
     charts = [name for name in ("width", "aspect", "bytes") if name in facts]
@@ -215,40 +223,5 @@ def show_sizes(manifest: Path | Table) -> Any:
             axes.set(xscale="log" if high > 10 * low else "linear", yscale="symlog")
             axes.set(xlabel=name, ylabel="rows")
             axes.set_title(f"{name}: {word(low)} to {word(high)}", fontsize=9, loc="left")
-    title = f"{len(table):,} of {len(frame):,} rows are outliers"
-    figure.suptitle(title, fontsize=9, ha="left", x=0.01)
+    figure.suptitle(f"{len(table):,} of {len(frame):,} rows are outliers", fontsize=9)
     return figure
-
-
-def _sizes(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return width, height, bytes and aspect as positive floats or NaN."""
-    names = [name for name in ("width", "height", "bytes") if name in frame]
-    facts: Any = frame[names].reset_index(drop=True)
-    facts = facts.apply(pd.to_numeric, errors="coerce").astype(float)
-    facts = facts.where((facts > 0) & np.isfinite(facts))
-    if {"width", "height"} <= {*facts}:
-        if "orientation" in frame:
-            turned = frame["orientation"].to_numpy(float, na_value=1) >= 5
-            facts.loc[turned, ["width", "height"]] = facts.loc[turned, ["height", "width"]].values
-        facts["aspect"] = facts["width"] / facts["height"]
-    facts = facts.dropna(axis=1, how="all")
-    facts = facts if "aspect" in facts else facts.filter(["bytes"])
-    if facts.empty:
-        raise ManifestError(
-            f"the frame has no sizes of files (columns: {column_list(map(str, frame.columns))}): "
-            'dfgen.build_manifest(..., facts="header") reads width, height and bytes'
-        )
-    return pd.DataFrame(facts)
-
-
-def _outliers(frame: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
-    logs: Any = facts.apply(np.log)
-    low, high = logs.quantile(0.25), logs.quantile(0.75)
-    distance = (low - logs).combine(logs - high, np.fmax) / np.fmax(_FAR * (high - low), _FACTOR)
-    farthest = distance.max(axis=1).sort_values(ascending=False, kind="stable")
-    places = farthest.index[farthest > 1].to_numpy()
-    why = [", ".join(facts.columns[distance.loc[place] > 1]) for place in places]
-    shown = [name for name in ("id", "path", *PARTS) if name in frame]
-    rows: pd.DataFrame = frame.iloc[places][shown]
-    rows = pd.concat([rows, facts.loc[places].set_axis(rows.index)], axis=1)
-    return rows.assign(why=why)

@@ -7,7 +7,7 @@ import io
 import textwrap
 import warnings
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pandas as pd
@@ -23,8 +23,7 @@ _FLATTEST, _TALLEST = 0.25, 1.5  # height / width of a tile
 _DPI = 100
 _PIXELS = 60_000  # per side; matplotlib draws less than 65,536
 
-Line = tuple[str, Sequence[Tile]]
-"""A heading, "" for none, and the tiles below it."""
+Line = tuple[str, Sequence[Tile]]  # a heading, "" for none, and the tiles below it
 
 
 def in_lines(tiles: Sequence[Tile], heading: str = "") -> list[Line]:
@@ -63,8 +62,7 @@ def _figure_class() -> Any:
                 self.savefig(file, format="png", dpi=dpi)
             return file.getvalue()
 
-        def _repr_png_(self) -> bytes:
-            return self.png()
+        _repr_png_ = png
 
         def __repr__(self) -> str:
             lines = [self.get_suptitle(), self.table, "[a figure: .savefig(file), .table]"]
@@ -81,51 +79,39 @@ def picture_figure(
     """Return a figure of lines of captioned tiles; `faults` are red lines below the title."""
     width = max(5, _GAP + max((len(tiles) for _, tiles in lines), default=1) * (_CELL + _GAP))
     red = [part for fault in faults for part in textwrap.wrap(fault, int(width * 14))]
-    top = (3 + len(red)) * _LINE
-    height = top + sum(map(_height, lines))
+    layout = [(heading, tiles, *_layout(tiles)) for heading, tiles in lines]
+    heights = [height + _LINE * bool(heading) for heading, _, _, _, height in layout]
+    height = (3 + len(red)) * _LINE + sum(heights)
     figure = new_figure(width, height, table)
     left, plain = _GAP / width, {"va": "top", "parse_math": False}
     title = one_line(title, int(width * 14))
     figure.suptitle(title, x=left, y=1 - _GAP / height, ha="left", fontsize=10, **plain)
-    y = 1 - 2 * _LINE / height
-    figure.text(left, y, "\n".join(red), fontsize=8, color="firebrick", **plain)
-    top = height - top
-    for line in lines:
-        _draw_line(figure, line, top, width, height)
-        top -= _height(line)
+    text, y = "\n".join(red), 1 - 2 * _LINE / height
+    figure.text(left, y, text, fontsize=8, color="firebrick", **plain)
+    top = sum(heights)
+    for (heading, tiles, captions, cell, _), space in zip(layout, heights, strict=True):
+        text = one_line(heading, int(width * 15))
+        figure.text(left, top / height, text, fontsize=8, weight="bold", **plain)
+        bottom = (top - _LINE * bool(heading) - _GAP - cell) / height
+        for place, (tile, caption) in enumerate(zip(tiles, captions, strict=True)):
+            x = (_GAP + place * (_CELL + _GAP)) / width
+            axes = figure.add_axes((x, bottom, _CELL / width, cell / height), anchor="S")
+            draw_tile(axes, tile)
+            colour = "firebrick" if tile.is_wrong else "black"
+            look = {"transform": axes.transAxes, "color": colour, "ha": "center", **plain}
+            axes.text(0.5, -0.02, caption, fontsize=7, **look)
+        top -= space
     return figure
 
 
-def _caption(tile: Tile) -> list[str]:
-    texts = [one_line(text, _CAPTION) for text in tile.caption]
-    return [
-        line for text in texts for line in textwrap.wrap(text, _CHARACTERS, break_on_hyphens=False)
+def _layout(tiles: Sequence[Tile]) -> tuple[list[str], float, float]:
+    """Return the captions of a line, and the height of its tiles without and with them."""
+    wrap = partial(textwrap.wrap, width=_CHARACTERS, break_on_hyphens=False)
+    captions = [
+        "\n".join(line for text in tile.caption for line in wrap(one_line(text, _CAPTION)))
+        for tile in tiles
     ]
-
-
-def _cell_height(tiles: Sequence[Tile]) -> float:
     aspects = [tile.aspect for tile in tiles if tile.kind != "problem"] or [1.0]
-    return _CELL * min(max(*aspects, _FLATTEST), _TALLEST)
-
-
-def _height(line: Line) -> float:
-    heading, tiles = line
-    texts = max((len(_caption(tile)) for tile in tiles), default=0)
-    return _cell_height(tiles) + (texts + bool(heading)) * _LINE + 2 * _GAP
-
-
-def _draw_line(figure: Any, line: Line, top: float, width: float, height: float) -> None:
-    heading, tiles = line
-    plain: Any = {"va": "top", "parse_math": False}
-    if heading:
-        heading = one_line(heading, int(width * 15))
-        figure.text(_GAP / width, top / height, heading, fontsize=8, weight="bold", **plain)
-        top -= _LINE
-    cell = _cell_height(tiles)
-    for place, tile in enumerate(tiles):
-        left, bottom = _GAP + place * (_CELL + _GAP), top - _GAP - cell
-        space = (left / width, bottom / height, _CELL / width, cell / height)
-        axes = figure.add_axes(space, anchor="S")
-        draw_tile(axes, tile)
-        plain |= {"transform": axes.transAxes, "color": "firebrick" if tile.is_wrong else "black"}
-        axes.text(0.5, -0.02, "\n".join(_caption(tile)), ha="center", fontsize=7, **plain)
+    cell = _CELL * min(max(*aspects, _FLATTEST), _TALLEST)
+    lines = max((1 + caption.count("\n") for caption in captions), default=0)
+    return captions, cell, cell + lines * _LINE + 2 * _GAP

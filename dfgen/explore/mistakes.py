@@ -82,24 +82,19 @@ class Mistakes:
         axes.set_xticks(range(len(names)), names, fontsize=7, rotation=90, parse_math=False)
         axes.set_yticks(range(len(names)), names, fontsize=7, parse_math=False)
         axes.set(xlabel="predicted", ylabel="true")
-        title = f"{len(most)} of {len(table):,} classes"
-        axes.set_title(title, fontsize=9, loc="left")
+        axes.set_title(f"{len(most)} of {len(table):,} classes", fontsize=9, loc="left")
         for row, column in np.argwhere(counts > 0) if len(most) <= _NUMBERED else ():
-            look: Any = {"fontsize": 7, "ha": "center", "va": "center"}
-            look["color"] = "white" if shares[row, column] > 0.5 else "black"
-            axes.text(column, row, str(counts[row, column]), **look)
+            look: Any = {"color": "white" if shares[row, column] > 0.5 else "black", "fontsize": 7}
+            axes.text(column, row, str(counts[row, column]), ha="center", va="center", **look)
         return figure
 
     def write(self, path: str | os.PathLike[str] = "to_fix.csv") -> pd.DataFrame:
         """Write `id` and the suggested label as a CSV file for `dfgen.update_labels`.
 
-        First look at `show_mislabels`, and delete the lines whose label is right.
+        Look at `show_mislabels` first, and delete the lines whose label is right.
 
         Args:
             path: the .csv file. Defaults to `"to_fix.csv"`.
-
-        Returns:
-            The corrections as a frame.
 
         Raises:
             ArgumentError: if the path does not end in .csv.
@@ -158,7 +153,8 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
     if label is not None:
         require_column("label", label, frame)
     suffix = _suffix(frame, head)
-    of_true, of_pred, of_prob, of_loss = (f"{name}{suffix}" for name in _COLUMNS)
+    names = ("y_true", "y_pred", "prob", "loss")
+    of_true, of_pred, of_prob, of_loss = (f"{name}{suffix}" for name in names)
     rows = frame[frame[of_true].notna() & frame[of_pred].notna()]
     if not len(rows):
         raise ManifestError(f"none of the {len(frame):,} rows has a label and a prediction")
@@ -184,31 +180,24 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
         + f"{len(mislabels):,} labels likely wrong{weak}"
     )
     scores = _scores(confusion, rows[of_loss].groupby(true).mean())
-    texts = frame[of_true].astype("string")
-    same = (one for one in own_labels(frame) if frame[one].astype("string").equals(texts))
-    label = next(same, None) if label is None else label
+    if label is None:
+        texts = frame[of_true].astype("string")
+        same = (one for one in own_labels(frame) if frame[one].astype("string").equals(texts))
+        label = next(same, None)
     return Mistakes(rows, suffix, confusion, scores, mislabels, label, summary)
-
-
-_COLUMNS = ("y_true", "y_pred", "prob", "loss")
 
 
 def _suffix(frame: pd.DataFrame, head: str | None) -> str:
     """Return the suffix of the columns of an output of classes."""
     suffixes = suffixes_of(frame)
-    of_classes = [one for one in suffixes if _class_names(frame, one)]
-    if not of_classes:
-        raise ManifestError(
-            "expected a frame of dfgen.predict_frame with one class per row, got the columns "
-            f'{column_list(frame.columns)}: df.dfgen.show(sort="-loss") shows the worst rows of '
-            "other models"
+    known = [one for one in suffixes if f"y_true{one}" in frame and _class_names(frame, one)]
+    suffix = f"_{head}" if head else "".join(suffixes[:1] * (len(suffixes) == 1))
+    if suffix not in known:
+        raise (ArgumentError if known else ManifestError)(
+            f"head={head!r}: expected an output with classes in y_true and y_pred of "
+            f"dfgen.predict_frame, got {[one[1:] for one in known]} and the columns "
+            f'{column_list(frame.columns)}; df.dfgen.show(sort="-loss") shows any worst rows'
         )
-    suffix = f"_{head}" if head else of_classes[0] if len(suffixes) == 1 else ""
-    if suffix not in of_classes:
-        names = ", ".join(repr(one[1:]) for one in of_classes)
-        raise ArgumentError(f"head={head!r}: expected an output of classes, {names}")
-    if f"y_true{suffix}" not in frame:
-        raise ManifestError(f"there are no labels, y_true{suffix}: predict a Sequence with y")
     return suffix
 
 
@@ -224,16 +213,16 @@ def _class_names(frame: pd.DataFrame, suffix: str) -> list[Any]:
 
 
 def _scores(confusion: pd.DataFrame, loss: "pd.Series[Any]") -> pd.DataFrame:
-    table, names = confusion.to_numpy(), confusion.index.to_numpy(object)
-    right, rows, predicted = np.diag(table), table.sum(axis=1), table.sum(axis=0)
-    wrong = table - np.diag(right)
-    with np.errstate(invalid="ignore"):
-        columns = {
-            "rows": rows, "precision": right / predicted, "recall": right / rows,
-            "f1": 2 * right / (rows + predicted), "loss": loss.reindex(range(len(rows))).to_numpy(),
-            "taken_for": np.where(wrong.any(axis=1), names[wrong.argmax(axis=1)], None),
-        }  # fmt: skip
-    return pd.DataFrame(columns, confusion.index.rename("class"))
+    right = pd.Series(np.diag(confusion), confusion.index.rename("class"))
+    rows, predicted = (confusion.sum(axis=axis).set_axis(right.index) for axis in (1, 0))
+    wrong = (confusion - np.diag(right)).set_axis(right.index)
+    columns = {
+        "rows": rows, "precision": right / predicted, "recall": right / rows,
+        "f1": 2 * right / (rows + predicted),
+        "loss": loss.reindex(range(len(rows))).set_axis(right.index),
+        "taken_for": wrong.idxmax(axis=1).where(wrong.any(axis=1), None),
+    }  # fmt: skip
+    return pd.DataFrame(columns)
 
 
 def _mislabels(
@@ -241,8 +230,7 @@ def _mislabels(
 ) -> pd.DataFrame:
     """Return the rows that the confident joint (section 3.1 of the paper) counts in another class.
 
-    The threshold of a class is the mean probability of the rows labelled with it; classes of fewer
-    than 5 rows have none. Without two thresholds the most probable class is taken.
+    Its thresholds are of classes of 5 rows; without two of them the most probable class is taken.
     """
     every, reached = np.arange(len(true)), prob
     counts = np.bincount(true, minlength=len(classes))

@@ -14,8 +14,7 @@ from dfgen.manifest.schema import label_columns
 from dfgen.table.any_table import Table
 
 _OF_OUTPUT = ("y_true", "y_pred", "prob", "loss", "row_weight")
-SUGGESTED = "suggested"
-"""The column of the class that a mislabelled row likely has."""
+SUGGESTED = "suggested"  # the column of the class that a mislabelled row likely has
 
 
 def open_frame(manifest: Path | Table) -> pd.DataFrame:
@@ -23,10 +22,8 @@ def open_frame(manifest: Path | Table) -> pd.DataFrame:
     frame = frame_of_manifest(manifest)
     if not frame.columns.is_unique:
         name = frame.columns[frame.columns.duplicated()][0]
-        raise ManifestError(
-            f"the frame has several columns {name!r}, expected one of each name: "
-            "df = df.loc[:, ~df.columns.duplicated()] keeps the first"
-        )
+        advice = "df.loc[:, ~df.columns.duplicated()] keeps the first"
+        raise ManifestError(f"the frame has several columns {name!r}, expected one: {advice}")
     return frame
 
 
@@ -56,9 +53,8 @@ def with_predictions(frame: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataF
     )
     if not (places >= 0).any():
         raise ManifestError(
-            f"expected predictions of dfgen.predict_frame with unique ids of the manifest, got "
-            f"{len(predictions):,} rows of {column_list(predictions.columns)}, {key} "
-            f"{listed(keys[:3])}: predict the rows of this manifest"
+            f"expected a frame of dfgen.predict_frame with unique ids of the manifest, got columns "
+            f"{column_list(predictions.columns)}, {key} {listed(keys[:3])}: predict the rows again"
         )
     joined = predictions[columns].reset_index(drop=True).reindex(places)
     return frame.assign(**{name: joined[name].array for name in columns})
@@ -91,12 +87,7 @@ def _is_long(value: Any) -> bool:
 
 
 def captions(row: "pd.Series[Any]", names: list[str]) -> tuple[list[str], bool]:
-    """Return the caption of a row, with its predictions, and whether one of these is wrong.
-
-    Example:
-        >>> captions(pd.Series({"id": 7, "kind": "cat", "y_true": "cat", "y_pred": "dog"}), ["id"])
-        (['7', 'cat → dog'], True)
-    """
+    """Return the caption of a row, with its predictions, and whether one of these is wrong."""
     labels = [name for name in names if name not in ("id", "path")]
     unnamed = {"id", "path", *labels * (len(labels) == 1 and labels != [SUGGESTED])}
     lines = [f"{'' if name in unnamed else name} {word(row[name])}" for name in names]

@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import html
-import math
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -32,7 +31,7 @@ _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</
 body {{ max-width: 84rem; margin: 2rem auto; padding: 0 1rem }} div {{ overflow-x: auto }}
 img {{ max-width: 100%; background: white }}
 td, th {{ padding: .2rem .7rem; text-align: left; white-space: nowrap }}</style>
-<h1>{title}</h1><p>{rows:,} rows. {made_by} {version}.</p>{sections}</html>
+<h1>{title}</h1><p>{about}</p>{sections}</html>
 """
 
 
@@ -55,7 +54,6 @@ def report(
     Raises:
         ArgumentError: if `rows` is out of range, or `out` is no .html file.
         ManifestError: if `manifest` or `predictions` cannot be used.
-        MissingPackageError: if matplotlib is not installed.
         WriteError: if `out` cannot be written, or is a file of another kind.
 
     Example:
@@ -82,10 +80,8 @@ def report(
         part += _rendered(make, room // (len(sections) - number) - len(part.encode()))
         room -= len(part.encode())
         parts += [part] * (room > 0)
-    page = _PAGE.format(
-        title=_escaped(title, 120), rows=len(frame), made_by=_MADE_BY, version=__version__,
-        sections="".join(parts),
-    )  # fmt: skip
+    about = f"{len(frame):,} rows. {_MADE_BY} {__version__}."
+    page = _PAGE.format(title=_escaped(title, 120), about=about, sections="".join(parts))
     write_whole(path, lambda file: file.write(page.encode()))
 
 
@@ -134,7 +130,7 @@ def _rendered(make: Callable[[], Any], most: int) -> str:
         data = base64.b64encode(result.png(dpi)).decode()
         if len(data) + 50 <= most:
             return f'<img alt="" src="data:image/png;base64,{data}">'
-        dpi *= min(0.9, 0.95 * math.sqrt(max(0, most) / len(data)))
+        dpi *= min(0.9, 0.95 * (max(0, most) / len(data)) ** 0.5)
     return "<p>Too large for this page.</p>"
 
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from dfgen.binding.nested import leaves
@@ -21,7 +20,6 @@ from dfgen.explore.predictions import (
 from dfgen.explore.tiles import (
     Tile,
     batch_tiles,
-    is_image,
     limits,
     read_row,
     require_column,
@@ -63,14 +61,12 @@ def show(
             lists, a row counts for each of its values. Defaults to None.
         sort: str, a column whose lowest values are shown, or with `-` in front the highest, as in
             `"-loss"`. Defaults to None, a random sample.
-        caption: str or list of str, the columns below the pictures. Defaults to None: `id`, and up
-            to three labels.
-        boxes: the column of boxes (xyxy in pixels, classes in `labels`), or a `dfgen.Boxes`; False
-            for none. Defaults to None, the column `boxes` if there is one.
-        masks: the column of mask files, or a `dfgen.Mask`; False for none. Defaults to None, the
-            column `mask` if there is one.
-        predictions: a frame of `dfgen.predict_frame`; predictions are added to the captions, wrong
-            ones in red. Not needed if `manifest` has these columns. Defaults to None.
+        caption: str or list of str, columns shown below. Defaults to None, `id` and three labels.
+        boxes: the column of boxes (xyxy in pixels, classes in `labels`), or a `dfgen.Boxes`; False:
+            none. Defaults to None, `boxes`.
+        masks: the column of mask files, or a `dfgen.Mask`; False: none. Defaults to None, `mask`.
+        predictions: a frame of `dfgen.predict_frame`, shown below, wrong ones in red. Not needed if
+            `manifest` has these columns. Defaults to None.
         image: the column of images, sounds, arrays, lists of numbers or texts, or a feature such as
             `dfgen.Array`. Defaults to None, the column `path`.
         seed: int, of the random sample. Defaults to 0.
@@ -104,13 +100,10 @@ def show(
     if caption is None and isinstance(image, str):
         names = [name for name in names if name != image]
     pictures = _captioned(rows, row_tiles(rows, image, boxes, masks, root, storage_options), names)
-    lines = [
-        line for heading, places in groups
-        for line in in_lines([*islice(pictures, len(places))], heading)
-    ]  # fmt: skip
-    shown = len(np.unique(np.concatenate([places for _, places in groups])))
+    lines = [in_lines([*islice(pictures, len(places))], heading) for heading, places in groups]
     how = "random sample" if sort is None else f"sorted by {sort}"
-    return picture_figure(lines, rows, f"{shown:,} of {len(frame):,} rows, {how}")
+    title = f"{len(rows):,} of {len(frame):,} rows, {how}"
+    return picture_figure([*chain(*lines)], rows, title)
 
 
 def _captioned(rows: pd.DataFrame, tiles: Sequence[Tile], names: list[str]) -> Iterator[Tile]:
@@ -128,8 +121,6 @@ def _chosen(
         name = sort[1:] if str(sort).startswith("-") and sort not in frame else sort
         require_column("sort", name, frame)
         keys = frame[name].reset_index(drop=True)
-        if isinstance(keys.dtype, pd.CategoricalDtype):
-            keys = keys.cat.codes.where(keys.notna())
 
     def some(positions: IntArray, number: int) -> IntArray:
         if sort is None:
@@ -168,8 +159,7 @@ def show_duplicates(
         root: folder of relative paths. Defaults to None, the working folder.
 
     Returns:
-        A `matplotlib.figure.Figure` whose `table` has all duplicates: `group`, `kind` ("exact" or
-        "near"), `distance` in bits from the first of the group, `id`, `path`, `split`.
+        A `matplotlib.figure.Figure` whose `table` has all duplicates, with `group` and `kind`.
 
     Raises:
         ManifestError: if the frame has no digests and hashes.
@@ -204,8 +194,7 @@ def show_leaks(
         root: as of `show_duplicates`.
 
     Returns:
-        A `matplotlib.figure.Figure` whose `table` has all pairs: `id`, `path` and `split` of a row,
-        `other_id`, `other_path` and `other_split` of its duplicate, `kind` and `distance`.
+        A `matplotlib.figure.Figure` whose `table` has all pairs, as in `id` and `other_id`.
 
     Raises:
         ManifestError: if the frame has no digests and hashes, or no splits.
@@ -218,9 +207,8 @@ def show_leaks(
     table = leaks(frame.reset_index(drop=True))
     key = "id" if "id" in frame else "path"
     shown = table.head(n)
-    keys = frame[key].reset_index(drop=True)
-    keys = keys[keys.isin(shown[f"other_{key}"])].drop_duplicates()
-    places = pd.Series(keys.index, keys)
+    places = pd.Series(np.arange(len(frame)), frame[key])
+    places = places[~places.index.duplicated()]
     pairs = zip(shown.index, shown[f"other_{key}"].map(places), strict=True)
     lines = [(kind, [*pair]) for kind, pair in zip(shown["kind"], pairs, strict=True)]
     title = f"{len(table):,} rows have a duplicate in an earlier split"
@@ -253,9 +241,7 @@ def show_batch(
     pictured = [bound for bound in loader.reader.features if _has_tile(bound)]
     if not pictured:
         kinds = ", ".join(bound.feature.kind for bound in loader.reader.features)
-        raise ArgumentError(
-            f"the Sequence has no images, sounds, arrays or texts, but {kinds}: look at seq[0]"
-        )
+        raise ArgumentError(f"expected images, sounds, arrays or texts, got {kinds}: see seq[0]")
     rows = sequence.rows(i)
     batch = loader.batch(sequence.epoch, i % len(sequence))
     shown = min(n, len(rows))
@@ -271,11 +257,17 @@ def show_batch(
         weights = {float(batch.weights_of(name)[place]) for name in leaves(binding.y)}
         weights = {0.0} if place in skipped else weights - {1.0}
         texts.append([*lines, *(f"weight {weight:.3g}" for weight in sorted(weights))])
-    drawn = []
+    drawn, faults = [], []
     for bound in pictured:
-        tiles = batch_tiles(binding, bound, batch.arrays, texts, skipped)
-        drawn += in_lines(tiles, _facts(bound, batch.arrays[bound.name]))
-    faults = [fault for bound in pictured for fault in _faults(bound, batch.arrays[bound.name])]
+        array, heading = batch.arrays[bound.name], bound.name
+        if array.dtype != object:
+            low, high = limits(array)
+            shape = " x ".join(map(str, array.shape[1:]))
+            heading += f": {array.dtype} {shape}, {word(low)} to {word(high)}"
+        drawn += in_lines(batch_tiles(binding, bound, batch.arrays, texts, skipped), heading)
+        if bound.feature.kind == "image":
+            faults += ["pixels are NaN or infinite"] * (not np.isfinite(array).all())
+            faults += [f"all pixels of the batch are {low:g}"] * (len(rows) > 1 and low == high)
     if draws and loader.reader.is_random:
         row, epochs = int(rows[0]), range(sequence.epoch, sequence.epoch + draws)
         read = {epoch: read_row(loader.reader, row, sequence.seed, epoch) for epoch in epochs}
@@ -283,8 +275,8 @@ def show_batch(
             tiles = []
             for epoch, (arrays, bad) in read.items():
                 tiles += batch_tiles(binding, bound, arrays, [[f"epoch {epoch}"]], bad)
-            heading = f"{bound.name} of row id={loader.reader.id(row)!r}, in {draws} draws"
-            drawn += in_lines(tiles, heading)
+            name = f"{bound.name} of row id={loader.reader.id(row)!r}, in {draws} draws"
+            drawn += in_lines(tiles, name)
     if model is not None:
         from dfgen.training.checks.scale_check import range_faults  # late: it loads Keras
 
@@ -295,7 +287,7 @@ def show_batch(
 
 def _has_tile(bound: BoundFeature) -> bool:
     is_array = bound.feature.kind in ("array", "column") and bound.specs[bound.name].shape != ()
-    return is_image(bound) or is_array or bound.feature.kind in ("audio", "text")
+    return is_array or bound.feature.kind in ("image", "audio", "text")
 
 
 def _labels(binding: Any, batch: Any, place: int) -> Iterator[str]:
@@ -314,18 +306,3 @@ def _labels(binding: Any, batch: Any, place: int) -> Iterator[str]:
             shares = ["" if flat[at] == 1 else f" {flat[at]:.0%}" for at in most]
             texts = [f"{names[at]}{share}" for at, share in zip(most, shares, strict=True)]
         yield ", ".join(texts[:_FEW] + ["…"] * (len(texts) > _FEW)) or "none"
-
-
-def _facts(bound: BoundFeature, array: npt.NDArray[Any]) -> str:
-    """Return name, dtype, shape and range of an array."""
-    if array.dtype == object:
-        return bound.name
-    shape, ends = " x ".join(map(str, array.shape[1:])), " to ".join(map(word, limits(array)))
-    return f"{bound.name}: {array.dtype} {shape}, {ends}"
-
-
-def _faults(bound: BoundFeature, array: npt.NDArray[Any]) -> Iterator[str]:
-    if is_image(bound) and not np.isfinite(array).all():
-        yield "pixels are NaN or infinite"
-    elif is_image(bound) and len(array) > 1 and array.size and array.min() == array.max():
-        yield f"all pixels of the batch are {array.flat[0]}"

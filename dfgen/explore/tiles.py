@@ -4,7 +4,6 @@ Rows of a frame are bound and read like those of a batch, so both look the same.
 """
 
 import io
-import math
 import os
 import textwrap
 import warnings
@@ -42,7 +41,7 @@ Arrays = Mapping[str, _Array]
 
 _SIDE = 160  # pixels
 _SECONDS = 20  # of a sound file
-_FACTS = ("index", "shard", "row", "width", "height", "orientation")  # used to read pixels
+_MOST_BOXES = 10_000  # of an image
 _RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # black and white: the first that fits, if any
 _WINDOW, _LOUDNESS = 512, 1e-8  # samples of a spectrum; its lowest power relative to the highest
 _CHARACTERS = 25  # of a line of text
@@ -82,39 +81,29 @@ def row_tiles(
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Tile]:  # fmt: skip
     """Return a tile for each row. If a row cannot be read, its tile shows the reason."""
-    features: dict[str, Any] = {"image": "path" if image is None else image}
+    x: dict[str, Any] = {"image": "path" if image is None else image}
     if masks:
-        features["mask"] = Mask(masks) if isinstance(masks, str) else masks
+        x["mask"] = replace(Mask(masks) if isinstance(masks, str) else masks, like="image")
     if boxes:
-        features["boxes"] = Boxes(boxes) if isinstance(boxes, str) else boxes
-    names = [name for name in _FACTS if name in rows]
-    for argument, feature in features.items():
+        feature = Boxes(boxes) if isinstance(boxes, str) else boxes
+        x["boxes"] = replace(feature, like="image", format="xyxy", max_boxes=_MOST_BOXES)
+    for argument, feature in x.items():
         for name in getattr(feature, "columns", (feature,)):
             require_column(argument, name, rows)
-            names.append(name)
-    rows = rows[[*dict.fromkeys(names)]]
-    rows = rows if "id" in rows else rows.assign(id=range(len(rows)))
+    rows = rows.drop(columns="problem", errors="ignore").assign(id=range(len(rows)))
     how = {"root": root, "storage_options": storage_options}
     with warnings.catch_warnings(), ThreadPoolExecutor(usable_cpus()) as pool:
         warnings.simplefilter("ignore")  # they are about training
-        return [*pool.map(partial(_row_tile, rows, features, how), range(len(rows)))]
+        return [*pool.map(partial(_row_tile, rows, x, how), range(len(rows)))]
 
 
-def _row_tile(
-    rows: pd.DataFrame, features: Mapping[str, Any], how: Mapping[str, Any], place: int
-) -> Tile:
-    row, x = rows.iloc[place : place + 1], dict(features)
+def _row_tile(rows: pd.DataFrame, x: Any, how: Any, place: int) -> Tile:
+    row = rows.iloc[place : place + 1]
     try:
-        if "mask" in x:
-            x["mask"] = replace(x["mask"], like="image")
-        if "boxes" in x:
-            count = max(1, len(row[x["boxes"].column].iloc[0]))
-            x["boxes"] = replace(x["boxes"], like="image", format="xyxy", max_boxes=count)
         column = x["image"]
         if not isinstance(column, str):
             return _read(row, x, how)[0]
-        value = row[column].iloc[0]
-        kind = content_kind(value, column)
+        kind = content_kind(value := row[column].iloc[0], column)
         if kind == "missing":
             return Tile("problem", f"the row has no {column}")
         if kind == "text":
@@ -154,14 +143,11 @@ def content_kind(value: Any, column: str) -> str:
         suffix = os.path.splitext(str(path).partition("?")[0])[1].lower()
         return FORMATS[sniff(data[:16]) if data is not None else formats_by_suffix()[suffix]].holds
     except (DecodeError, KeyError):
-        if suffix in (".h5", ".hdf5"):
-            return "array"
-        return "image" if data is not None or column == "path" else "text"
+        is_file = data is not None or column == "path"
+        return "array" if suffix in (".h5", ".hdf5") else "image" if is_file else "text"
 
 
-def _read(
-    row: pd.DataFrame, x: Any, how: Mapping[str, Any], **options: Any
-) -> tuple[Tile, dict[str, _Array]]:
+def _read(row: pd.DataFrame, x: Any, how: Any, **options: Any) -> tuple[Tile, dict[str, _Array]]:
     """Return the tile and the arrays of a row."""
     binding = bind(row, x, options=Options(label_mode=None, **options), **how)
     arrays, skipped = read_row(binding.reader, 0)
@@ -180,25 +166,23 @@ def read_row(
     return arrays, {place: failure.reason for place, failure in blanks.items() if failure}
 
 
-def _image_tile(row: pd.DataFrame, x: Mapping[str, Any], how: Mapping[str, Any]) -> Tile:
+def _image_tile(row: pd.DataFrame, x: Any, how: Any, mode: str = "rgb") -> Tile:
     """Return an image file in its own proportions, with its range if it is not of 8 bits."""
+    image, options = Image(x["image"], None, color_mode=mode), Options(label_mode=None)
+    try:
+        sized = bind(row, {"image": image}, options=options, on_error="skip", **how)
+    except ArgumentError:  # a pack has one mode
+        if mode == "rgba":
+            raise
+        return _image_tile(row, x, how, "grayscale" if mode == "rgb" else "rgba")
     sample: dict[str, Any] = {}
     how = {**how, "transform": lambda arrays, rng: sample.update(arrays) or arrays}
-    for mode in ("rgb", "grayscale", "rgba"):  # a pack has one of them
-        image = Image(x["image"], None, color_mode=mode, dtype="float32")
-        try:
-            options = Options(label_mode=None)
-            sized = bind(row, {"image": image}, options=options, on_error="skip", **how)
-            break
-        except ArgumentError as error:
-            refused = error
-    else:
-        raise refused
     if sized.problems:
         return Tile("problem", sized.problems[0])
     own = sized.reader.sizes["image"][0]
     size: Any = tuple(np.ceil(own * min(1, _SIDE / own.max())).astype(int).tolist())
-    tile, arrays = _read(row, {**x, "image": replace(image, size=size)}, how)
+    image = replace(image, size=size, dtype="float32")  # keeps the numbers of the file
+    tile, arrays = _read(row, {**x, "image": image}, how)
     if tile.kind == "problem":
         return tile
     pixels = arrays["image"][0].astype(sample["image"].dtype)  # that of the file
@@ -214,13 +198,13 @@ def batch_tiles(
     """Return the tiles of a feature in the first rows of a batch, one for each caption."""
     feature: Any = bound.feature
     array = arrays[bound.name]
-    low, high = limits(array) if is_image(bound) else (0, 1)
+    low, high = limits(array) if feature.kind == "image" else (0, 1)
     low, high = next((pair for pair in _RANGES if pair[0] <= low and high <= pair[1]), (low, high))
     tiles = []
     for place, (value, caption) in enumerate(zip(array, captions, strict=False)):
         if place in skipped:
             tile = Tile("problem", skipped[place])
-        elif is_image(bound):
+        elif feature.kind == "image":
             step = -1 if getattr(feature, "scale", None) == "caffe" else 1  # it makes BGR
             pixels = value.reshape(-1, *value.shape[-3:])[0, ..., ::step]  # the first of a list
             over: dict[str, Any] = {}
@@ -230,17 +214,10 @@ def batch_tiles(
             tile = Tile("image", _as_rgb(pixels, low, high), **over)
         elif feature.kind == "audio":
             tile = Tile("sound", value, rate=feature.sample_rate)
-        elif array.dtype == object:
-            tile = Tile("text", str(value))
         else:
-            tile = _array_tile(value)
+            tile = Tile("text", str(value)) if array.dtype == object else _array_tile(value)
         tiles.append(replace(tile, caption=[*caption, *tile.caption]))
     return tiles
-
-
-def is_image(bound: BoundFeature) -> bool:
-    """Whether a feature is an image, or a list of images in each row."""
-    return bound.image is not None or bound.feature.kind == "image"
 
 
 def _overlay(
@@ -259,13 +236,13 @@ def _overlay(
         return {"points": points[points[:, 2] > 0, :2]}
     if feature.kind != "boxes":
         return {}
-    boxes, labels = values[others[0] >= 0].astype(np.float32), others[0][others[0] >= 0].tolist()
+    boxes, indices = values[others[0] >= 0].astype(np.float32), others[0][others[0] >= 0].tolist()
     if feature.format == "rel_xyxy":
         boxes *= np.array([shape[1], shape[0]] * 2, np.float32)
     elif feature.format == "xywh":
         boxes[:, 2:] += boxes[:, :2]
-    names = feature.class_names
-    return {"boxes": boxes, "labels": [str(one if names is None else names[one]) for one in labels]}
+    names = feature.class_names or range(max(indices, default=0) + 1)
+    return {"boxes": boxes, "labels": [str(names[index]) for index in indices]}
 
 
 def _array_tile(array: _Array) -> Tile:
@@ -287,7 +264,7 @@ def _array_tile(array: _Array) -> Tile:
 def limits(array: _Array) -> tuple[float, float]:
     """Return the lowest and highest finite number, NaN if there is none."""
     numbers = array[np.isfinite(array)]
-    return (float(numbers.min()), float(numbers.max())) if numbers.size else (math.nan, math.nan)
+    return (float(numbers.min()), float(numbers.max())) if numbers.size else (np.nan, np.nan)
 
 
 def _as_rgb(pixels: _Array, low: float, high: float) -> npt.NDArray[np.uint8]:
@@ -307,7 +284,13 @@ def draw_tile(axes: Any, tile: Tile) -> None:
     elif tile.kind == "curve":
         axes.plot(tile.content, linewidth=0.8)
     elif tile.kind == "sound":
-        _draw_sound(axes, tile)
+        from matplotlib.mlab import specgram  # late: an extra
+
+        mono = np.nan_to_num(tile.content.mean(axis=1)) if tile.content.size else np.zeros(1)
+        mono = np.pad(mono, (0, max(0, _WINDOW + 1 - len(mono))))
+        power, _, _ = specgram(mono, _WINDOW, tile.rate, noverlap=_WINDOW // 2)
+        decibels = 10 * np.log10(np.maximum(power, max(power.max() * _LOUDNESS, 1e-20)))
+        axes.imshow(decibels, "magma", aspect="auto", origin="lower", interpolation="nearest")
     else:
         most = 5 if tile.kind == "problem" else 13
         lines = textwrap.wrap(legible(tile.content, 2 * most * _CHARACTERS), _CHARACTERS)
@@ -339,14 +322,3 @@ def _draw_image(axes: Any, tile: Tile) -> None:
             left, top, one_line(label, 12), fontsize=5.5, color="white", va=place, clip_on=True,
             bbox={"facecolor": colour, "edgecolor": "none", "pad": 0.5}, parse_math=False,
         )  # fmt: skip
-
-
-def _draw_sound(axes: Any, tile: Tile) -> None:
-    """Draw the spectrogram of a sound, low frequencies at the bottom."""
-    from matplotlib.mlab import specgram
-
-    mono = np.nan_to_num(tile.content.mean(axis=1)) if tile.content.size else np.zeros(1)
-    mono = np.pad(mono, (0, max(0, _WINDOW + 1 - len(mono))))
-    power, _, _ = specgram(mono, _WINDOW, tile.rate, noverlap=_WINDOW // 2)
-    decibels = 10 * np.log10(np.maximum(power, max(power.max() * _LOUDNESS, 1e-20)))
-    axes.imshow(decibels, "magma", aspect="auto", origin="lower", interpolation="nearest")

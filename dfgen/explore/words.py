@@ -10,12 +10,7 @@ from dfgen.errors import legible
 
 
 def word(value: Any) -> str:
-    """Return a number, label or prediction as text.
-
-    Example:
-        >>> word([0.5, 3]), word(12345.6), word(pd.Timestamp("2026-01-02")), word(None)
-        ('0.5, 3', '12,346', '2026-01-02', 'none')
-    """
+    """Return a number, date, label or list of these as text, "none" if it is missing or empty."""
     if pd.api.types.is_list_like(value):
         return ", ".join(map(word, value)) or "none"
     if isinstance(value, bytes):
@@ -30,12 +25,7 @@ def word(value: Any) -> str:
 
 
 def one_line(text: object, most: int) -> str:
-    """Return a text as one line of at most `most` characters; a longer one loses its middle.
-
-    Example:
-        >>> one_line("scan_of_patient_000017_left", 15)
-        'scan_of…17_left'
-    """
+    """Return a text as one line of at most `most` characters; a longer one loses its middle."""
     line = " ".join(legible(str(text)).split())
     end = (most - 1) // 2
     return line if len(line) <= most else f"{line[: most - 1 - end]}…{line[len(line) - end :]}"

@@ -27,26 +27,13 @@ def predicted(files):
     return frame.assign(y_true=kind, y_pred=pred, prob=[*prob], loss=loss, problem=None)
 
 
-def of_output(predicted, name):
-    columns = ("y_true", "y_pred", "prob", "loss")
-    return predicted.rename(columns={column: f"{column}_{name}" for column in columns})
-
-
-def test_summary_scores_and_captions(predicted):
+def test_summary_and_captions(predicted):
     wrong = mistakes(predicted)
     assert repr(wrong).startswith("60 rows, 95.0% right, 3 wrong; 2 labels likely wrong\n")
-    assert wrong.classes.f1.tolist() == [40 / 41, 38 / 41, 36 / 38]
     assert wrong.classes.taken_for.tolist() == ["dog", "emu", "dog"]
-    figure = wrong.show(2)
-    assert figure.axes[0].texts[-1].get_text() == "107\ncat → dog 90%\nloss 3"
+    assert wrong.show(2).axes[0].texts[-1].get_text() == "107\ncat → dog 90%\nloss 3"
     below = wrong.show_mislabels(9).axes[0].texts[-1].get_text()
     assert below.startswith("107\nsuggested dog")
-
-
-def test_likeliest_mislabel_is_first(predicted):
-    surer = predicted["prob"].to_list()
-    surer[8] = np.array([0.03, 0.05, 0.92], np.float32)
-    assert mistakes(predicted.assign(prob=surer)).mislabels.id.tolist() == [108, 107]
 
 
 def test_each_class_has_its_own_threshold():
@@ -58,11 +45,8 @@ def test_each_class_has_its_own_threshold():
     assert sorted(mistakes(frame).mislabels.id) == [4, 9]
 
 
-def test_few_rows_take_the_most_probable_class(predicted):
-    assert mistakes(predicted[6:12]).mislabels.id.tolist() == [107, 108, 111]
-
-
-def test_weak_model_is_reported(predicted):
+def test_few_rows_and_weak_models_are_judged(predicted):
+    assert mistakes(predicted[6:12]).mislabels.id.tolist() == [107, 108, 111]  # most probable class
     guesses = [*np.random.default_rng(0).dirichlet(np.ones(3), 60)]
     assert "too weak" in mistakes(predicted.assign(prob=guesses)).summary
 
@@ -71,7 +55,6 @@ def test_rows_without_labels_and_repeated_index_do_not_matter(predicted):
     plain = mistakes(predicted).mislabels
     repeated = mistakes(predicted.set_axis([0, 1] * 30))
     pd.testing.assert_frame_equal(repeated.mislabels, plain)
-    assert repeated.show_mislabels(9).table.id.tolist() == [107, 108]
     predicted.loc[:4, ["y_pred", "prob", "loss"]] = None
     predicted.loc[5, "y_true"] = None
     wrong = mistakes(predicted)
@@ -90,29 +73,26 @@ def test_class_indices_without_loss_and_label_column(predicted):
 
 
 def test_output_of_a_model_with_several_is_chosen(predicted):
-    several = of_output(predicted, "kind").assign(y_pred_age=1.5, y_true_age=1.5, loss=1.0)
+    columns = ("y_true", "y_pred", "prob", "loss")
+    several = predicted.rename(columns={name: f"{name}_kind" for name in columns})
+    several = several.assign(y_pred_age=1.5, y_true_age=1.5, loss=1.0)
     assert mistakes(several, head="kind").mislabels.id.tolist() == [107, 108]
     for head in (None, "age"):
-        with pytest.raises(ArgumentError, match="expected an output of classes, 'kind'"):
+        with pytest.raises(ArgumentError, match="got \\['kind'\\]"):
             mistakes(several, head=head)
 
 
-@pytest.mark.parametrize(
-    ("change", "options", "message"),
-    [
-        (lambda frame: frame[["id", "path"]], {}, "predict_frame"),
-        (lambda frame: frame.assign(y_pred=1.5).drop(columns="prob"), {}, "sort="),
-        (lambda frame: frame.drop(columns="y_true"), {}, "no labels"),
-        (lambda frame: frame, {"label": "knd"}, 'label="knd"'),
-        (
-            lambda frame: frame.assign(y_true=frame.y_true.cat.rename_categories({"cat": "cow"})),
-            {}, "the same classes",
-        ),
-    ],
-)  # fmt: skip
-def test_other_frames_raise(predicted, change, options, message):
-    with pytest.raises(DfgenError, match=message):
-        mistakes(change(predicted), **options)
+def test_other_frames_raise(predicted):
+    cow = predicted.y_true.cat.rename_categories({"cat": "cow"})
+    for frame, options, message in (
+        (predicted[["id", "path"]], {}, "predict_frame"),
+        (predicted.assign(y_pred=1.5).drop(columns="prob"), {}, "sort="),
+        (predicted.drop(columns="y_true"), {}, "y_true"),
+        (predicted, {"label": "knd"}, 'label="knd"'),
+        (predicted.assign(y_true=cow), {}, "the same classes"),
+    ):
+        with pytest.raises(DfgenError, match=message):
+            mistakes(frame, **options)
 
 
 def test_confusion_shows_the_most_confused_of_many_classes(predicted):
@@ -120,12 +100,8 @@ def test_confusion_shows_the_most_confused_of_many_classes(predicted):
     assert [text.get_text() for text in axes.texts] == ["20", "1", "19", "1", "1", "18"]
     assert axes.images[0].get_array()[0].tolist() == [20 / 21, 1 / 21, 0]
     many = [f"c{number:02}" for number in range(40)]
-    pred = pd.Categorical([*many, *many[:35], *many[:5]])
-    [axes] = (
-        mistakes(pd.DataFrame({"y_true": pd.Categorical(many * 2), "y_pred": pred}))
-        .show_confusion()
-        .axes
-    )
+    true, pred = pd.Categorical(many * 2), pd.Categorical([*many, *many[:35], *many[:5]])
+    [axes] = mistakes(pd.DataFrame({"y_true": true, "y_pred": pred})).show_confusion().axes
     assert axes.get_title("left") == "30 of 40 classes" and not axes.texts
 
 
@@ -133,7 +109,6 @@ def test_corrections_replace_corrections_only(predicted, tmp_path):
     wrong, path = mistakes(predicted), tmp_path / "to_fix.csv"
     for _ in range(2):
         wrong.write(path)
-        assert path.read_text() == "id,kind\n107,dog\n108,emu\n"
     mended = dfgen.update_labels(predicted[["id", "path", "kind"]], path).kind
     assert mended.tolist()[6:10] == ["cat", "dog", "emu", "cat"]
     path.write_text("id,age\n1,2\n")
