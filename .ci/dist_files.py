@@ -23,7 +23,6 @@ NEEDED = {
     "dfgen/data/digits.csv.gz",
     "dfgen/data/photographs.zip",
 }
-NEEDED |= {f"dfgen/explore/template/report.{kind}" for kind in ("html", "css", "js")}
 OF_SOURCES = {
     "pyproject.toml",
     "README.md",

@@ -52,7 +52,6 @@ def shown(*command):
 COMMANDS = {
     "build-manifest": (("build-manifest", "imgs", "--out", "new.parquet"), "Reading headers: 100%"),
     "verify": (("verify", "m.parquet"), "Comparing files: 100%"),
-    "report": (("report", "m.parquet", "--out", "new.html"), "Reading pictures: 100%"),
     "pack": (("pack", "m.parquet", "--out", "new"), "Packing: 100%"),
 }
 NAMES = [
