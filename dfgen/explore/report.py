@@ -48,7 +48,7 @@ def report(
         out: the .html file.
         predictions: a frame of `dfgen.predict_frame`, or its Parquet file; adds the mistakes of the
             model. Defaults to None.
-        rows: int, number of rows shown as pictures, at most 2,000. Defaults to 48.
+        rows: number of rows shown as pictures, at most 2,000. Defaults to 48.
         root: folder of relative paths. Defaults to None, the folder that the manifest names.
 
     Raises:
