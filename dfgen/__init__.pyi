@@ -30,10 +30,7 @@ from dfgen.samples.features.text import Text as Text
 from dfgen.spec import Spec as Spec
 from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor
-from dfgen.training.callbacks.save_preprocessing import SavePreprocessing as SavePreprocessing
-from dfgen.training.predictions.predict_frame import evaluate_frame as evaluate_frame
 from dfgen.training.predictions.predict_frame import predict_frame as predict_frame
-from dfgen.training.predictions.predictions_file import join_predictions as join_predictions
 from dfgen.training.sequence import Sequence as Sequence
 from dfgen.training.split_sequences import sequences as sequences
 

@@ -27,6 +27,7 @@ from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Transform
+from dfgen.system import write_whole
 from dfgen.table.file_columns import FILE, content_shown
 
 
@@ -169,6 +170,22 @@ class Preprocessing:
         self._check_nested(predictions, fits)
         return [self._decoded(*pair) for pair in zip(names, predictions, strict=True)]
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the preprocessing to a JSON file, which `dfgen.load_preprocessing` reads.
+
+        Args:
+            path: of the file; one that exists is replaced.
+
+        Raises:
+            ArgumentError: it has functions without a name to import.
+            WriteError: the file cannot be written.
+
+        Example:
+            >>> val.preprocessing().save("pets.keras.json")  # doctest: +SKIP
+        """
+        text = self.to_json()
+        write_whole(os.path.abspath(path), lambda file: file.write(text.encode()))
+
     def to_json(self) -> str:
         """Return it as JSON, of which `from_json` makes an equal one.
 
@@ -261,7 +278,7 @@ class Preprocessing:
 def load_preprocessing(
     path: str | os.PathLike[str], allow_functions: bool = False
 ) -> Preprocessing:
-    """Return the preprocessing that `SavePreprocessing` has saved beside a model.
+    """Return the preprocessing that `Preprocessing.save` has written.
 
     Args:
         path: of the JSON file.

@@ -148,7 +148,7 @@ def _value(data: Any, allow_functions: bool) -> Any:
 
 FORMAT = 1
 """The version of the JSON; a newer dfgen reads all older ones."""
-_WRITTEN = "Give the file that dfgen.SavePreprocessing or to_json() has written"
+_WRITTEN = "Give the file that Preprocessing.save or to_json() has written"
 
 
 def _digest(data: Mapping[str, Any]) -> str:

@@ -310,7 +310,7 @@ def test_files_that_are_none_or_newer_are_refused(df, tmp_path):
         (text[:40], "this is no JSON of a preprocessing: "),
         *(
             (other, "this is JSON, but no preprocessing that dfgen has saved: its format is "
-             f"{version}. Give the file that dfgen.SavePreprocessing or to_json() has written")
+             f"{version}. Give the file that Preprocessing.save or to_json() has written")
             for other, version in (
                 ("[1]", None), ('{"format": 1}', None), (changed(text, format=0), 0),
                 (changed(text, format="1"), "'1'"),

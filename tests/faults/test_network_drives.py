@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
+from dfgen.training.predictions.predictions_file import claim
 from packed import packed
 
 import dfgen
@@ -19,7 +20,6 @@ from dfgen.loading.loader import Loader
 from dfgen.samples.features.array import Array
 from dfgen.system import only_writer
 from dfgen.training.callbacks.backup_files import Generations
-from dfgen.training.predictions.predictions_file import claim
 
 ROWS = 6
 SECOND = 10**9

@@ -90,7 +90,6 @@ def test_mean_loss_is_that_of_evaluate(frame, rows):
     assert predicted.loss.mean() == pytest.approx(model.evaluate(sequence(df), verbose=0), rel=1e-5)
 
 
-@pytest.mark.xfail(strict=True, reason="training")
 def test_weighted_mean_loss_is_that_of_evaluate(frame):
     df = frame(13).assign(counts=np.linspace(0, 3, 13))
     model = reading(SPARSE, label=LOGITS)
@@ -167,7 +166,6 @@ def read(folder):
     return pd.read_parquet(folder).sort_values("id", ignore_index=True)
 
 
-@pytest.mark.xfail(strict=True, reason="training")
 def test_predictions_in_a_folder_continue_after_an_error(frame, tmp_path):
     df, out, files = frame(61), tmp_path / "predictions", tmp_path / "files"
     shutil.copytree(Path(df.path[0]).parent, files)

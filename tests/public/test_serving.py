@@ -101,7 +101,6 @@ def test_decode_gives_names_of_predictions(df):
             alone.decode(wrong)
 
 
-@pytest.mark.xfail(strict=True, reason="core", raises=AttributeError)
 @pytest.mark.parametrize("name", IMAGES)
 def test_saved_preprocessing_is_loaded_equal(df, tmp_path, name):
     expected, preprocessing = served(df, {"image": IMAGES[name], "years": dfgen.Number("age")}, Y)

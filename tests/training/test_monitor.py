@@ -103,9 +103,7 @@ def test_csv_logger_gets_the_same_columns_of_every_epoch(frame, tmp_path):
 @pytest.mark.parametrize(("epochs", "each", "batches"), [(1, "step", 4), (3, "epoch", 10)])
 def test_the_verdict_leaves_out_what_came_first(frame, monkeypatch, epochs, each, batches):
     found = []
-    monkeypatch.setattr(
-        "dfgen.training.callbacks.monitor.verdict", found.append
-    )
+    monkeypatch.setattr("dfgen.training.callbacks.monitor.verdict", found.append)
     with sequence(frame(40)) as seq:
         trained_watcher().fit(seq, verbose=2, epochs=epochs, callbacks=[dfgen.InputMonitor()])
     assert [(one.began, one.batches) for one in found] == [(each, batches)]
@@ -143,9 +141,7 @@ def test_a_monitor_watches_one_fit_after_another(frame):
 def test_the_verdict_knows_how_many_threads_make_batches(frame, monkeypatch):
     found = []
     monkeypatch.setattr("dfgen.loading.loader.usable_cpus", lambda: 4)
-    monkeypatch.setattr(
-        "dfgen.training.callbacks.monitor.verdict", found.append
-    )
+    monkeypatch.setattr("dfgen.training.callbacks.monitor.verdict", found.append)
     with sequence(frame(40), workers=None) as seq:
         seq._loader._maker.pool._chooser.chosen = 1, False  # as where files are small
         trained_watcher().fit(seq, verbose=2, epochs=2, callbacks=[dfgen.InputMonitor()])

@@ -218,7 +218,8 @@ assert (train.epoch, train.receipt.rows, train.receipt.missing) == (8, rows, 0)
 assert not np.allclose(before[0], model.get_weights()[0])
 {RESUME}
 assert (train.epoch, train.receipt.rows, train.receipt.missing) == (16, rows, 0)
-model.fit(train, callbacks=[dfgen.SavePreprocessing("things.keras.json", train)], verbose=0)
+model.fit(train, verbose=0)
+train.preprocessing().save("things.keras.json")
 model.save("things.keras")
 dfgen.write_manifest(df, "things.parquet")
 """
