@@ -160,7 +160,9 @@ def test_keras_hub_text_classifier(frame, hub):
         num_classes=3,
     )
     text = frame.assign(words=frame.kind.astype(str))
-    found = evaluated(model, dfgen.Sequence(text, dfgen.Text("words"), "kind", batch_size=BATCH))
+    found = dfgen.predict_frame(
+        model, dfgen.Sequence(text, dfgen.Text("words"), "kind", batch_size=BATCH)
+    )
     assert mistakes(found).confusion.to_numpy().sum() == ROWS
 
 
