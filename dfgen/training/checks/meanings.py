@@ -1,7 +1,7 @@
 """Meanings of the numbers in an input or a target: which class, which range, which column.
 
 A model remembers in this process what it was trained on: later data must mean the same. One that
-was loaded is unknown here: `SavePreprocessing` writes beside it what tells.
+was loaded is unknown here.
 """
 
 import weakref
