@@ -168,7 +168,7 @@ def train(folder, place=None, callbacks=(), model=None, sequence=None, **options
     if place is not None and place[0] in ("half written", "written", "saved"):
         backup._backups = kill_in_save(*place)(folder / "backup")
     killer = [] if place is None else [Killer(sequence, place)]
-    monitor = dfgen.InputMonitor(receipts=folder / "receipts.parquet")
+    monitor = dfgen.InputMonitor()
     first = killer if place is not None and place[0] == "train end" else []
     plateau = {"monitor": "val_loss", "min_delta": 1.0}  # no epoch but the first is better
     beside = [

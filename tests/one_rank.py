@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import asdict
 
 import keras
 import numpy as np
@@ -99,10 +100,15 @@ def main(index, count, port, folder, options):
         workers=1,
         max_queue_size=1,
     )
-    receipts = f"{folder}/receipts-{index}.parquet"
+
+    def keep(epoch, logs):
+        with open(f"{folder}/receipts-{count}-{index}.jsonl", "a") as file:
+            print(json.dumps(asdict(train.receipt)), file=file)
+
     callbacks = [
         tell,
-        dfgen.InputMonitor(receipts=receipts),
+        dfgen.InputMonitor(),
+        keras.callbacks.LambdaCallback(on_epoch_end=keep),
         dfgen.BackupAndRestore(
             options.get("folder", f"{folder}/backup"), train, save_freq=options.get("save_freq", 3)
         ),
@@ -113,7 +119,6 @@ def main(index, count, port, folder, options):
         "weights": [weight.tolist() for weight in model.get_weights()],
         "digest": train.receipt.digest,
         "rows": train.receipt.rows,
-        "total": train.total_receipt().digest,
     }
     print(json.dumps(found), flush=True)
 

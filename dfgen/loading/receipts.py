@@ -1,9 +1,8 @@
 """Receipts: which rows of an epoch were taken, counted batch by batch."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -74,15 +73,6 @@ class Receipt:
             skipped=self.skipped + other.skipped,
             counted=self.counted if self.counted == other.counted else "handed out",
         )
-
-
-def of_all(parts: Iterable[Iterable[Mapping[str, Any]]]) -> list[Receipt]:
-    """Return the receipts of epochs of which each process has taken a part, as dicts of JSON."""
-    receipts = [
-        [Receipt(**{**one, "draws": tuple(map(tuple, one["draws"]))}) for one in part]
-        for part in parts
-    ]
-    return [reduce(Receipt.__add__, same) for same in zip(*receipts, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ says that its steps are done, and a pass learns which epoch it is when its first
 
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from dfgen.errors import ArgumentError, DfgenError, brief, did_you_mean
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.receipts import Receipt, of_all
+from dfgen.loading.receipts import Receipt
 from dfgen.loading.state import OF_RANK, State
 from dfgen.spec import IntArray
 from dfgen.system import whole
@@ -53,7 +53,7 @@ from dfgen.training.keras_private import DataAdapter, shorten
 from dfgen.training.keras_probe import falls_back, lacks, refuse_if_unseen
 from dfgen.training.layout import Layout, SequenceView
 from dfgen.training.progress import Progress
-from dfgen.training.ranks import Ranks, alike, gathered, meet
+from dfgen.training.ranks import Ranks, alike, meet
 
 
 class Passes(keras.utils.PyDataset, DataAdapter):
@@ -250,22 +250,6 @@ class Passes(keras.utils.PyDataset, DataAdapter):
     def receipt(self) -> Receipt | None:
         """Which rows were taken in the last epoch that was completed; None before."""
         return self._progress.receipt
-
-    def total_receipt(self) -> Receipt | None:
-        """Return `receipt` of all processes that train together; all of them must call it.
-
-        Its digest is that of one process which takes the same rows. Of the steps of a loop of your
-        own on TensorFlow add the receipts yourself: they have `+`.
-
-        Example:
-            >>> seq.total_receipt().repeated  # doctest: +SKIP
-            0
-        """
-        receipt = self.receipt
-        if connected() is None or not self._is_shared:
-            return receipt
-        parts = gathered([] if receipt is None else [asdict(receipt)])
-        return next(iter(of_all(parts)), None)
 
     def row_counts(self, epoch: int | None = None) -> IntArray:
         """Return how often each row of `manifest` comes in an epoch, None for that of now.

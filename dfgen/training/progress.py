@@ -1,7 +1,6 @@
 """How far training has come: where the next pass begins, and what was taken of this one."""
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +32,6 @@ class Progress:
         self.receipt: Receipt | None = None
         self.ranks: Ranks | None = None
         """The processes that take part in this `fit`."""
-        self.receipts: deque[Receipt] = deque(maxlen=64)  # that nobody has asked for yet
         self._latest: list[Handed] = []
         self._steps = self._counted = 0
         self._begun = -1  # the last epoch of which a batch was made for a pass that counts
@@ -186,4 +184,3 @@ class Progress:
     def _note(self, receipt: Receipt | None) -> None:
         if receipt is not None:
             self.receipt = receipt
-            self.receipts.append(receipt)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import keras
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,7 +16,7 @@ from dfgen.loading.order import row_order
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.order.shuffle import permutation
-from dfgen.loading.receipts import DueRows, Handed, Ledger, Receipt, of_all
+from dfgen.loading.receipts import DueRows, Handed, Ledger, Receipt
 from dfgen.loading.state import Place, receipt
 
 ROWS, BATCH = 10, 3
@@ -195,19 +194,6 @@ class TestSum:
         )
 
 
-def test_receipts_of_processes_add_up_epoch_by_epoch():
-    one, other = (
-        [
-            {**vars(Receipt(epoch, rows, f"{rows:x}", draws=((1, 9),))), "draws": [[1, 9]]}
-            for epoch in (3, 4)
-        ]
-        for rows in (4, 5)
-    )
-    assert of_all([one, other]) == [
-        Receipt(epoch, 9, f"{9:032x}", draws=((1, 9),)) for epoch in (3, 4)
-    ]
-
-
 def test_the_place_of_a_batch_that_was_counted_is_known_and_of_others_its_step():
     ledger = Ledger(ORDER, Place(2, 1, 7, 3), "taken")
     ledger.take(handed(1, 2))
@@ -383,48 +369,3 @@ class TestInFit:
         came = permutation(range(4), 48, seed=0, epoch=1)
         count = len(set(lost) - set(came))
         assert (seq.receipt.missing, seq.receipt.repeated) == (count, count)
-
-
-@pytest.mark.backend
-class TestFile:
-    def fit(self, path, seq, **options):
-        monitor = dfgen.InputMonitor(receipts=path)
-        trained_watcher().fit(seq, verbose=0, callbacks=[monitor], **options)
-        return pd.read_parquet(path)
-
-    def test_a_row_for_each_epoch_as_in_the_receipt(self, frame, tmp_path):
-        seq = sequence(frame(46), drop_remainder=True)
-        table = self.fit(tmp_path / "receipts.parquet", seq, epochs=3)
-        assert table.epoch.tolist() == [0, 1, 2]
-        assert Receipt(**(table.iloc[2].to_dict() | {"draws": ()})) == seq.receipt
-        assert seq.receipt.left_out == 2
-
-    def test_a_later_fit_adds_to_it(self, frame, tmp_path):
-        seq = sequence(frame(12))
-        for epochs in (2, 1):
-            table = self.fit(tmp_path / "receipts.parquet", seq, epochs=epochs)
-        assert table.epoch.tolist() == [0, 1, 2]
-
-    def test_a_training_that_begins_anew_begins_it_anew(self, frame, tmp_path):
-        self.fit(tmp_path / "receipts.parquet", sequence(frame(12)), epochs=3)
-        table = self.fit(tmp_path / "receipts.parquet", sequence(frame(12), seed=1), epochs=2)
-        assert table.epoch.tolist() == [0, 1]
-
-    def test_several_epochs_of_the_sequence_in_one_of_keras(self, frame, tmp_path):
-        seq = sequence(frame(12)).repeat()
-        table = self.fit(tmp_path / "receipts.parquet", seq, steps_per_epoch=8, epochs=1)
-        assert table.epoch.tolist() == [0, 1]
-
-    def test_another_file_is_left_alone(self, frame, tmp_path):
-        pd.DataFrame({"mine": [1]}).to_parquet(tmp_path / "mine.parquet")
-        with pytest.raises(ValueError, match="has the columns mine") as refused:
-            self.fit(tmp_path / "mine.parquet", sequence(frame(12)))
-        assert str(refused.value) == (
-            f"{tmp_path}/mine.parquet has the columns mine; receipts have epoch, rows, digest, "
-            "repeated, missing, skipped, left_out, counted, draws. Name another file"
-        )
-        (tmp_path / "text").write_text("text")
-        with pytest.raises(ValueError, match="text is no Parquet file of receipts"):
-            self.fit(tmp_path / "text", sequence(frame(12)))
-        with pytest.raises(OSError, match=r"its folder .* does not exist"):
-            self.fit(tmp_path / "none" / "receipts.parquet", sequence(frame(12)))

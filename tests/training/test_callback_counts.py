@@ -388,7 +388,7 @@ def test_no_callback_is_named_that_counts_nothing_or_is_known(tmp_path):
     made = [each for name, make in CASES.items() if name != "TensorBoard" for each in make(".")]
     others = [KERAS.History(), KERAS.ProgbarLogger(), KERAS.RemoteMonitor(), KERAS.Callback()]
     others.append(type("History of a user", (KERAS.History,), {"__module__": "users"})())
-    monitor = dfgen.InputMonitor(tmp_path / "receipts.parquet")
+    monitor = dfgen.InputMonitor()
     warn_of_uncounted([*made, *others, Plain(), monitor])
 
 

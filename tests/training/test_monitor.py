@@ -12,7 +12,6 @@ import dfgen
 
 pytestmark = pytest.mark.backend
 ALWAYS = {"input_wait", "images_per_second", "input_headroom"}
-FILES = {"input_read", "input_decode", "input_resize"}
 
 
 def unchanged(arrays, rng):
@@ -28,10 +27,10 @@ def train(seq, model=None, **options):
     added = {
         name: values for name, values in history.items() if "input" in name or "images" in name
     }
-    for name, values in added.items():
+    for values in added.values():
         assert len(values) == 2
         assert all(isinstance(value, float) and math.isfinite(value) for value in values)
-        assert all(0 <= value <= (1 if name in FILES else 1e9) for value in values)
+        assert all(0 <= value <= 1e9 for value in values)
     return set(added)
 
 
@@ -40,38 +39,24 @@ def sequence(df, **options):
 
 
 @pytest.mark.parametrize(
-    ("options", "more"),
-    [
-        ({"max_queue_size": 1}, set()),
-        ({"workers": 0, "scale": "0..1"}, {"input_scale"}),
-        (
-            {"transform": unchanged, "batch_transform": unchanged},
-            {"input_transform", "input_scale", "input_batch_transform"},
-        ),
-        ({"use_multiprocessing": True, "workers": 1}, set()),
-    ],
-    ids=["queue of 1", "workers=0", "transforms", "processes"],
+    "options",
+    [{"max_queue_size": 1}, {"workers": 0}, {"use_multiprocessing": True, "workers": 1}],
+    ids=str,
 )
-def test_each_stage_that_there_is_has_its_share_in_the_logs(frame, options, more):
+def test_every_epoch_has_figures(frame, options):
     with sequence(frame(40), **options) as seq:
-        assert train(seq) == ALWAYS | FILES | more
-
-
-def test_the_shares_of_the_stages_are_of_the_time_of_all_workers(frame):
-    with sequence(frame(40)) as seq:
-        history = trained_watcher().fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()]).history
-    assert 0 < sum(history[name][0] for name in FILES) <= 1.01
+        assert train(seq) == ALWAYS
 
 
 def test_an_endless_view_and_validation_have_the_same_figures(frame):
     with sequence(frame(40)) as seq, sequence(frame(16)) as val:
-        assert train(seq.repeat(), steps_per_epoch=3, validation_data=val) == ALWAYS | FILES
+        assert train(seq.repeat(), steps_per_epoch=3, validation_data=val) == ALWAYS
 
 
 @SEVERAL_STEPS
 def test_several_steps_in_one_execution_have_the_same_figures(frame):
     with sequence(frame(90)) as seq:
-        assert train(seq, watcher(steps_per_execution=5)) == ALWAYS | FILES
+        assert train(seq, watcher(steps_per_execution=5)) == ALWAYS
 
 
 def test_numbers_alone_have_no_stages_but_their_headroom(frame):
@@ -87,7 +72,7 @@ def test_a_row_that_is_skipped_and_an_epoch_without_a_whole_batch_have_figures(f
     df = frame(5)
     df.loc[2, "path"] = "gone.png"
     with sequence(df, on_error="skip", y=None) as seq:
-        assert train(seq) == ALWAYS | FILES
+        assert train(seq) == ALWAYS
 
 
 def test_csv_logger_gets_the_same_columns_of_every_epoch(frame, tmp_path):
@@ -97,7 +82,7 @@ def test_csv_logger_gets_the_same_columns_of_every_epoch(frame, tmp_path):
     with open(tmp_path / "log.csv") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 3
-    assert all(math.isfinite(float(row[name])) for row in rows for name in ALWAYS | FILES)
+    assert all(math.isfinite(float(row[name])) for row in rows for name in ALWAYS)
 
 
 @pytest.mark.parametrize(("epochs", "each", "batches"), [(1, "step", 4), (3, "epoch", 10)])

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 
 PROGRAM = """
@@ -32,6 +31,12 @@ class KeepState(keras.callbacks.Callback):
             Path(f"states/{steps}.json").write_text(json.dumps(train.state_dict()))
 
 
+class KeepReceipt(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        with open("receipts.txt", "a") as file:
+            print(train.receipt, file=file)
+
+
 class Kill(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if int(self.model.optimizer.iterations) == kill_at:
@@ -53,7 +58,7 @@ else:
 orbax = keras.callbacks.OrbaxCheckpoint(folder, save_freq=3)
 model.fit(
     train, epochs=2, initial_epoch=train.epoch, verbose=0,
-    callbacks=[dfgen.InputMonitor(receipts="receipts.parquet"), KeepState(), orbax, Kill()],
+    callbacks=[dfgen.InputMonitor(), KeepReceipt(), KeepState(), orbax, Kill()],
 )
 np.savez("weights.npz", *model.get_weights())
 """
@@ -83,9 +88,8 @@ def test_killed_in_the_middle_of_an_epoch_it_takes_each_row_once(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert resumed + ended.stdout.splitlines() == ["resumed 6", "resumed 15"]
     folders = tmp_path / "whole", tmp_path / "killed"
-    receipts = [pd.read_parquet(folder / "receipts.parquet") for folder in folders]
-    pd.testing.assert_frame_equal(*receipts)
-    assert receipts[1][["rows", "repeated", "missing"]].values.tolist() == [[40, 0, 0]] * 2
+    whole, killed = [(folder / "receipts.txt").read_text().splitlines() for folder in folders]
+    assert whole == killed and "rows=40" in whole[0]
     weights = [np.load(folder / "weights.npz").values() for folder in folders]
     for expected, found in zip(*weights, strict=True):
         np.testing.assert_array_equal(found, expected)
