@@ -19,7 +19,6 @@ from dfgen.manifest.schema import (
     FACTS,
     PARTS,
     Label,
-    Metadata,
     class_names,
     label_columns,
     validate,
@@ -66,17 +65,6 @@ def diff(a: Path | Table, b: Path | Table) -> pd.DataFrame:
         0  relabelled   2   kind  dog  cat
     """
     return _diff(_stored(a), _stored(b))
-
-
-def since(table: pa.Table, metadata: Metadata, frame: pd.DataFrame) -> pd.DataFrame:
-    """List what differs between a manifest that grew, as it was read, and what it became."""
-    return _diff((_relative(table, metadata["root"]), metadata["labels"]), _stored(frame))
-
-
-def tally(found: pd.DataFrame) -> dict[str, int]:
-    """Return how many rows changed in each way: change -> rows."""
-    once = found[found["id"].isna() | ~found.duplicated(["change", "id"])]
-    return {str(change): int(n) for change, n in once["change"].value_counts(sort=False).items()}
 
 
 def _diff(*sides: LabelledTable) -> pd.DataFrame:

@@ -15,11 +15,6 @@ INFINITE = -1
 """What TensorFlow calls the length of an endless data set."""
 
 
-def keras_defaults() -> tuple[str, str]:
-    """Return `keras.config.floatx()` and `keras.config.image_data_format()`."""
-    return keras.config.floatx(), keras.config.image_data_format()
-
-
 def tensorflow_dataset(owner: Any, structure: Any, run: Any, length: int | None) -> Any:
     """Return a tf.data.Dataset of an owner's passes, without a copy and without a probe.
 

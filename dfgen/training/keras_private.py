@@ -7,8 +7,7 @@ each gives, and the public way that was tried instead, stands in docs/about/kera
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -273,20 +272,6 @@ def _mesh_is_as_it_was() -> bool:
 def mesh_devices(mesh: Any) -> Any:
     """Return the devices of a `keras.distribution.DeviceMesh` on JAX, an array of them."""
     return mesh.backend_mesh.devices
-
-
-@contextmanager
-def predicting_alone(model: Any) -> Iterator[None]:
-    """Have a model on torch predict in this process, without waiting for others."""
-    if not hasattr(model, "ddp_model"):
-        yield
-        return
-    wrapped = model.ddp_model
-    object.__setattr__(model, "ddp_model", False)  # None would be wrapped; torch is not to see it
-    try:
-        yield
-    finally:
-        object.__setattr__(model, "ddp_model", wrapped)
 
 
 def operation_of(tensor: Any) -> Any:

@@ -7,9 +7,6 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, DfgenError, ManifestError
-from dfgen.manifest.building.pipeline import Build
-from dfgen.manifest.building.recipe import make_recipe
-from dfgen.manifest.building.summary import summarize
 from dfgen.manifest.sources import file_tree
 
 KINDS = ("cat", "dog")
@@ -47,10 +44,6 @@ def refused(error, *arguments, **options):
     with pytest.raises(error) as caught:
         dfgen.build_manifest(*arguments, **options)
     return str(caught.value)
-
-
-def summary(**options):
-    return summarize(*Build(make_recipe(options)).run())
 
 
 def test_a_folder_alone_has_paths_as_ids(data):
@@ -254,55 +247,6 @@ def test_files_of_other_kinds_and_hidden_ones_are_warned_of_once(data, monkeypat
         'Widen the pattern "{kind}/img_00{id}.png", or move files that are no samples elsewhere.'
     ]
     assert caught[0].filename == __file__
-
-
-def test_the_summary_tells_all(data):
-    imgs = data / "imgs"
-    (imgs / "cat/img_100.png").touch()
-    (imgs / "dog/img_101.png").write_text("text")
-    Image.new("L", (4, 3)).save(imgs / "dog/img_102.png", format="JPEG")
-    for name in (".hidden.png", "notes.txt", "cat/stray.png"):
-        (imgs / name).touch()
-    text = summary(
-        source=str(imgs),
-        labels=str(data / "labels.csv"),
-        **JOINED,
-        category=("grade",),
-        label=("kind", "grade", "age"),
-        unmatched="keep",
-        split={"train": 0.8, "val": 0.2},
-        stratify="kind",
-    )
-    assert text == "\n".join(
-        [
-            "15 rows: 12 train (80.0%), 3 val (20.0%)",
-            "kind: 2 classes",
-            "       train  val",
-            "  cat      6    1",
-            "  dog      6    2",
-            "grade: 3 classes, 3 rows without",
-            "      train  val",
-            "  2       4    0",
-            "  9       2    2",
-            "  10      3    1",
-            "age: 0 to 5.5, mean 2.75, 3 rows without",
-            "2 problems:",
-            "  1  not an image, array or sound that dfgen opens: " + f"{imgs}/dog/img_101.png",
-            f"  1  the file is empty (0 bytes): {imgs}/cat/img_100.png",
-            "Left out: 1 path, .txt: notes.txt",
-            "Left out: 1 path, hidden: .hidden.png",
-            "Left out: 1 path, not of the pattern: cat/stray.png",
-            f"Kept 3 files without a row in {data}/labels.csv: labels are missing there.",
-        ]
-    )
-
-
-def test_the_summary_of_many_classes_is_short():
-    frame = pd.DataFrame({"id": range(30), "path": "a.png", "kind": [f"{n:02}" for n in range(30)]})
-    lines = summarize(frame).splitlines()
-    assert lines[:3] == ["30 rows", "kind: 30 classes", "  00  1"]
-    assert lines[-1] == "  and 10 more"
-    assert len(lines) == 23
 
 
 def test_duplicate_ids_are_refused_before_any_file_is_opened(data):

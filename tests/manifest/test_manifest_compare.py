@@ -13,7 +13,6 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.manifest.diff import tally
 
 
 def draw(path, width=4):
@@ -61,7 +60,6 @@ def test_a_manifest_differs_in_nothing_from_itself(frame):
     found = dfgen.diff(frame, frame.sample(frac=1, random_state=0))
     assert list(found.columns) == ["change", "id", "column", "old", "new"]
     assert len(found) == 0
-    assert set(tally(found).values()) == {0}
 
 
 def test_every_kind_of_difference_is_told(frame):
@@ -88,10 +86,6 @@ def test_every_kind_of_difference_is_told(frame):
         ("relabelled", 2, "boxes", "[]", None),
         ("moved", 2, "split", "train", "val"),
     ]
-    assert tally(found) == {
-        "columns": 2, "classes": 0, "added": 1, "removed": 0, "changed": 2, "relabelled": 2,
-        "moved": 1,
-    }  # fmt: skip
 
 
 def test_numbers_of_two_types_are_compared_to_the_last_digit_and_nan_is_missing():

@@ -13,7 +13,6 @@ from annotated import box
 import dfgen
 from dfgen.errors import ManifestError
 from dfgen.manifest.building import file_facts
-from dfgen.manifest.building.recipe_file import to_toml, write_recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore:Split")  # they are too small
 
@@ -168,17 +167,6 @@ def build(make, count, **options):
     return dfgen.build_manifest(**arguments, **{"out": "m.parquet", **splits, **options})
 
 
-def test_its_recipe_as_toml_builds_the_same_manifest(make):
-    frame = build(make, 3)
-    os.mkdir("recipes")
-    write_recipe(frame.attrs["dfgen"]["recipe"], "recipes/r.toml")
-    again = dfgen.build_manifest("recipes/r.toml", out="again.parquet")
-    pd.testing.assert_frame_equal(again, frame)
-    assert again.attrs == frame.attrs
-    assert Path("again.parquet").read_bytes() == Path("m.parquet").read_bytes()
-    assert str(Path.cwd()) not in Path("recipes/r.toml").read_text()
-
-
 def test_an_update_without_news_gives_the_same_bytes_and_opens_nothing(make, monkeypatch):
     build(make, 3)
     monkeypatch.setattr(file_facts, "read_header", None)
@@ -269,16 +257,3 @@ def test_a_new_split_keeps_the_boxes_of_an_image_together(tmp_path, monkeypatch)
         pd.testing.assert_frame_equal(again, frame)
         again = dfgen.build_manifest(**again.attrs["dfgen"]["recipe"])
         pd.testing.assert_frame_equal(again, frame)
-
-
-def test_a_recipe_holds_what_every_source_takes():
-    arguments = {
-        "coco": {"train": ["/d/a.json", "/d/b.json"], "val": "/d/c.json"},
-        "images": {"train": "/d/t", "val": "/e/v"},
-        "class_names": ["cat", 'a "dog"'],
-    }
-    assert to_toml(arguments, "/d") == (
-        'coco = {train = ["a.json", "b.json"], val = "c.json"}\n'
-        'images = {train = "t", val = "/e/v"}\n'
-        'class_names = ["cat", "a \\"dog\\""]\n'
-    )

@@ -1,6 +1,5 @@
 """Join files with a table of labels: by a key that both have once, as text, never by position."""
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from dfgen.manifest.building.join_messages import (
     lines_of_other_keys,
     what_became,
 )
-from dfgen.manifest.building.key_causes import JoinKeys, likely_cause, plain_form
+from dfgen.manifest.building.key_causes import JoinKeys, likely_cause
 from dfgen.manifest.building.recipe import split_on
 from dfgen.manifest.schema import repeated, rows_where
 from dfgen.manifest.sources.file_tree import NO_FIT
@@ -36,9 +35,7 @@ from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_patter
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.sources.table_format import TableFormat, as_cell, from_cells, is_for_people
 from dfgen.table.any_table import Table, arrow_table
-from dfgen.table.arrow_types import is_text
 
-_MOSTLY = 0.5  # share of the rows that have a key of their own, in a column that may be one
 SEPARATORS = (";", "\t", "|", ",")
 _READ = "in Python, labels=pandas.read_csv(PATH"
 
@@ -276,59 +273,6 @@ def join(
     shared = _shared_rows(every.files["path"], file_keys, keys, on, table)
     notes = what_became(unmatched, lonely, spare)
     return RowGroup(rows, notes=notes, warnings=shared, dropped=dropped)
-
-
-def likely_join(
-    files: pa.Table, labels: pa.Table, pattern: Pattern | None
-) -> tuple[str, str] | None:
-    """Return field and column of the keys that most likely belong together.
-
-    Keys that are alike but for their folder, extension, case, zeros and the like count where none
-    are equal.
-    """
-    labels = pa.table({name: _as_keys(labels[name]) for name in labels.column_names})
-    if pair := best_pair(_file_keys(files, pattern), labels, 0, _MOSTLY):
-        return pair[0]
-    texts = [name for name in labels.column_names if is_text(labels[name].type)]
-    alike = pa.table({name: plain_form(labels[name]) for name in texts})
-    bare = _file_keys(files, pattern, lambda *of: plain_form(_keys_of(*of)))
-    if not (pair := best_pair(bare, alike, 0, _MOSTLY)):
-        return _stem_with_affix(files, labels.select(texts))
-    (field, column), keys = pair[0], labels[pair[0][1]]
-    if field not in FROM_PATH:
-        return field, column
-    for field, written in (("relpath", r"[/\\]"), ("name", r"\.[A-Za-z][A-Za-z0-9]{0,4}$")):
-        if pc.any(pc.match_substring_regex(keys, written)).as_py():
-            return field, column
-    return "stem", column
-
-
-def _stem_with_affix(files: pa.Table, labels: pa.Table) -> tuple[str, str] | None:
-    """Return the stem and the column that agree most but for a prefix or suffix, and the like."""
-    stems, cured = _all_lonely(_keys_of(files, "stem")), {}
-    for name in labels.column_names:
-        keys = labels[name].drop_null()
-        if pc.count_distinct(keys).as_py() >= _MOSTLY * len(labels) > 0:
-            cure = likely_cause(stems, _all_lonely(keys))
-            cured[name] = cure.files if cure else 0
-    best = max(cured, key=lambda name: cured[name], default=None)
-    return ("stem", best) if best and cured[best] else None
-
-
-def _all_lonely(keys: pa.ChunkedArray) -> JoinKeys:
-    return JoinKeys(keys, pa.chunked_array([pa.repeat(True, len(keys))]))
-
-
-def _as_keys(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as text where it can be a key; else as it is."""
-    kind = column.type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if is_text(kind) or pa.types.is_integer(kind):
-        return column.cast(kind).cast(pa.string())
-    if pa.types.is_floating(kind):
-        with contextlib.suppress(pa.ArrowInvalid):  # fractions, or more than an integer holds
-            return column.cast(pa.int64()).cast(pa.string())
-    return column
 
 
 def _keys_of(files: pa.Table, field: str) -> pa.ChunkedArray:

@@ -110,13 +110,6 @@ CAUSES = (
 )  # fmt: skip
 
 
-def plain_form(keys: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return what is left of keys without all that differs for one of the causes."""
-    for cause in CAUSES:
-        keys = cause.normalise(keys)
-    return keys
-
-
 def likely_cause(
     files: JoinKeys, labels: JoinKeys, causes: tuple[Cause, ...] = CAUSES
 ) -> Cure | None:

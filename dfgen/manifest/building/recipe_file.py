@@ -3,12 +3,10 @@
 manifests/README.md specifies the file for other programs.
 """
 
-import json
 import os
-import re
 import tomllib
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,13 +19,11 @@ from dfgen.manifest.building.recipe import (
     all_arguments,
     make_recipe,
     paths_named,
-    portable_recipe,
 )
 from dfgen.manifest.file_errors import reading
 from dfgen.manifest.paths import reach_of, say_outside
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.table_format import FORMAT_ARGUMENTS
-from dfgen.system import check_writable, refuse_others, write_whole
 
 SUFFIX = ".toml"
 _WORDS = {
@@ -114,51 +110,6 @@ def check_recipe(arguments: Mapping[str, Any], where: str) -> None:
         odd = [] if name == "split" else [v for v in _parts(value) if not isinstance(v, str)]
         if odd and isinstance(value, list | dict):
             raise ArgumentError(f"{where}: {name} holds {odd[0]!r}: expected text")
-
-
-def write_recipe(arguments: Mapping[str, Any] | None, path: str) -> None:
-    """Write the recipe of a manifest, `df.attrs["dfgen"]["recipe"]`, as a file that rebuilds it."""
-    path = os.path.abspath(path)
-    text = to_toml(arguments, os.path.dirname(path))
-    check_writable(path)
-    refuse_others(path, "recipe", _is_recipe)
-    write_whole(path, lambda file: file.write(text.encode()))
-
-
-def _is_recipe(file: IO[bytes]) -> bool:
-    check_recipe(tomllib.load(file), "")
-    return True
-
-
-def to_toml(arguments: Mapping[str, Any] | None, folder: str) -> str:
-    """Return the recipe of a manifest as TOML, with paths relative to the folder of the file."""
-    if arguments is None:
-        raise ArgumentError(
-            "the manifest has no recipe: it was made by hand. A recipe is the arguments of "
-            "build_manifest (dfgen build-manifest)"
-        )
-    if arguments.get("labels") == A_FRAME:
-        raise ArgumentError(
-            "the labels of the manifest came from a DataFrame, which no recipe can name. Write "
-            "them to a .csv or .parquet file, and build the manifest with that"
-        )
-    stored = portable_recipe(dict(arguments), folder) or {}
-    return "".join(f"{_key(name)} = {_value(value)}\n" for name, value in stored.items())
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
-
-
-def _value(value: Any) -> str:
-    """Return text, a number, a list or a dict as TOML on one line."""
-    if isinstance(value, Mapping):
-        pairs = (f"{_key(name)} = {_value(part)}" for name, part in value.items())
-        return "{" + ", ".join(pairs) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    # JSON's escapes are TOML's, which alone wants one for DEL
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _parts(value: Any) -> list[Any]:

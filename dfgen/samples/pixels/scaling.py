@@ -153,15 +153,6 @@ def _standardizing(pixels: Pixels) -> _Line:
     return _Line(mean, 1 / max(deviation, 1 / math.sqrt(pixels.size)), 0, np.float64)
 
 
-def layer_of(scale: Scale) -> str | None:
-    """Return the layer of Keras that does the same in a model; None where none does."""
-    if scale is None or scale in ("standardize", "caffe"):
-        return None
-    if scale == "torch" or isinstance(scale[0], tuple):
-        return "keras.layers.Normalization(mean=..., variance=...)"
-    return "keras.layers.Rescaling"
-
-
 def checked_scale(given: Any, color_mode: str, channels: int) -> Scale:
     """Return a scale for images of so many channels as names and floats alone, or refuse it."""
     if given is None or (isinstance(given, str) and given in SCALE):

@@ -13,7 +13,7 @@ from dfgen.manifest.verify import NO_PREDICTION
 from dfgen.spec import Present
 from dfgen.table.arrow_types import lists_of, with_ends
 from dfgen.training.checks.model_outputs import LossKind
-from dfgen.training.predictions.heads import Floats, Head
+from dfgen.training.predictions.heads import Floats, ModelHead
 
 _BYTES = 1 << 24  # of targets and outputs that a loss gets at once
 
@@ -65,8 +65,8 @@ def _of_rows(loss: Any, *tensors: Any) -> Floats | None:
     return sums
 
 
-def columns_of(
-    heads: list[tuple[Head, npt.NDArray[Any]]],
+def prediction_columns(
+    heads: list[tuple[ModelHead, npt.NDArray[Any]]],
     targets: dict[str, npt.NDArray[Any]],
     rows: slice,
     problems: npt.NDArray[Any],
@@ -111,14 +111,14 @@ def _numbers(values: Floats) -> pa.Array:
     return pa.array(values, pa.float32(), mask=np.isnan(values))
 
 
-def _present(head: Head, rows: slice) -> Present:
+def _present(head: ModelHead, rows: slice) -> Present:
     if head.bound is None or head.bound.present is None:
         return np.ones(rows.stop - rows.start, bool)
     present: Present = head.bound.present[rows]
     return present
 
 
-def _true_column(head: Head, rows: slice, missing: Present) -> dict[str, pa.Array]:
+def _true_column(head: ModelHead, rows: slice, missing: Present) -> dict[str, pa.Array]:
     bound = head.bound
     if bound is None:
         return {}
@@ -134,7 +134,7 @@ def _true_column(head: Head, rows: slice, missing: Present) -> dict[str, pa.Arra
     return {head.column("y_true"): values}
 
 
-def _predicted_columns(head: Head, outputs: Floats, lost: Present) -> dict[str, pa.Array]:
+def _predicted_columns(head: ModelHead, outputs: Floats, lost: Present) -> dict[str, pa.Array]:
     """Return `y_pred`, and `prob` of classes; nothing for outputs with more axes."""
     if outputs.ndim > 2:
         return {}
@@ -163,7 +163,7 @@ def _predicted_columns(head: Head, outputs: Floats, lost: Present) -> dict[str, 
     return {head.column(name): values for name, values in columns.items()}
 
 
-def _check_classes(head: Head, target: npt.NDArray[Any], outputs: Floats) -> None:
+def _check_classes(head: ModelHead, target: npt.NDArray[Any], outputs: Floats) -> None:
     """Raise if there is a class number without a unit: some backends return any loss for it."""
     known, units = head.known, outputs.shape[-1]
     if known is None or known.kind != LossKind.SPARSE or head.bound is None:

@@ -22,7 +22,7 @@ _CROSSENTROPIES = (LossKind.SPARSE, LossKind.CATEGORICAL, LossKind.BINARY)
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class ModelHead:
     """One output of a model, with what y has for it.
 
     Args:
@@ -108,7 +108,7 @@ class Head:
 
 def heads_of(
     model: Any, outputs: Any, y: Any, binding: Binding, from_logits: bool | None
-) -> list[tuple[Head, npt.NDArray[Any]]]:
+) -> list[tuple[ModelHead, npt.NDArray[Any]]]:
     """Return each output of a model with its head.
 
     Args:
@@ -138,7 +138,7 @@ def heads_of(
     for name, array in named.items():
         loss, target = losses.get(name), targets.get(name)
         layer = next(iter(layers.values())) if len(named) == len(layers) == 1 else layers.get(name)
-        head = Head(
+        head = ModelHead(
             "" if len(named) == 1 else name,
             target,
             None if target is None else bound[target],

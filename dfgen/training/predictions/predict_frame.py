@@ -28,7 +28,7 @@ from dfgen.training.checks.pairing import paired
 from dfgen.training.data_adapter import view_of
 from dfgen.training.device_division import keras_division
 from dfgen.training.layout import SequenceView
-from dfgen.training.predictions.columns import columns_of
+from dfgen.training.predictions.columns import prediction_columns
 from dfgen.training.predictions.heads import heads_of
 from dfgen.training.sequence import Sequence
 
@@ -199,7 +199,7 @@ def _tables(
                 if part.start <= row < part.stop:
                     problems[row - part.start] = loader.problems[row].reason
             heads = heads_of(model, outputs, layout.y, binding, from_logits)
-            yield columns_of(heads, targets, part, problems, weights_of)
+            yield prediction_columns(heads, targets, part, problems, weights_of)
             step += len(few)
     finally:
         ordered.park(None)

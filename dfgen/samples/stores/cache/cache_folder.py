@@ -7,16 +7,11 @@ DIR/0123456789abcdef/      of one decode setting: settings.json, index, pixels (
 import contextlib
 import json
 import os
-import re
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
-
-from dfgen.errors import ArgumentError, quote
 from dfgen.platform_calls import memory_file
 from dfgen.samples.stores.cache.slot_file import SlotFile, close_files
 from dfgen.spec import Spec
@@ -25,22 +20,8 @@ from dfgen.system import write_whole
 _FORMAT = 1
 _MARK = "dfgen-cache.json"
 _NAMES = ("index", "pixels", "settings.json")  # in this order they are removed
-_SETTING = re.compile(r"[0-9a-f]{16}")
 SPARE_PART = 20
 """One part in so many of the free disk stays free where no limit was given."""
-
-
-@dataclass(frozen=True)
-class CachedSetting:
-    """The part of a cache for one decode setting: its folder, what the pixels were made by.
-
-    If it keeps packs in a store, `images` is the number of blocks.
-    """
-
-    name: str
-    settings: Mapping[str, Any]
-    images: int
-    bytes: int
 
 
 def open_folder(folder: str, settings: Mapping[str, Any], spec: Spec, most: int | None) -> SlotFile:
@@ -78,63 +59,6 @@ def open_memory(spec: Spec, most: int) -> SlotFile:
     slots = SlotFile(index, pixels, spec, most)
     weakref.finalize(slots, close_files, *files)
     return slots
-
-
-def clear_folder(folder: str) -> int:
-    """Remove a cache, but no file of others; return the bytes that it took.
-
-    Whoever is training from it goes on with what is open.
-
-    Raises:
-        ArgumentError: it is no cache of dfgen's.
-        OSError: a file cannot be removed.
-    """
-    settings = cached_settings(folder)
-    for one in settings:
-        own = os.path.join(folder, one.name)
-        for file in _NAMES:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(own, file))
-        with contextlib.suppress(OSError):  # of somebody else's files
-            os.rmdir(own)
-    os.unlink(os.path.join(folder, _MARK))
-    with contextlib.suppress(OSError):
-        os.rmdir(folder)
-    return sum(one.bytes for one in settings)
-
-
-def cached_settings(folder: str) -> list[CachedSetting]:
-    """Return what a cache holds, by decode setting; ArgumentError if it is no cache of dfgen's."""
-    try:
-        _check_mark(folder)
-    except OSError as error:
-        why = "it is not there" if not os.path.exists(folder) else error.strerror
-        why = "it is another folder" if os.path.isdir(folder) else why
-        raise ArgumentError(
-            f"{folder or quote(folder)} is no cache that this dfgen has made ({why}): give the "
-            "folder that cache= was given"
-        ) from error
-    names = filter(_SETTING.fullmatch, sorted(os.listdir(folder)))
-    return [_setting(folder, name) for name in names if os.path.isdir(os.path.join(folder, name))]
-
-
-def _setting(folder: str, name: str) -> CachedSetting:
-    index, pixels, about = (os.path.join(folder, name, file) for file in _NAMES)
-    try:
-        with open(about, encoding="utf-8") as file:
-            settings = json.load(file)
-        spec = Spec(tuple(settings["shape"]), np.dtype(settings["dtype"]))
-        images = len(SlotFile(index, pixels, spec))
-    except (OSError, ValueError, KeyError, TypeError):  # half removed, or half made
-        settings, images = {}, 0
-    return CachedSetting(name, settings, images, sum(map(_on_disk, (index, pixels))))
-
-
-def _on_disk(path: str) -> int:
-    try:
-        return os.stat(path).st_blocks * 512
-    except OSError:
-        return 0
 
 
 def _check_mark(folder: str) -> None:
