@@ -9,7 +9,6 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
-from dfgen.training.predictions.predictions_file import claim
 from packed import packed
 
 import dfgen
@@ -45,7 +44,7 @@ def first_batch(given, x="path"):
 
 def test_fault_54_files_that_were_removed_in_use_are_neither_data_nor_strangers(folder, tmp_path):
     frame = dfgen.build_manifest(folder)
-    for name in ("", "a.manifest", "pack", "backup", "cache", "p.parquet.parts"):
+    for name in ("", "a.manifest", "pack", "backup", "cache"):
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / SILLY).write_bytes(b"half of a file")
     (folder / SILLY).write_bytes((folder / "0.png").read_bytes())
@@ -62,7 +61,6 @@ def test_fault_54_files_that_were_removed_in_use_are_neither_data_nor_strangers(
     backups = Generations(tmp_path / "backup")
     backups.save({"word": "new"}, {"a": np.zeros(3)})
     assert backups.load()[1]["word"] == "new"
-    claim(str(tmp_path / "p.parquet.parts"), {"format": 1}, "out")
     with dfgen.Sequence(frame, label_mode=None, cache=tmp_path / "cache") as sequence:
         assert len(sequence[0][0]) == ROWS
 
