@@ -105,7 +105,7 @@ def noisy(image):
         {"rotation_range": 30, "horizontal_flip": True, "zoom_range": 0.2},
         {"preprocessing_function": noisy, "brightness_range": (0.5, 2)},
     ],
-    ids=str,
+    ids=["moved", "own function"],
 )
 def test_random_transforms_depend_on_seed_epoch_and_row(folder, of):
 
