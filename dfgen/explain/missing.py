@@ -140,11 +140,11 @@ def _hint(argument: str, name: str, names: list[str], source: Any) -> str:
         return f' It is a folder: if relative paths start there, write root="{name}"'
     if os.path.exists(name) or name.lower().endswith(_IMAGES):
         return f' It is a path: give the column of the paths, such as {argument}="path"'
-    if (argument, name) == ("x", "path"):
+    if argument == "x":
         image = next((one for one in names if _names_image(source, one)), None)
         if image is not None:
             return f' Column "{image}" has names of images: write x="{image}"'
-        if not any("path" in one.lower() for one in names):
+        if name == "path" and not any("path" in one.lower() for one in names):
             join = 'dfgen.build_manifest(FOLDER, labels=df, on="stem=COLUMN")'
             return f" No column has names of files: join the table with them, {join}, or give x="
     return did_you_mean(name, names)

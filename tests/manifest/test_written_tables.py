@@ -275,14 +275,3 @@ def test_listings_metadata_and_corrections_are_read_by_the_same_options(here):
     assert fixed["kind"].tolist() == ["Hund", "Bär"]
     with pytest.raises(ArgumentError, match="got a table in memory"):
         dfgen.update_labels("m.parquet", named[["id", "kind"]], sep=";")
-
-
-def test_a_summary_has_a_line_a_class_and_none_of_a_column_without_values(here):
-    (here / "a.png").write_bytes(png_of(np.zeros((2, 2), np.uint8)))
-    (here / "t.csv").write_text('path,said,n\na.png,"one\ntwo",\n')
-    built = command.run(
-        "build-manifest", "--labels", "t.csv", "--path-column", "path", "--out", "m"
-    )
-    assert built.stdout.splitlines()[1:4] == [
-        "said: 1 class", "  one two  1", "n: nothing in 1 row"
-    ]  # fmt: skip

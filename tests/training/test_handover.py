@@ -166,7 +166,7 @@ def test_input_monitor_sees_a_loader_that_is_late(frame, capsys, monkeypatch):
     history = model.fit(seq, epochs=2, verbose=2, callbacks=[dfgen.InputMonitor()]).history
     assert min(history["input_wait"]) >= 0.1  # each first batch of ten, and those not fetched ahead
     said = capsys.readouterr().out
-    assert "The calling thread, as workers=0, was busy " in said
+    assert "The calling thread (workers=0) was busy " in said
     assert "% of it: transform " in said
 
 

@@ -207,5 +207,5 @@ def test_what_cannot_be_is_refused(split, change, options, message):
 
 
 def test_an_unknown_argument_is_told_as_sequence_tells_it(split):
-    with pytest.raises(UnknownArgumentError, match="target_size is now image_size"):
+    with pytest.raises(UnknownArgumentError, match="image_size="):
         dfgen.sequences(split, y="label", target_size=(2, 2))
