@@ -22,8 +22,8 @@ from dfgen.loading.state import OF_RANK, State
 from dfgen.spec import IntArray
 from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
+from dfgen.training.checks.class_indices import check_trained, note_trained
 from dfgen.training.checks.loss_axes import fit_to_losses
-from dfgen.training.checks.meanings import check_trained, note_epoch
 from dfgen.training.checks.model_check import (
     check_arguments,
     check_loss,
@@ -211,7 +211,8 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             warn_of_scaling_twice(call.model, view)
             check_ranks(call.model, self._loader.given)
             self._divided(call)
-        check_trained(call, view)
+        if call.purpose != "predict":
+            check_trained(call.model, view, call.purpose)
 
     def look_while_waiting(self, look: Callable[[], Any]) -> None:
         """Have a method, held weakly, called every second that a batch is waited for."""
@@ -433,7 +434,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             raise failure
         elif ended == "fit":
             self._progress.end_epoch(self._endless)
-            note_epoch(call.model, SequenceView(self._loader, run.layout))
+            note_trained(call.model, SequenceView(self._loader, run.layout))
             if run.undo is not None:
                 run.undo(call.iterator, self._progress.place.step == 0)
 

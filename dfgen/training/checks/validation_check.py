@@ -15,22 +15,10 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, listed, warn
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.training.checks.meanings import (
-    CLASSES,
-    ORDER,
-    differences,
-    features,
-    meanings,
-    pairs,
-    shape_shown,
-)
+from dfgen.samples.pixels.scaling import rescale
+from dfgen.training.checks.class_indices import features, moved_class, target_classes
 from dfgen.training.keras_calls import Call
 from dfgen.training.layout import SequenceView
-
-_ALIKE = (
-    "Number them once for both: before splitting write "
-    "df[{0!r}] = df[{0!r}].astype('category'), or for a column of lists give both class_names=[...]"
-)
 
 _COMPARED = 1024
 """Ids, evenly spaced, that are looked for in training: 5 ms among a million."""
@@ -65,19 +53,76 @@ def validation_of(call: Call, sequence: type) -> Any:
 
 
 def check_validation(call: Call, train: SequenceView, validation: SequenceView) -> None:
-    """Refuse validation data that mean something else than what the model is trained on."""
-    _check_arguments(call, validation)
-    if isinstance(call.model, keras.Sequential):
-        _check_nesting(train, validation)
-    takes_both = type(call.model).test_step is keras.Model.test_step
-    ours, theirs = map(meanings, (train, validation))
-    for what in ("y", "x"):
-        for one in differences({what: ours[what]}, {what: theirs[what]}, "validation"):
-            alike = _ALIKE.format(one.pair[0].columns[-1]) if one.pair else ""
-            advice = {CLASSES: f". {alike}", ORDER: ". Give both Sequences the same order"}
-            raise ArgumentError(one.text + advice.get(one.kind, ""))
-        if takes_both:
-            _check_axes(what, train, validation)
+    """Raise if validation data have other class indices, scales or nesting than training data."""
+    if call.of_validation.get("validation_batch_size") is not None:
+        raise ArgumentError(
+            "fit(validation_batch_size=...) does not reach a dfgen.Sequence: give the Sequence of "
+            "validation its own batch_size="
+        )
+    if validation.endless and call.of_validation.get("validation_steps") is None:
+        raise ArgumentError(
+            "validation_data=sequence.repeat() would never end: give fit validation_steps=, or the "
+            "Sequence itself"
+        )
+    if moved := moved_class(target_classes(train), target_classes(validation)):
+        raise ArgumentError(f"validation_data: {moved}")
+    if type(call.model).test_step is not keras.Model.test_step:
+        return
+    if train.layout.y is not None and validation.layout.y is None:
+        raise ArgumentError(
+            "training has targets, y, and validation has none: give the Sequence of validation the "
+            "same y="
+        )
+    for what in ("x", "y"):
+        ours, theirs = features(train, what), features(validation, what)
+        if isinstance(call.model, keras.Sequential) and ours.keys() != theirs.keys():
+            raise ArgumentError(
+                f"{what} of validation is {listed(theirs)}, that of training {listed(ours)}: give "
+                f"both Sequences the same {what}="
+            )
+        for key in ours.keys() & theirs.keys():
+            _check_array(what, (train, ours[key]), (validation, theirs[key]))
+
+
+def _check_array(what: str, *sides: tuple[SequenceView, BoundFeature]) -> None:
+    """Raise if arrays have another number of axes, other channels, or pixels of another scale."""
+    specs = [view.loader.specs[next(iter(bound.arrays.values()))] for view, bound in sides]
+    shapes = [spec.shape for spec in specs]
+    is_image = all(bound.channel_arrays for _, bound in sides)
+    has_classes = (
+        len(shapes[0]) == 1 and specs[0].dtype.kind == "f" and sides[0][1].feature.class_names
+    )
+    differ = len(shapes[0]) != len(shapes[1])
+    if differ or ((is_image or has_classes) and shapes[0][-1] != shapes[1][-1]):
+        shown = [f"{spec.dtype} {(None, *spec.shape)}" for spec in specs]
+        raise ArgumentError(
+            f"{what} of validation has the shape {shown[1]}, that of training {shown[0]}: give "
+            "both Sequences the same label_mode, color_mode or feature"
+        )
+    if any(_own_range(view, bound) for view, bound in sides):
+        return
+    ours, theirs = (getattr(bound.feature, "scale", None) for _, bound in sides)
+    if is_image and ours != theirs and not _alike_scales(ours, theirs, shapes[0][-1]):
+        raise ArgumentError(
+            f"{what} of validation has scale={theirs!r}, that of training scale={ours!r}: the "
+            "model would see other numbers. Give both Sequences the same scale="
+        )
+
+
+def _own_range(view: SequenceView, bound: BoundFeature) -> bool:
+    """Whether a function of the user can change the range of the numbers."""
+    reader, feature = view.loader.reader, bound.feature
+    if feature.pixel_kind is None or view.loader.transforms_batches:
+        return True
+    return reader.transform is not None and feature.read_spec(False).dtype is None
+
+
+def _alike_scales(one: Any, other: Any, channels: int) -> bool:
+    pixels = (np.arange(256 * channels) * 7 % 256).astype(np.uint8).reshape(16, 16, channels)
+    scaled = [np.zeros(pixels.shape, np.float32) for _ in range(2)]
+    rescale(pixels, one, scaled[0])
+    rescale(pixels, other, scaled[1])
+    return np.allclose(scaled[0], scaled[1], atol=1e-3, rtol=1e-3)
 
 
 def warn_of_same_rows(train: SequenceView, validation: SequenceView) -> None:
@@ -85,7 +130,7 @@ def warn_of_same_rows(train: SequenceView, validation: SequenceView) -> None:
 
     Weights of 0 may tell one part from the other.
     """
-    one, other, bound = train.loader, validation.loader, _bound("x", train, validation)
+    one, other, bound = train.loader, validation.loader, _inputs(train, validation)
     rows, whole = len(one.reader), one.counted.all() and other.counted.all()
     if one is not other:
         if not bound or len(other.reader) != rows or not whole:
@@ -109,6 +154,11 @@ def warn_of_same_rows(train: SequenceView, validation: SequenceView) -> None:
     )
 
 
+def _inputs(*sides: SequenceView) -> list[tuple[BoundFeature, BoundFeature]]:
+    ours, theirs = (features(side, "x") for side in sides)
+    return [(ours[key], theirs[key]) for key in ours.keys() & theirs.keys()]
+
+
 def _whole(values: Any) -> pa.Array | None:
     values = getattr(values, "array", values)  # of a pack
     if isinstance(values, np.ndarray) and values.ndim == 1:
@@ -123,61 +173,3 @@ def _alike(ours: Any, rows: Any, theirs: Any, others: Any) -> bool:
     if one is None or other is None:
         return False
     return bool(one.take(pa.array(rows)).equals(other.take(pa.array(others))))
-
-
-def _check_arguments(call: Call, validation: SequenceView) -> None:
-    if call.of_validation.get("validation_batch_size") is not None:
-        raise ArgumentError(
-            "fit(validation_batch_size=...) does not reach a dfgen.Sequence, Keras would drop it. "
-            "Give the Sequence of validation its own batch_size="
-        )
-    if validation.endless and call.of_validation.get("validation_steps") is None:
-        raise ArgumentError(
-            "validation_data=sequence.repeat() would never end: give fit validation_steps=, or the "
-            "Sequence itself"
-        )
-
-
-def _check_nesting(train: SequenceView, validation: SequenceView) -> None:
-    for what in ("x", "y"):
-        ours, theirs = (getattr(side.layout, what) for side in (train, validation))
-        if ours is not None and theirs is None:
-            raise ArgumentError(
-                "training has targets, y, and validation has none: nothing could be compared with "
-                "what the model predicts. Give the Sequence of validation the same y="
-            )
-        if ours is not None and _form(ours) != _form(theirs):
-            raise ArgumentError(
-                f"{what} of validation is {_form(theirs)}, that of training {_form(ours)}, and the "
-                f"model takes one of them. Give both Sequences the same {what}="
-            )
-
-
-def _bound(what: str, *sides: SequenceView) -> list[tuple[BoundFeature, BoundFeature]]:
-    return [*pairs(*(features(side, what) for side in sides))]
-
-
-def _check_axes(what: str, train: SequenceView, validation: SequenceView) -> None:
-    """Refuse arrays of other axes, such as classes as numbers here and one-hot there."""
-    for ours, theirs in _bound(what, train, validation):
-        for key in ours.arrays.keys() & theirs.arrays.keys():
-            trained = train.loader.specs[ours.arrays[key]]
-            tested = validation.loader.specs[theirs.arrays[key]]
-            axes = len(trained.shape), len(tested.shape)
-            vectors = axes == (1, 1) and ours.feature.class_names and trained.dtype.kind == "f"
-            last = vectors or (ours.channel_arrays and theirs.channel_arrays)
-            if axes[0] != axes[1] or (last and trained.shape[-1] != tested.shape[-1]):
-                raise ArgumentError(
-                    f"{what} of validation has another shape than that of training: "
-                    f"{theirs.name} {shape_shown(tested)}, made by {theirs.feature!r}; in training "
-                    f"{ours.name} {shape_shown(trained)}, made by {ours.feature!r}. Give both "
-                    "Sequences the same label_mode, color_mode or feature"
-                )
-
-
-def _form(tree: Any) -> str:
-    if isinstance(tree, Mapping):
-        return f"a dict with {listed(sorted(tree))}"
-    if isinstance(tree, tuple):
-        return f"a list of {len(tree)}"
-    return "one array"

@@ -24,6 +24,7 @@ from dfgen.progress_bars import progress
 from dfgen.system import flag, write_whole
 from dfgen.table.any_table import arrow_table
 from dfgen.table.file_columns import are_files
+from dfgen.training.checks.class_indices import check_trained
 from dfgen.training.checks.pairing import paired
 from dfgen.training.data_adapter import view_of
 from dfgen.training.device_division import keras_division
@@ -100,6 +101,7 @@ def predict_frame(
         from_logits = flag("from_logits", from_logits)
     view = view_of(sequence)
     _check(model, view)
+    check_trained(model, view, "predict_frame")
     if out is None:
         return _frame(model, sequence, view, from_logits)
     folder = os.path.abspath(out)
