@@ -1,10 +1,7 @@
 """Training that stops and goes on beside other callbacks ends as if it had never stopped."""
 
-import io
 import os
 import signal
-import warnings
-from collections import deque
 from contextlib import suppress
 from importlib.util import find_spec
 
@@ -16,11 +13,9 @@ from killing import make_sequence
 import dfgen
 from dfgen.training.callbacks.backup_files import restore, snapshot
 from dfgen.training.callbacks.callback_counts import (
-    contents,
+    check_callbacks,
     counts,
     put_back,
-    warn_of_changed,
-    warn_of_uncounted,
 )
 
 STEPS, EPOCHS = 5, 4
@@ -250,22 +245,6 @@ def test_ended_by_sigterm_anywhere_it_ends_the_same(tmp_path, name, where, first
 # -- what is told ------------------------------------------------------------------------------
 
 
-class Best(KERAS.EarlyStopping):
-    """Counts more than Keras's, in attributes and in a list that its methods change."""
-
-    steps = 0
-
-    def __init__(self, name="best"):
-        super().__init__()
-        self.name, self.worst, self.seen = name, None, []
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.worst = logs
-        self.steps += 1
-        self.wait = 2
-        self.seen.append(epoch)
-
-
 class Plain(KERAS.Callback):
     """Has what it was made with, and what each epoch sets anew."""
 
@@ -285,120 +264,14 @@ class Wrong(Halving):
         return {"count": {1, 2}}
 
 
-def test_a_callback_whose_counts_are_not_known_is_named():
-    with pytest.warns(UserWarning) as warned:
-        warn_of_uncounted([Best(), KERAS.CSVLogger("log.csv")])
-    assert [str(warning.message) for warning in warned] == [
-        "BackupAndRestore does not know what Best keeps in seen, steps, worst: where a stopped "
-        "training goes on, it begins anew. Give it get_state(), which returns what JSON can hold, "
-        "and set_state(state)",
-        "CSVLogger begins log.csv anew where a stopped training goes on: give it append=True to "
-        "keep the rows before",
-    ]
-
-
-class Holding(KERAS.Callback):
-    """Was made with something that each step, or each end of an epoch, changes."""
-
-    def __init__(self, held, change, when="step"):
-        super().__init__()
-        self.held, self.change, self.when = held, change, when
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.when == "step":
-            self.change(self.held)
-
-    def on_epoch_end(self, epoch, logs=None):
-        if self.when == "epoch":
-            self.change(self.held)
-
-
-def add_one(counts):
-    counts["steps"] += 1
-
-
-HOLDING = {
-    "deque": lambda: Holding(deque(maxlen=6), lambda held: held.append(1)),
-    "filled deque": lambda: Holding(deque([0]), lambda held: held.append(1)),
-    "iterator": lambda: Holding(iter(range(99)), next),
-    "empty array": lambda: Holding(np.zeros(0), len),
-    "array": lambda: Holding(np.zeros(1), lambda held: np.add(held, 1, out=held)),
-    "array of objects": lambda: Holding(np.array([None, {}]), lambda held: held[1].update({1: 1})),
-    "dict": lambda: Holding({"steps": 0}, add_one),
-    "nested": lambda: Holding([{"steps": 0}], lambda held: add_one(held[0])),
-    "set": lambda: Holding({3}, lambda held: held.add(4)),
-    "list, epochs": lambda: Holding([1], lambda held: held.append(1), "epoch"),
-}
-
-
-class Own(Holding):
-    """Goes on by its own state."""
-
-    def get_state(self):
-        return self.held
-
-    def set_state(self, state):
-        self.held.update(state)
-
-
-QUIET = {
-    "own state": lambda: Own({"steps": 0}, add_one),
-    "config": lambda: Holding({"rates": [0.1, np.ones(2)], "names": {"a"}, 3: None}, id),
-    "file": lambda: Holding(io.StringIO(), lambda held: held.write("a")),
-    "models": lambda: Holding([keras.Sequential()], lambda held: setattr(held[0], "a", 1)),
-}
-
-
-SAID = (
-    "BackupAndRestore does not know what Holding keeps in held: where a stopped training goes "
-    "on, it begins anew. Give it get_state(), which returns what JSON can hold, and "
-    "set_state(state)"
-)
-
-
-@pytest.mark.parametrize("name", HOLDING | QUIET)
-def test_what_a_callback_holds_is_named_once_where_it_moves_or_has_changed(name):
-    callback = (HOLDING | QUIET)[name]()
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        warn_of_uncounted([callback])
-        held = contents([callback])
-        for epoch in range(2):
-            callback.on_train_batch_end(0)
-            callback.on_epoch_end(epoch)
-            held = warn_of_changed([callback], held)
-    assert [str(one.message) for one in warned] == [SAID] * (name in HOLDING)
-
-
-@pytest.mark.slow
-@pytest.mark.backend
-def test_fit_names_once_what_a_callback_holds(tmp_path):
-    trainings = Trainings(tmp_path, CASES["none"])
-    for name, make in (HOLDING | QUIET).items():
-        data = make_sequence(4 * STEPS)
-        backup = dfgen.BackupAndRestore(tmp_path / "backup", data, save_freq=2)
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            trainings.model.fit(data, epochs=2, verbose=0, callbacks=[make(), backup])
-        told = [str(one.message) for one in warned]
-        assert [one for one in told if "Backup" in one] == [SAID] * (name in HOLDING), name
-
-
-def test_no_callback_is_named_that_counts_nothing_or_is_known(tmp_path):
-    made = [each for name, make in CASES.items() if name != "TensorBoard" for each in make(".")]
-    others = [KERAS.History(), KERAS.ProgbarLogger(), KERAS.RemoteMonitor(), KERAS.Callback()]
-    others.append(type("History of a user", (KERAS.History,), {"__module__": "users"})())
-    monitor = dfgen.InputMonitor()
-    warn_of_uncounted([*made, *others, Plain(), monitor])
+def test_a_csv_file_that_begins_anew_warns():
+    with pytest.warns(UserWarning, match="append=True"):
+        check_callbacks([KERAS.CSVLogger("log.csv"), Plain()])
 
 
 def test_a_state_that_json_cannot_hold_is_refused():
-    with pytest.raises(ValueError, match="get_state") as refused:
-        warn_of_uncounted([Wrong()])
-    assert str(refused.value) == (
-        "get_state() of Wrong must return what JSON can hold: Object of type set is not JSON "
-        "serializable"
-    )
+    with pytest.raises(ValueError, match="get_state"):
+        check_callbacks([Wrong()])
 
 
 def test_counts_go_to_the_callback_of_the_same_class_that_watches_the_same():

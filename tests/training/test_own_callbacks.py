@@ -125,7 +125,6 @@ class Timer(keras.callbacks.Callback):
         self.began = time.perf_counter()
 
 
-@pytest.mark.xfail(strict=True, reason="training", raises=UserWarning)
 def test_timer_beside_a_backup_draws_no_warning(tmp_path):
     seq = numbers()
     dense().fit(seq, verbose=0, callbacks=[dfgen.BackupAndRestore(tmp_path, seq), Timer()])

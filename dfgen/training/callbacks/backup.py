@@ -20,11 +20,9 @@ from dfgen.training.callbacks.backup_files import (
 )
 from dfgen.training.callbacks.callback_counts import (
     COUNTS,
-    contents,
+    check_callbacks,
     counts,
     put_back,
-    warn_of_changed,
-    warn_of_uncounted,
 )
 from dfgen.training.callbacks.sigterm import Sigterm
 from dfgen.training.data_adapter import Passes, view_of
@@ -168,8 +166,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         return last
 
     def _all_begun(self) -> None:
-        warn_of_uncounted(of_fit("callbacks").callbacks)
-        self._contents, self._looked = contents(of_fit("callbacks").callbacks), -1
+        check_callbacks(of_fit("callbacks").callbacks)
         backup = self._backups.load()
         self._compare(backup)
         if backup is not None:
@@ -320,9 +317,6 @@ class BackupAndRestore(keras.callbacks.Callback):
         arrays |= {f"{_DRAWS}{place}": each.weights for place, each in enumerate(draws)}
         if self._saves:
             self._backups.save(facts, arrays)
-        if self._unsaved and self._looked < self._epoch and not (ended or self._sigterm.noticed):
-            self._looked = self._epoch  # once an epoch: an array may be large
-            self._contents = warn_of_changed(of_fit("callbacks").callbacks, self._contents)
         self._due, self._unsaved = False, 0
         if self._sigterm.noticed:
             folder = self._backups.folder
