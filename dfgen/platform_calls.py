@@ -189,16 +189,3 @@ def interrupts_blocked(*others: int) -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def waking_pipe() -> tuple[int, int] | None:
-    """Return a pipe for `signal.set_wakeup_fd`; None where a pipe cannot be asked without waiting.
-
-    It is where signals are seen though the main thread waits for something.
-    """
-    if not hasattr(os, "set_blocking"):  # Windows, before Python 3.12
-        return None
-    ends = os.pipe()
-    for end in ends:
-        os.set_blocking(end, False)
-    return ends

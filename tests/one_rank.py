@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import threading
 from dataclasses import asdict
 
 import keras
@@ -56,18 +55,13 @@ class Tell(keras.callbacks.Callback):
 
     def __init__(self, options):
         super().__init__()
-        self._done, self._options, self.is_stuck = 0, options, False
-
-    def get_state(self):
-        return {}
-
-    def set_state(self, state):
-        pass
+        self._done, self._options = 0, options
 
     def on_train_batch_end(self, batch, logs=None):
         self._done += 1
         print("step", self._done, flush=True)
-        self.is_stuck |= self._done == self._options.get("stuck_after")
+        if self._done == self._options.get("signals_after"):
+            os.kill(os.getpid(), signal.SIGTERM)
         if self._done == self._options.get("died_after"):
             os.kill(os.getpid(), signal.SIGKILL)
         if self._done == self._options.get("failed_after"):
@@ -80,13 +74,6 @@ def main(index, count, port, folder, options):
         keras.utils.set_random_seed(seed)
     dfgen.__version__ = options.get("version", dfgen.__version__)
     tell = Tell(options)
-
-    def stuck(sample, rng):
-        """Wait for ever where the input is to."""
-        if tell.is_stuck:
-            threading.Event().wait()
-        return sample
-
     rows = options.get("rows", ROWS)
     columns = {"id": range(rows), "n": np.linspace(-1, 1, rows), "label": [*"ab"] * (rows // 2)}
     train = dfgen.Sequence(
@@ -96,7 +83,6 @@ def main(index, count, port, folder, options):
         batch_size=options.get("batch_size", BATCH_SIZE),
         seed=options.get("seed", 0),
         shard=options.get("shard", "auto"),
-        transform=stuck,
         workers=1,
         max_queue_size=1,
     )

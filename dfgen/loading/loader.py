@@ -3,8 +3,7 @@
 import copy
 import os
 import time
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -51,10 +50,6 @@ _BAD_ROW = (
     'Replace the file, leave the row out, or go on without it: on_error="skip". '
     "dfgen.verify(manifest, decode=True) lists all such files"
 )
-
-
-def _nothing() -> None:
-    return None
 
 
 def _check_memory(specs: Mapping[str, Spec], nbytes: int, rows: int) -> None:
@@ -154,10 +149,8 @@ class Loader:
         self.own_weights: Mapping[str, Weights] = own_weights or {}
         self._maker = self._batch_maker(order, seed, batch_transform)
         self._parked = Parked()
-        self._look: Callable[[], Callable[[], Any] | None] = _nothing
         self._process = os.getpid()
         self._closed, self._trains = False, True
-        self.is_waited_for = False
         """Whether somebody waits for a batch just now."""
         self._waited = 0.0
         self._handed_out = 0
@@ -196,7 +189,7 @@ class Loader:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what travels; the copy measures anew."""
-        return {**vars(self), "_waited": 0.0, "_handed_out": 0, "_look": _nothing}
+        return {**vars(self), "_waited": 0.0, "_handed_out": 0}
 
     @property
     def transforms_batches(self) -> bool:
@@ -363,10 +356,6 @@ class Loader:
             return self.depth
         return max(self.depth, self.limits.depth(self._batch_bytes, 2 * at_once))
 
-    def look_while_waiting(self, look: Callable[[], Any]) -> None:
-        """Have a method, held weakly, called every second that a batch is waited for."""
-        self._look = weakref.WeakMethod(look)
-
     def _begin_anew_where_forked(self) -> None:
         """Start workers in a process that was forked, as torch's DataLoader does: threads stay."""
         if self._process != os.getpid():
@@ -380,11 +369,7 @@ class Loader:
         if pending.process != os.getpid():
             raise ArgumentError(_FORKED)
         began = time.perf_counter()
-        self.is_waited_for = True
-        try:
-            pending = self._made(pending)
-        finally:
-            self.is_waited_for = False
+        pending = self._made(pending)
         try:
             batch, faults = pending.result()
         except DfgenError as error:
@@ -419,7 +404,7 @@ class Loader:
 
     def _made(self, pending: PendingBatch) -> PendingBatch:
         """Wait until a batch is made; return it, or the one without the rows that were late."""
-        while late := self._maker.pool.wait(pending, self.limits.read_timeout, self._look()):
+        while late := self._maker.pool.wait(pending, self.limits.read_timeout):
             for row in filter(late.__contains__, pending.rows.tolist()):
                 self._note_late(row, pending.position[0])
             pending = self.start(*pending.position, pending.plan)

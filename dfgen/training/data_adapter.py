@@ -47,13 +47,13 @@ from dfgen.training.device_division import (
     divide,
     mesh_division,
 )
-from dfgen.training.fit_pass import Interruption, Pass, PlainPasses, Run
-from dfgen.training.keras_calls import Call, call_by_keras, of_fit, refuse_adapt
+from dfgen.training.fit_pass import Pass, PlainPasses, Run
+from dfgen.training.keras_calls import Call, call_by_keras, refuse_adapt
 from dfgen.training.keras_private import DataAdapter, shorten
 from dfgen.training.keras_probe import falls_back, lacks, refuse_if_unseen
 from dfgen.training.layout import Layout, SequenceView
 from dfgen.training.progress import Progress
-from dfgen.training.ranks import Ranks, alike, meet
+from dfgen.training.ranks import alike, compare
 
 
 class Passes(keras.utils.PyDataset, DataAdapter):
@@ -168,10 +168,7 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             self._check(call)
         except DfgenError as error:
             refusal = error
-        progress = self._progress
-        if progress.ranks is not None:  # of a fit that failed
-            progress.ranks.close()
-        progress.ranks = meet(self._told(call), None if refusal is None else str(refusal))
+        compare(self._told(call), None if refusal is None else str(refusal))
         if refusal is not None:
             raise refusal
 
@@ -213,10 +210,6 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             self._divided(call)
         if call.purpose != "predict":
             check_trained(call.model, view, call.purpose)
-
-    def look_while_waiting(self, look: Callable[[], Any]) -> None:
-        """Have a method, held weakly, called every second that a batch is waited for."""
-        self._loader.look_while_waiting(look)
 
     def _divided(self, call: Call) -> tuple[Plan, Layout]:
         """Return how batches are divided over processes and devices, and nested, for Keras."""
@@ -391,7 +384,6 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             run.driver = "build" if builds else call.purpose
             if run.driver == "fit":
                 self._progress.begin_epoch(self._first_steps(run, call))
-                _close_at_the_end(self._progress.ranks)
 
     def _first_steps(self, run: Run, call: Call) -> int:
         progress, length = self._progress, len(self._loader)
@@ -429,24 +421,12 @@ class Passes(keras.utils.PyDataset, DataAdapter):
             if call.purpose == "fit":
                 self._progress.begin_fit(self._endless)
         elif failure is not None:
-            if isinstance(failure, Interruption):
-                failure.leave()
             raise failure
         elif ended == "fit":
             self._progress.end_epoch(self._endless)
             note_trained(call.model, SequenceView(self._loader, run.layout))
             if run.undo is not None:
                 run.undo(call.iterator, self._progress.place.step == 0)
-
-
-def _close_at_the_end(ranks: Ranks | None) -> None:
-    """Have the processes part in peace at the end of the `fit` that runs."""
-    callbacks = of_fit("callbacks")
-    if ranks is None or any(getattr(each, "ends", None) is ranks for each in callbacks.callbacks):
-        return
-    ending = keras.callbacks.LambdaCallback(on_train_end=lambda logs: ranks.close())
-    ending.ends = ranks
-    callbacks.callbacks.append(ending)
 
 
 def view_of(passes: Passes, model: Any = None, purpose: str | None = None) -> SequenceView:

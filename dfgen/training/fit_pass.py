@@ -29,14 +29,6 @@ from dfgen.training.layout import Layout
 from dfgen.training.progress import Progress
 
 
-class Interruption(Exception):
-    """A batch is given up since the process is to end; `leave` ends it, in the main thread."""
-
-    def __init__(self, leave: Callable[[], Any]) -> None:
-        super().__init__("the process is to end")
-        self.leave = leave
-
-
 @dataclass(eq=False)
 class Run:
     """The work of one of Keras's EpochIterators, of which several may run, one inside the other."""
@@ -106,29 +98,11 @@ class Pass:
         if self._driver is None or (self._driver == "fit" and not self._endless):
             self._progress.begin(position[0])
         try:
-            return position, self._batch(position)
-        except BaseException as error:
+            return position, next(self._stream)  # type: ignore[arg-type]
+        except BaseException:
             if self._driver in ("fit", "evaluate", "predict"):
                 put_variables_back()
-            is_main = threading.current_thread() is threading.main_thread()
-            if isinstance(error, Interruption) and is_main:
-                error.leave()
             raise
-
-    def _batch(self, position: Position) -> Batch:
-        """Return the batch of a step when all processes that take it have theirs."""
-        stream: LookAhead = self._stream  # type: ignore[assignment]
-        ranks = self._progress.ranks if self._driver == "fit" else None
-        if ranks is None:
-            return next(stream)
-        waits_in_vain = False
-        try:
-            batch = next(stream)
-        except Interruption:
-            waits_in_vain = True
-        if (leave := ranks.step(position, waits_in_vain)) is not None:
-            raise Interruption(leave)
-        return batch
 
     def _begin(self) -> None:
         progress, place = self._progress, self._progress.place

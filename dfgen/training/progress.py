@@ -1,7 +1,6 @@
 """How far training has come: where the next pass begins, and what was taken of this one."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from dfgen.loading.order.draws import Proportions, proportions_of
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Handed, Ledger, Receipt
 from dfgen.loading.state import Place
-from dfgen.training.ranks import Ranks
 
 TAKEN, HANDED_OUT = "taken", "handed out"
 
@@ -30,21 +28,17 @@ class Progress:
         self.resumed = False  # whether a pass that has an end begins there too
         self.steps_done = 0  # of Keras's epoch, where `steps_per_epoch` says how long it is
         self.receipt: Receipt | None = None
-        self.ranks: Ranks | None = None
-        """The processes that take part in this `fit`."""
         self._latest: list[Handed] = []
         self._steps = self._counted = 0
         self._begun = -1  # the last epoch of which a batch was made for a pass that counts
         self._redrawing = threading.Lock()
-        self._handed_out = threading.Event()
-        self._fetches_ahead = True
         self.fit = self.ledger = self._new_ledger()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_redrawing": None, "_handed_out": None, "ranks": None}
+        return {**vars(self), "_redrawing": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        locks = {"_redrawing": threading.Lock(), "_handed_out": threading.Event()}
+        locks = {"_redrawing": threading.Lock()}
         self.__dict__.update({**state, **locks})
 
     def _new_ledger(self, place: Place | None = None) -> Ledger:
@@ -140,19 +134,8 @@ class Progress:
         """Note a batch that leaves."""
         if ledger.counted == TAKEN:
             ledger.waiting.append(handed)
-            self._handed_out.set()
         else:
             self._note(ledger.take(handed))
-
-    def wait_for_batch(self, stop: Callable[[], bool]) -> None:
-        """Wait until a batch was handed out to `fit` that is not taken yet, or until `stop()`.
-
-        So a step does not begin that may never get its batch, where another thread fetches ahead.
-        """
-        while self._counted and self._fetches_ahead and not (self.fit.waiting or stop()):
-            self._handed_out.clear()
-            if not (self.fit.waiting or self._handed_out.wait(0.5) or self._loader.is_waited_for):
-                self._fetches_ahead = False  # nobody asks: not to be waited for a second time
 
     def taken(self, batch: int) -> list[Handed]:
         """Return the batches of the execution that ended with this step of the epoch of `fit`."""

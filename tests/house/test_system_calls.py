@@ -227,14 +227,3 @@ def test_an_interrupt_is_blocked_beside_what_was_and_let_through_again(monkeypat
     monkeypatch.delattr(signal, "pthread_sigmask")
     with platform_calls.interrupts_blocked():
         pass
-
-
-def test_a_pipe_that_wakes_is_never_waited_for_at_either_end(monkeypatch):
-    ends = platform_calls.waking_pipe()
-    assert [os.get_blocking(end) for end in ends] == [False, False]
-    os.write(ends[1], b"\2")
-    assert os.read(ends[0], 8) == b"\2"
-    for end in ends:
-        os.close(end)
-    monkeypatch.delattr(os, "set_blocking")
-    assert platform_calls.waking_pipe() is None

@@ -20,7 +20,6 @@ from dfgen.loading.buffers import Buffers
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.problems import Problem
-from dfgen.loading.workers import pool
 from dfgen.loading.workers.chunks import chunk_sizes
 from dfgen.loading.workers.threads import Threads, ThreadWorker
 from dfgen.samples.bound_feature import BoundFeature
@@ -409,30 +408,3 @@ def test_twice_as_many_batches_are_made_ahead_as_are_taken_at_once_if_memory_all
     paths = image_paths(tmp_path, 12)
     bounded = image_loader(paths, workers=1, max_queue_size=9, limits=small)
     assert [bounded.depth_for(at_once) for at_once in (1, 2, 9)] == [5, 5, 5]
-
-
-def test_a_method_is_called_while_a_batch_is_waited_for(monkeypatch):
-    gate, calls = threading.Event(), []
-
-    class Slow(SampleReader):
-        reads_rows = True
-
-        def read(self, row, out, rng, watch):
-            gate.wait(30)
-
-    class Watching:
-        def look(self):
-            calls.append(found.is_waited_for)
-            gate.set()
-
-    monkeypatch.setattr(pool, "_LOOK", 0.01)
-    numbers = BoundFeature("number", Number("number"), np.arange(8, dtype=np.int32))
-    found = Loader(Slow(np.arange(8), (numbers,)), batch_size=4, workers=1, shuffle=False)
-    watching = Watching()
-    found.look_while_waiting(watching.look)
-    assert found.batch(0, 0).rows.tolist() == [0, 1, 2, 3]
-    assert calls and all(calls) and not found.is_waited_for
-    assert found.metrics.batches == 1 and found.metrics.seconds["consumer_wait"] > 0
-    del watching  # it is held weakly
-    assert found._look() is None
-    found.close()

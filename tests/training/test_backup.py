@@ -1,7 +1,5 @@
 """BackupAndRestore within one process: what it restores, refuses, says, and leaves behind."""
 
-import copy
-import gc
 import json
 import os
 import platform
@@ -11,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import weakref
 from contextlib import contextmanager
 from functools import partial
 
@@ -32,7 +29,6 @@ from watching import SEVERAL_STEPS
 import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.locks import LOCK_SUFFIX
-from dfgen.training.callbacks import sigterm
 from dfgen.training.callbacks.backup_files import Generations, restore, snapshot
 from dfgen.training.callbacks.sigterm import Sigterm
 
@@ -508,106 +504,64 @@ def test_a_training_that_is_to_stop_when_sigterm_comes_ends_where_it_goes_on(tmp
     assert not tmp_path.exists()
 
 
-@pytest.mark.parametrize("before", ["handler", signal.SIG_IGN, signal.SIG_DFL])
-def test_sigterm_outside_of_fit_does_what_the_program_has_set(tmp_path, before):
-    called, ends = [], before == signal.SIG_DFL
-    if before == "handler":
-        before = lambda number, frame: called.append(number)  # noqa: E731
-    watching = Sigterm(lambda frame: False)
-    with handler_of_sigterm(before):
-        watching.watch(watching.look)
-        if ends:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(signal, "raise_signal", called.append)
-                watching._notice(signal.SIGTERM, None)
-            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-        else:
-            terminate()
-        watching.unwatch()
-        assert signal.getsignal(signal.SIGTERM) == before
-    assert called == [signal.SIGTERM] * (before != signal.SIG_IGN)
-    assert not watching.noticed
-
-
 ALWAYS, NEVER = (lambda frame: True), (lambda frame: False)
 
 
-def watching(*runs):
-    made = [Sigterm(each) for each in runs]
-    for each in made:
-        each.watch(each.look)
-    return made
+@pytest.mark.parametrize("before", ["handler", signal.SIG_IGN, signal.SIG_DFL])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_sigterm_outside_of_fit_does_what_the_program_has_set(before, runs):
+    called, ends = [], before == signal.SIG_DFL
+    if before == "handler":
+        before = lambda number, frame: called.append(number)  # noqa: E731
+    watching = [Sigterm(NEVER) for _ in range(runs)]  # of fits that failed
+    with handler_of_sigterm(before):
+        for each in watching:
+            each.watch()
+        if ends:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(signal, "raise_signal", called.append)
+                signal.getsignal(signal.SIGTERM)(signal.SIGTERM, None)
+        else:
+            terminate()
+            for each in reversed(watching):
+                each.unwatch()
+        assert signal.getsignal(signal.SIGTERM) == before
+    assert called == [signal.SIGTERM] * (before != signal.SIG_IGN)
+    assert not any(each.noticed for each in watching)
 
 
-def test_a_second_sigterm_ends_the_process_where_python_does_not_come_to_the_first(monkeypatch):
-    """Also after a `fit` that failed, which watches on."""
-    ended = []
-    monkeypatch.setattr(os, "_exit", ended.append)
+@pytest.mark.parametrize("inner_ends", [True, False])
+def test_sigterm_is_noted_by_the_fit_that_runs_around_another(inner_ends):
     with handler_of_sigterm(signal.SIG_DFL):
-        failed, now = watching(ALWAYS, ALWAYS)
-        pipe = signal.set_wakeup_fd(-1)
-        for expected in ([], [143]):
-            os.write(pipe, bytes([signal.SIGTERM]))  # as the system does
-            now.look()
-            assert ended == expected
-        for each in (failed, now):  # what came before is forgotten
-            each.watch(each.look)
-            each.look()
-        for each in (now, failed):
-            each.unwatch()
-    assert ended == [143] and signal.set_wakeup_fd(-1) == -1
-
-
-def test_after_fits_that_failed_in_turn_the_process_ends_as_the_program_has_set():
-    with handler_of_sigterm(signal.SIG_DFL):
-        first, second = watching(ALWAYS, ALWAYS)
-        first.watch(first.look)
-        gone = weakref.ref(second)
-        del second
-        gc.collect()
-        assert gone() is None
+        outer, inner = Sigterm(ALWAYS), Sigterm(NEVER)
+        outer.watch()
+        inner.watch()
+        if inner_ends:
+            inner.unwatch()
+        terminate()
+        assert outer.noticed and not inner.noticed
         with pytest.raises(SystemExit):
-            first.end()
+            outer.end()
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-@pytest.mark.parametrize("how", ["ends", "fails", "fails and is gone"])
-def test_sigterm_is_noticed_by_the_fit_that_runs_after_one_within_it(how):
+def test_a_second_sigterm_ends_the_process(monkeypatch):
+    ended, watching = [], Sigterm(ALWAYS)
+    monkeypatch.setattr(signal, "raise_signal", ended.append)
     with handler_of_sigterm(signal.SIG_DFL):
-        outer, inner = watching(ALWAYS, NEVER)
-        if how == "ends":
-            inner.unwatch()
-        elif how == "fails and is gone":
-            last = Sigterm(NEVER)
-            last.watch(last.look)
-            del inner
-            gc.collect()
-            last.unwatch()
-        terminate()
-        assert outer.noticed
-        outer.unwatch()
-
-
-def test_what_the_program_handles_after_a_fit_that_failed_is_not_counted(monkeypatch):
-    handled, ended = [], []
-    monkeypatch.setattr(os, "_exit", ended.append)
-    with handler_of_sigterm(lambda number, frame: handled.append(number)):
-        [failed] = watching(NEVER)
-        for _ in range(2):
-            terminate()
-            failed.look()
-        signal.signal(signal.SIGTERM, lambda number, frame: handled.append(number))
-        for _ in range(2):
-            terminate()
-            failed.look()
-    assert (handled, ended) == ([signal.SIGTERM] * 4, [])
+        watching.watch()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert watching.noticed and not ended
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert ended == [signal.SIGTERM]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
-def test_a_process_that_is_forked_meanwhile_ends_by_sigterm_which_the_training_does_not_hear():
+def test_a_forked_process_ends_by_sigterm():
     reader, writer = os.pipe()
     with handler_of_sigterm(signal.SIG_DFL):
-        [now] = watching(ALWAYS)
+        watching = Sigterm(ALWAYS)
+        watching.watch()
         if not (child := os.fork()):
             os.write(writer, b"1")
             threading.Event().wait(30)
@@ -615,19 +569,10 @@ def test_a_process_that_is_forked_meanwhile_ends_by_sigterm_which_the_training_d
         os.read(reader, 1)
         os.kill(child, signal.SIGTERM)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
-        assert not now.noticed and sigterm._came() == now._heard
-        now.unwatch()
+        assert not watching.noticed
+        watching.unwatch()
     os.close(reader)
     os.close(writer)
-
-
-def test_a_copy_of_one_that_watches_does_not_watch():
-    with handler_of_sigterm(signal.SIG_DFL):
-        [now] = watching(ALWAYS)
-        now.noticed = True
-        copied = copy.deepcopy(now)
-        assert not (copied.noticed or copied._watches)
-        now.unwatch()
 
 
 def test_a_handler_of_the_program_is_called_and_stays(tmp_path):

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -123,13 +123,10 @@ class Pool:
         """How many workers were late, and replaced."""
         return 0 if self._threads is None else self._threads.replaced
 
-    def wait(
-        self, pending: Any, timeout: float | None, look: Callable[[], Any] | None = None
-    ) -> set[int | None]:
+    def wait(self, pending: Any, timeout: float | None) -> set[int | None]:
         """Wait for a `PendingBatch`; return what it was given up for: rows that are late, mostly.
 
         Late workers on other batches are replaced too: those learn it, and tell when they come.
-        `look` is called now and then, and ends the wait by what it raises.
 
         Raises:
             ArgumentError: it was closed meanwhile.
@@ -139,8 +136,6 @@ class Pool:
         self._now(timeout)
         while not pending.late and not pending.wait(seconds):
             now = self._now(timeout)
-            if look is not None:
-                look()
             if (pending.cancelled and not pending.late) or self._threads.closed:  # type: ignore[union-attr]
                 raise ArgumentError(CLOSED)
             if timeout is not None:

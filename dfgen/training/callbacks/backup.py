@@ -26,11 +26,12 @@ from dfgen.training.callbacks.callback_counts import (
 )
 from dfgen.training.callbacks.sigterm import Sigterm
 from dfgen.training.data_adapter import Passes, view_of
+from dfgen.training.device_division import connected, mesh_division
 from dfgen.training.keras_calls import of_fit, validation_logs
 from dfgen.training.keras_private import begin_at
 from dfgen.training.keras_probe import lacks, refuse_if_plain
 from dfgen.training.progress import Progress
-from dfgen.training.ranks import by_rank
+from dfgen.training.ranks import by_rank, gathered
 from dfgen.training.sequence import Sequence
 
 _DRAWS = "input/weights/"
@@ -58,11 +59,10 @@ class BackupAndRestore(keras.callbacks.Callback):
     the rows that are left of it, each once. Its steps are then told as if all of them had been of
     the new size, and of `steps_per_epoch` as many count as done as the rows that were taken fill.
 
-    If several processes train together (`shard`), the first one saves, and all go on from what
-    it saved, so they must see the same folder, which is checked. On SIGTERM to any of them they
-    leave together, before a step that all have their batch of or where one does not get it. On
-    torch, in the epoch in which training goes on, metrics of the others are of the first one's
-    rows until there.
+    If several processes train together (`shard`), the first one saves, and all go on from what it
+    saved, so they must see the same folder, which is checked. On SIGTERM to any of them all leave
+    together when the next backup is due: give a number of steps as `save_freq`. On torch, in the
+    epoch in which training goes on, metrics of the others are of the first one's rows until there.
 
     A second run that would save in the folder is refused as long as the first one lives; one that
     was killed or failed keeps nobody out. Where the file system has no locks a warning says so; on
@@ -75,8 +75,8 @@ class BackupAndRestore(keras.callbacks.Callback):
             after so many steps, and where an epoch's last step is due, with the end of the epoch.
         on_sigterm: on SIGTERM, with which schedulers announce the end of a job, save after the step
             that is running, and leave the program by `SystemExit(143)`, after a handler that the
-            program has set. A step whose batch does not come in 3 seconds is not waited for. A
-            second one ends the process at once. Needs `fit` to run in the main thread.
+            program has set. A second SIGTERM ends the process at once. Needs `fit` to run in the
+            main thread.
         delete_checkpoint: False keeps the last backup of a run that has ended; it is not resumed.
 
     Raises:
@@ -133,11 +133,12 @@ class BackupAndRestore(keras.callbacks.Callback):
                 f"({found!r})"
             )
         self._epoch = self._step = self._steps = self._unsaved = 0
-        self._due = self._in_step = self._begun = False
+        self._due = self._begun = False
         self._logs: Mapping[str, Any] = {}
         self._found: tuple[Mapping[str, Any], NamedArrays, NamedArrays] | None = None
         self._progress.count_taken()
-        self._ranks = self._progress.ranks
+        shared = self._sequence.shard[1] > 1 or mesh_division() is not None
+        self._index, self._count = (connected() if shared else None) or (0, 1)
         if self._saves:
             self._refuse_two()
             self._backups.lock()
@@ -145,14 +146,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         callbacks[:] = [each for each in callbacks if getattr(each, "tells", None) is not self]
         callbacks.append(self._last())  # all others have had their turn then
         if self._on_sigterm:
-            self._sigterm.watch(self._leave)
-            watched = [self._sequence]
-            if self._ranks is not None:
-                self._ranks.may_leave(self._is_to_leave, self._leave)
-            elif isinstance(validation := of_fit("validation_data"), Passes):
-                watched.append(validation)
-            for data in watched:
-                data.look_while_waiting(self._sigterm.look)
+            self._sigterm.watch()
 
     def _last(self) -> keras.callbacks.Callback:
         last = keras.callbacks.LambdaCallback(
@@ -179,14 +173,14 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def _compare(self, backup: tuple[str, Mapping[str, Any], NamedArrays] | None) -> None:
         """Refuse a folder that the processes which train together do not share."""
-        if self._ranks is None:
+        if self._count == 1:
             return
         told = "none"
         if backup is not None:
             path, facts, _ = backup
             place = f"epoch {facts['epoch'] + 1} after {facts['step']} steps"
             told = f"{place} ({os.path.basename(path)}, checksum {facts['digest'][:8]})"
-        found = self._ranks.gather("BackupAndRestore", told)
+        found = gathered(told)
         if len({*found}) > 1:
             raise ArgumentError(
                 f"the processes that train together see other backups in {self._backups.folder}: "
@@ -213,18 +207,9 @@ class BackupAndRestore(keras.callbacks.Callback):
         if self._leaves_alone:
             self._save()
 
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Wait for the batch where TensorFlow would in the middle of a step; save if it is time."""
-        if keras.backend.backend() == "tensorflow":
-            self._progress.wait_for_batch(lambda: self._sigterm.noticed)
-        if self._leaves_alone:
-            self._save()
-        self._in_step = True
-
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Count the step."""
         self._progress.taken(batch)
-        self._in_step = False
         step = min(self._before + batch + 1, self._steps)
         self._unsaved += step - self._step
         self._step = step
@@ -254,8 +239,8 @@ class BackupAndRestore(keras.callbacks.Callback):
     def _all_ended(self) -> None:
         self._sigterm.unwatch()
         begin_at(self.model, None)
-        if self._ranks is not None:
-            self._sigterm.noticed = any(self._ranks.gather("the end of fit", self._sigterm.noticed))
+        if self._count > 1:
+            self._sigterm.noticed = any(gathered(self._sigterm.noticed))
         if self._sigterm.noticed:
             self._save()
         elif not self._delete:
@@ -273,30 +258,18 @@ class BackupAndRestore(keras.callbacks.Callback):
                 "restore each other's backups. Leave one out, or give each its own backup_dir"
             )
 
-    def _leave(self) -> None:
-        """Save and leave the program where a batch does not come, after the last whole step."""
-        self._sigterm.noticed = True
-        only_waits = keras.backend.backend() != "tensorflow" and not self._progress.fit.waiting
-        if only_waits or not self._in_step:
-            self._save()
-        print("\ndfgen: SIGTERM in the middle of a step; not saved anew", flush=True)
-        self._sigterm.end()
-
-    def _is_to_leave(self) -> bool:
-        return self._sigterm.noticed
-
     @property
     def _leaves_alone(self) -> bool:
-        """Whether to leave now; of processes that train together all do between two steps."""
-        return self._sigterm.noticed and self._ranks is None
+        """Whether to leave now; processes that train together leave when a backup is due."""
+        return self._sigterm.noticed and self._count == 1
 
     @property
     def _saves(self) -> bool:
-        return (self._sequence.shard[0] if self._ranks is None else self._ranks.index) == 0
+        return (self._sequence.shard[0] if self._count == 1 else self._index) == 0
 
     def _save(self, ended: bool = False) -> None:
         counted, lists = counts(of_fit("callbacks").callbacks)
-        facts = {
+        facts: dict[str, Any] = {
             "epoch": self._epoch,
             "step": self._step,
             "steps": self._steps,
@@ -309,9 +282,11 @@ class BackupAndRestore(keras.callbacks.Callback):
             "callbacks": counted,
             "input": self._sequence.state_dict(),
         }
-        if self._ranks is not None:
-            mine = self._sequence.state_dict()
-            facts["of_ranks"] = self._ranks.gather("a backup", [mine[each] for each in OF_RANK])
+        if self._count > 1:
+            mine = [facts["input"][name] for name in OF_RANK]
+            parts = gathered([mine, self._sigterm.noticed])
+            facts["of_ranks"] = [part for part, _ in parts]
+            self._sigterm.noticed = any(noticed for _, noticed in parts)
         arrays = snapshot(self.model) | lists
         draws = self._progress.weights_of(self._progress.ledger.place)
         arrays |= {f"{_DRAWS}{place}": each.weights for place, each in enumerate(draws)}
@@ -321,9 +296,8 @@ class BackupAndRestore(keras.callbacks.Callback):
         if self._sigterm.noticed:
             folder = self._backups.folder
             self._backups.unlock()
-            if self._ranks is not None:
-                self._ranks.gather("what was saved", None)
-                self._ranks.close()
+            if self._count > 1:
+                gathered(None)  # the first process has saved
             print(f"\ndfgen: SIGTERM; saved to {folder}, to go on from there", flush=True)
             self._sigterm.end()
 
@@ -337,8 +311,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         lists = {name: arrays.pop(name) for name in [*arrays] if name.startswith(COUNTS)}
         for weights in drawn_by[:1]:
             self._progress.draw_by(weights)
-        ranks = self._ranks
-        state = state_of_rank(facts, *((0, 1) if ranks is None else (ranks.index, ranks.count)))
+        state = state_of_rank(facts, self._index, self._count)
         self._sequence.load_state_dict(state)
         for weights in drawn_by[1:]:
             self._progress.draw_by(weights)
