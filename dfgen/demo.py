@@ -41,7 +41,7 @@ def demo(*, keep: str | None = None, train: bool = True) -> bool:
             if keep:
                 unpack_photographs(folder / "photographs")
                 print(f"Photographs to begin with: {keep}/photographs (see README.md there)")
-        except (PermissionError, NotADirectoryError, FileExistsError) as error:
+        except OSError as error:
             raise WriteError(f"{error}: name another folder with --keep") from error
         print(f"1,797 digits are PNG files in {folder}/imgs, and labels.csv has their labels.\n")
         stack.enter_context(contextlib.chdir(folder))

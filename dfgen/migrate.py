@@ -13,6 +13,7 @@ from dfgen.samples.features.category import Category
 from dfgen.samples.features.column import Column
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.multilabel import MultiLabel
+from dfgen.samples.features.number import Number
 from dfgen.training import keras
 from dfgen.training.sequence import Sequence
 
@@ -38,10 +39,12 @@ def from_keras(flow: Any, **options: Any) -> Sequence:
         flow: the return value of `ImageDataGenerator(...).flow_from_dataframe(...)` or of
             `.flow_from_directory(...)`, from `tensorflow.keras` or Keras's legacy module.
         **options: further arguments of `dfgen.Sequence`, such as `workers=8` or
-            `on_error="skip"`. Default `batch_size`, `shuffle` and `seed`: those of the flow.
+            `on_error="skip"`, except for `x`, `y`, `image_size`, `label_mode` and `transform`.
+            `batch_size`, `shuffle` and `seed` default to the values of the flow.
 
     Raises:
-        ArgumentError: `flow` is something else, or has images with channels first.
+        ArgumentError: `flow` is something else, has images with channels first or of another
+            dtype, or an option belongs to the flow.
 
     Example:
         >>> flow = ImageDataGenerator(horizontal_flip=True).flow_from_dataframe(df, "imgs")
@@ -52,6 +55,15 @@ def from_keras(flow: Any, **options: Any) -> Sequence:
         raise ArgumentError(
             f"from_keras takes the return value of flow_from_dataframe or flow_from_directory of "
             f"an ImageDataGenerator, got {type(flow).__name__}. For arrays use model.fit(x, y)"
+        )
+    if fixed := sorted({"x", "y", "image_size", "label_mode", "transform"} & options.keys()):
+        raise ArgumentError(
+            f"from_keras got {fixed}, which the flow sets: leave them out, or write a "
+            "dfgen.Sequence yourself"
+        )
+    if flow.dtype not in ("float32", "float16"):
+        raise ArgumentError(
+            f'from_keras needs ImageDataGenerator(dtype="float32"), this flow has {flow.dtype!r}'
         )
     generator = flow.image_data_generator
     if flow.data_format != "channels_last":
@@ -64,10 +76,10 @@ def from_keras(flow: Any, **options: Any) -> Sequence:
         rows["id"] = [str(name) for name in flow.filenames]
     else:
         rows["id"] = range(len(rows))
-    weights = flow.sample_weight
-    if weights is not None:
-        rows["sample_weight"] = np.asarray(weights)
-        options = {"sample_weight": "sample_weight", **options}
+    defaults = {"batch_size": flow.batch_size, "shuffle": flow.shuffle, "seed": flow.seed}
+    if flow.sample_weight is not None:
+        rows["sample_weight"] = np.asarray(flow.sample_weight)
+        defaults["sample_weight"] = "sample_weight"
     load = partial(
         _load, color_mode=flow.color_mode, target_size=flow.target_size,
         interpolation=flow.interpolation, keep_aspect_ratio=flow.keep_aspect_ratio,
@@ -75,13 +87,11 @@ def from_keras(flow: Any, **options: Any) -> Sequence:
     image = Image(
         "path", flow.target_size, color_mode=flow.color_mode, dtype=flow.dtype, decode=load
     )
-    given = {"batch_size": flow.batch_size, "shuffle": flow.shuffle, "seed": flow.seed}
-    transform = partial(_transformed, generator)
     targets = image if flow.class_mode == "input" else _targets(flow, rows)
-    label_mode = "int" if targets is not None else None
     return Sequence(
-        rows, image, targets, label_mode=label_mode, transform=transform, **{**given, **options}
-    )
+        rows, image, targets, label_mode=None if targets is None else "int",
+        transform=partial(_transformed, generator), **{**defaults, **options},
+    )  # fmt: skip
 
 
 def _targets(flow: Any, rows: pd.DataFrame) -> Any:
@@ -90,10 +100,7 @@ def _targets(flow: Any, rows: pd.DataFrame) -> Any:
         columns = [flow.labels] if flow.class_mode == "raw" else flow.labels
         for number, values in enumerate(columns):
             rows[f"y_{number}"] = [*values]
-        targets = [
-            Column(f"y_{number}", np.asarray, shape=np.shape(values)[1:])
-            for number, values in enumerate(columns)
-        ]
+        targets = [_numbers(f"y_{number}", values) for number, values in enumerate(columns)]
         return targets[0] if flow.class_mode == "raw" else targets
     if flow.class_mode is None:
         return None
@@ -106,6 +113,16 @@ def _targets(flow: Any, rows: pd.DataFrame) -> Any:
     return Category("label", label_mode=_LABEL_MODES[flow.class_mode], class_names=tuple(names))
 
 
+def _numbers(name: str, values: Any) -> Number | Column:
+    """Return the feature of the numbers of one output."""
+    values = np.asarray(values)
+    if values.dtype.kind == "f" and values.ndim == 1:
+        return Number(name)
+    shape = np.shape(values[0]) if values.dtype == object else values.shape[1:]
+    is_whole = values.dtype.kind in "iub"
+    return Column(name, np.asarray, shape, "int64" if is_whole else "float32")
+
+
 def _load(data: bytes, **options: Any) -> Any:
     return keras.utils.img_to_array(keras.utils.load_img(io.BytesIO(data), **options))
 
@@ -113,13 +130,13 @@ def _load(data: bytes, **options: Any) -> Any:
 def _transformed(
     generator: Any, sample: dict[str, Any], rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Transform and standardize the image of a sample; of `class_mode="input"`, both images."""
+    """Transform and standardize the image; with `class_mode="input"`, it is also the target."""
     names = [name for name in sample if name.startswith("image")]
     image, seed = sample[names[0]], int(rng.integers(2**31))
     with _RANDOM:
         state = np.random.get_state()
         drawn = generator.get_random_transform(image.shape, seed)
-        if _has_own_code(generator):  # which may draw, too
+        if _has_own_code(generator):  # it can draw from numpy.random
             image = generator.standardize(generator.apply_transform(image, drawn))
         np.random.set_state(state)
     if not _has_own_code(generator):

@@ -1,4 +1,4 @@
-"""Who does the work of a command: threads, processes of this machine, or a Dask cluster."""
+"""Executors of a command: threads, local processes, or a Dask cluster."""
 
 import multiprocessing
 import os

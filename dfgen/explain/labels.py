@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, listed, warn
 from dfgen.table.arrow_types import flattened, is_list, is_text, lengths_of, value_type
 
-_FEW = 20  # rows with which many classes are no surprise
+_FEW = 20  # fewer rows can all have different classes
 _SHOWN = 1_000  # names that are parsed one by one
 _MISSING = ("nan", "<NA>", "NaT")  # astype(str) of missing values; "None" can be a name
 
@@ -21,8 +21,8 @@ def check_classes(rows: Any, column: str, names: pa.Array, single: bool) -> None
 
     Args:
         rows: the columns of the manifest, Arrow arrays by name.
-        column: of the target.
-        names: its distinct values; a dictionary array has the categories of the user.
+        column: the target column.
+        names: its distinct values; the categories if it is a dictionary array.
         single: a row has one class, not a list of them.
 
     Raises:
@@ -106,7 +106,7 @@ def _is_list(name: str) -> bool:
 
 
 def _count(rows: Any, column: str, names: list[str]) -> int:
-    """Return the number of labels with some names; categories can be in no row."""
+    """Count the labels with these names; a category can have no rows."""
     values = rows[column]
     labels = flattened(values) if is_list(values.type) else values
     labels = labels.cast(value_type(labels.type))

@@ -22,11 +22,11 @@ def missing_path(
     folder, and for the same relative path one folder up or down.
 
     Args:
-        path: as the table has it.
+        path: the value in the table.
         folder: where relative paths start.
         column: the column of the path, for the code that is shown.
         frame: name of the table in that code; "" if it cannot be changed.
-        argument: how the folder is given.
+        argument: the argument that sets the folder.
     """
     scheme = path.partition("://")[0]
     if scheme != path and scheme != "file":
@@ -105,8 +105,8 @@ def not_a_column(argument: str, value: Any, names: list[str], source: Any) -> st
 
     Args:
         argument: its name.
-        value: what it was given.
-        names: of all columns.
+        value: the value received.
+        names: all column names.
         source: the table, a DataFrame or an Arrow table.
     """
     columns = f"Columns: {column_list(names)}."

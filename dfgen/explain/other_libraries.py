@@ -1,4 +1,4 @@
-"""Names the argument of dfgen for one of Keras's `flow_from_dataframe`, of torch and others."""
+"""Maps arguments of Keras, torch, tf.data and scikit-learn to those of dfgen."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -90,7 +90,7 @@ def refuse_unknown(
     Args:
         function: a public function or class of dfgen.
         unknown: names of the arguments.
-        more: arguments that it has besides those of its signature.
+        more: further valid arguments, not in the signature.
     """
     names = list(unknown)
     if not names:

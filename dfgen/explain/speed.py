@@ -63,13 +63,8 @@ class Waiting:
         return min(1.0, self.busy / max(max(1, self.workers) * self.steps, 1e-9))
 
 
-def verdict(waiting: Waiting, least: float = _LEAST) -> str:
-    """Return how long training waited, what the workers did meanwhile, and what to try.
-
-    Args:
-        waiting: the measurements.
-        least: seconds of waiting from which there is an advice.
-    """
+def verdict(waiting: Waiting) -> str:
+    """Return how long training waited, what the workers did meanwhile, and what to try."""
     share = waiting.waited / waiting.steps if waiting.steps else 0.0
     message = (
         f"training waited for its input {share:.1%} of the time "
@@ -79,7 +74,7 @@ def verdict(waiting: Waiting, least: float = _LEAST) -> str:
         message += f", after {waiting.start:.1f} s in its first {waiting.began}"
     if share < _CLEAR and waiting.steps:
         return f"{message}: nothing to gain."
-    if waiting.waited < least:
+    if waiting.waited < _LEAST:
         return f"{message}: too short for advice."
     workers = count(waiting.workers, "process" if waiting.processes else "worker")
     subject = f"{workers} {'was' if waiting.workers == 1 else 'were'}"

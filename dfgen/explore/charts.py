@@ -41,8 +41,7 @@ def problems(manifest: Path | Table) -> pd.DataFrame:
     frame = open_frame(manifest)
     if "problem" not in frame:
         raise ManifestError("there is no column problem: dfgen.verify(df) checks the files again")
-    names = [name for name in ("id", "path", *PARTS, "problem") if name in frame]
-    return frame.loc[frame["problem"].notna(), names]
+    return frame[frame["problem"].notna()].filter(["id", "path", *PARTS, "problem"])
 
 
 def classes(manifest: Path | Table, label: str | None = None) -> pd.DataFrame:
@@ -180,8 +179,7 @@ def show_sizes(manifest: Path | Table) -> Any:
         17  17  width, aspect
     """
     frame = open_frame(manifest)
-    names = [name for name in ("width", "height", "bytes") if name in frame]
-    facts: Any = frame[names].reset_index(drop=True)
+    facts: Any = frame.filter(["width", "height", "bytes"]).reset_index(drop=True)
     facts = facts.apply(pd.to_numeric, errors="coerce").astype(float)
     facts = facts.where((facts > 0) & np.isfinite(facts))
     if {"width", "height"} <= {*facts}:
@@ -202,7 +200,7 @@ def show_sizes(manifest: Path | Table) -> Any:
     farthest = distance.max(axis=1).sort_values(ascending=False, kind="stable")
     places = farthest.index[farthest > 1].to_numpy()
     why = [", ".join(facts.columns[distance.loc[place] > 1]) for place in places]
-    table = frame.iloc[places][[name for name in ("id", "path", *PARTS) if name in frame]]
+    table = frame.iloc[places].filter(["id", "path", *PARTS])
     table = pd.concat([table, facts.loc[places].set_axis(table.index)], axis=1).assign(why=why)
     figure = new_figure(11, 3.6, table)
     figure.set_layout_engine("constrained")

@@ -111,7 +111,7 @@ class Mistakes:
                 f"mistakes(df, label=...). Columns: {column_list(self.frame.columns)}"
             )
         rows = pd.DataFrame({"id": self.mislabels["id"], label: self.mislabels[SUGGESTED]})
-        head = f"id,{label}".encode()
+        head = rows[:0].to_csv(index=False).strip().encode()
         refuse_others(
             path, "table of corrections",
             lambda file: file.readline().strip() == head and sum(1 for _ in file) < total,
@@ -180,10 +180,12 @@ def mistakes(predicted: Table, *, head: str | None = None, label: str | None = N
         + f"{len(mislabels):,} labels likely wrong{weak}"
     )
     scores = _scores(confusion, rows[of_loss].groupby(true).mean())
+    texts = frame[of_true].astype("string")
+    same = [one for one in own_labels(frame) if frame[one].astype("string").equals(texts)]
     if label is None:
-        texts = frame[of_true].astype("string")
-        same = (one for one in own_labels(frame) if frame[one].astype("string").equals(texts))
-        label = next(same, None)
+        label = next(iter(same), None)
+    elif label not in same:
+        raise ManifestError(f"label={label!r} differs from {of_true}, expected one of {same}")
     return Mistakes(rows, suffix, confusion, scores, mislabels, label, summary)
 
 
@@ -191,7 +193,8 @@ def _suffix(frame: pd.DataFrame, head: str | None) -> str:
     """Return the suffix of the columns of an output of classes."""
     suffixes = suffixes_of(frame)
     known = [one for one in suffixes if f"y_true{one}" in frame and _class_names(frame, one)]
-    suffix = f"_{head}" if head else "".join(suffixes[:1] * (len(suffixes) == 1))
+    only = suffixes[0] if len(suffixes) == 1 else ""
+    suffix = f"_{head}" if head else only
     if suffix not in known:
         raise (ArgumentError if known else ManifestError)(
             f"head={head!r}: expected an output with classes in y_true and y_pred of "
@@ -230,7 +233,8 @@ def _mislabels(
 ) -> pd.DataFrame:
     """Return the rows that the confident joint (section 3.1 of the paper) counts in another class.
 
-    Its thresholds are of classes of 5 rows; without two of them the most probable class is taken.
+    Only classes with 5 rows have a threshold; with fewer than two such classes, the most
+    probable class is used.
     """
     every, reached = np.arange(len(true)), prob
     counts = np.bincount(true, minlength=len(classes))

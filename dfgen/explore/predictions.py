@@ -1,12 +1,13 @@
 """Columns of a frame: its labels, the predictions of `dfgen.predict_frame`, and captions."""
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dfgen.errors import ManifestError, column_list, listed
+from dfgen.errors import ManifestError, MissingFileError, column_list, listed
 from dfgen.explore.tiles import content_kind, require_column
 from dfgen.explore.words import word
 from dfgen.manifest.io import Path, frame_of_manifest
@@ -28,7 +29,7 @@ def open_frame(manifest: Path | Table) -> pd.DataFrame:
 
 
 def suffixes_of(columns: Iterable[Any]) -> list[str]:
-    """Return the suffix of the columns of each model output: "" of one output, else `_name`."""
+    """Return the suffix of the columns of each model output: "" for one, else `_name`."""
     return [name[6:] for name in map(str, columns) if f"{name}_".startswith("y_pred_")]
 
 
@@ -40,17 +41,25 @@ def own_labels(frame: pd.DataFrame) -> list[str]:
 
 def _prediction_columns(frame: pd.DataFrame) -> list[str]:
     names = [f"{kind}{suffix}" for suffix in suffixes_of(frame) for kind in _OF_OUTPUT]
-    return [name for name in {**dict.fromkeys(names), "loss": None} if names and name in frame]
+    return [name for name in dict.fromkeys([*names, "loss"]) if names and name in frame]
 
 
-def with_predictions(frame: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
+def with_predictions(frame: pd.DataFrame, predictions: Path | Table) -> pd.DataFrame:
     """Return the frame with columns of predictions, joined by `id`, else by `path`."""
+    if isinstance(predictions, str | os.PathLike):
+        path = os.fspath(predictions)
+        try:
+            predictions = pd.read_parquet(path)
+        except FileNotFoundError as error:
+            raise MissingFileError(f"predictions={path!r} does not exist") from error
+        except (OSError, ValueError) as error:
+            raise ManifestError(f"predictions={path!r} is not readable: {error}") from error
+    predictions = open_frame(predictions)
     columns = _prediction_columns(predictions)
     key = next((one for one in ("id", "path") if one in frame and one in predictions), "")
     keys = pd.Index(predictions[key] if columns and key else [])
-    places = (
-        keys.get_indexer(pd.Index(frame[key])) if keys.is_unique and len(keys) else np.empty(0, int)
-    )
+    is_usable = keys.is_unique and len(keys)
+    places = keys.get_indexer(pd.Index(frame[key])) if is_usable else np.empty(0, int)
     if not (places >= 0).any():
         raise ManifestError(
             f"expected a frame of dfgen.predict_frame with unique ids of the manifest, got columns "
@@ -74,7 +83,7 @@ def caption_columns(rows: pd.DataFrame, caption: str | Iterable[str] | None = No
     hidden = {"loss", "prob_own", *["labels"] * ("boxes" in rows)}
     true = [rows[f"y_true{one}"].map(word) for one in suffixes_of(rows) if f"y_true{one}" in rows]
     names = [name for name in own_labels(rows) if name not in hidden]
-    names = [name for name in names if not rows[name].map(_is_long).any()]
+    names = [name for name in names if not any(map(_is_long, rows[name]))]
     names = [name for name in names if not any(rows[name].map(word).equals(one) for one in true)]
     return [*[name for name in ("id", "path") if name in rows][:1], *names[:3]]
 

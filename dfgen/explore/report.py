@@ -68,11 +68,9 @@ def report(
     if isinstance(manifest, str | os.PathLike):
         title = os.path.basename(manifest)
         manifest, root = read_manifest(manifest, root), None
-    if isinstance(predictions, str | os.PathLike):
-        predictions = pd.read_parquet(predictions)
     frame = open_frame(manifest)
     if predictions is not None:
-        frame = with_predictions(frame, open_frame(predictions))
+        frame = with_predictions(frame, predictions)
     sections = [*_sections(frame, rows, root)]
     room, parts = _LARGEST - 10_000, []
     for number, (name, make) in enumerate(sections):
@@ -86,14 +84,8 @@ def report(
 
 
 def _sections(frame: pd.DataFrame, rows: int, root: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
-    columns = (
-        frame.dtypes.astype(str)
-        .to_frame("type")
-        .assign(
-            missing=frame.isna().sum(),
-            example=[word(frame[name].head(1).tolist()) for name in frame],
-        )
-    )
+    columns = frame.dtypes.astype(str).to_frame("type").assign(missing=frame.isna().sum())
+    columns["example"] = [word(frame[name].head(1).tolist()) for name in frame]
     yield "Columns", columns.copy
     yield "Classes", partial(show_balance, frame)
     yield "Sizes", partial(show_sizes, frame)

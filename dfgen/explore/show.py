@@ -11,20 +11,8 @@ import pandas as pd
 from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explore.figures import in_lines, picture_figure
-from dfgen.explore.predictions import (
-    caption_columns,
-    captions,
-    open_frame,
-    with_predictions,
-)
-from dfgen.explore.tiles import (
-    Tile,
-    batch_tiles,
-    limits,
-    read_row,
-    require_column,
-    row_tiles,
-)
+from dfgen.explore.predictions import caption_columns, captions, open_frame, with_predictions
+from dfgen.explore.tiles import Tile, batch_tiles, limits, read_row, require_column, row_tiles
 from dfgen.explore.words import word
 from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.io import Path
@@ -45,7 +33,7 @@ _FEW = 3  # numbers or classes in a caption
 def show(
     manifest: Path | Table, n: int = 16, *, by: str | None = None, sort: str | None = None,
     caption: str | Iterable[str] | None = None, boxes: str | Boxes | bool | None = None,
-    masks: str | Mask | bool | None = None, predictions: pd.DataFrame | None = None,
+    masks: str | Mask | bool | None = None, predictions: Path | Table | None = None,
     image: str | Feature | None = None, seed: int = 0, root: Path | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:  # fmt: skip
@@ -65,8 +53,8 @@ def show(
         boxes: the column of boxes (xyxy in pixels, classes in `labels`), or a `dfgen.Boxes`; False:
             none. Defaults to None, `boxes`.
         masks: the column of mask files, or a `dfgen.Mask`; False: none. Defaults to None, `mask`.
-        predictions: a frame of `dfgen.predict_frame`, shown below, wrong ones in red. Not needed if
-            `manifest` has these columns. Defaults to None.
+        predictions: a frame of `dfgen.predict_frame`, or its files, shown below, wrong ones in
+            red. Not needed if `manifest` has these columns. Defaults to None.
         image: the column of images, sounds, arrays, lists of numbers or texts, or a feature such as
             `dfgen.Array`. Defaults to None, the column `path`.
         seed: int, of the random sample. Defaults to 0.
@@ -126,7 +114,10 @@ def _chosen(
         if sort is None:
             number, random = min(number, len(positions)), np.random.default_rng(seed)
             return positions[np.sort(random.choice(len(positions), number, False, shuffle=False))]
-        order = keys.iloc[positions].sort_values(ascending=name == sort, kind="stable")
+        try:
+            order = keys.iloc[positions].sort_values(ascending=name == sort, kind="stable")
+        except (TypeError, ValueError) as error:
+            raise ManifestError(f"sort={sort!r}: the values have no order: {error}") from error
         return order.index[:number].to_numpy(np.int64)
 
     if by is None:

@@ -73,7 +73,7 @@ class Tile:
             return float(self.content.shape[0] / max(1, self.content.shape[1]))
         if self.kind == "text":
             return 0.1 + len(self.content) / 250
-        return 1 if self.kind == "problem" else 5 / 8
+        return 5 / 8
 
 
 def row_tiles(
@@ -286,7 +286,7 @@ def draw_tile(axes: Any, tile: Tile) -> None:
     elif tile.kind == "sound":
         from matplotlib.mlab import specgram  # late: an extra
 
-        mono = np.nan_to_num(tile.content.mean(axis=1)) if tile.content.size else np.zeros(1)
+        mono = np.nan_to_num(tile.content.mean(axis=1))
         mono = np.pad(mono, (0, max(0, _WINDOW + 1 - len(mono))))
         power, _, _ = specgram(mono, _WINDOW, tile.rate, noverlap=_WINDOW // 2)
         decibels = 10 * np.log10(np.maximum(power, max(power.max() * _LOUDNESS, 1e-20)))

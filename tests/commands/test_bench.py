@@ -63,7 +63,7 @@ def test_urls_are_measured(photos):
 
 
 def test_a_full_cache_decodes_nothing(photos):
-    assert "decode" in bench("m.parquet", cache="cache", **QUICK)["stages"] or os.listdir("cache")
+    bench("m.parquet", cache="cache", **QUICK)  # fills it
     assert "decode" not in bench("m.parquet", cache="cache", **QUICK)["stages"]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -45,9 +46,7 @@ def test_a_path_without_a_file(files, path, root, advice):
 
 def test_a_folder_that_cannot_be_listed_is_no_other_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        os, "scandir", lambda folder: (_ for _ in ()).throw(PermissionError(folder))
-    )
+    monkeypatch.setattr(os, "scandir", Mock(side_effect=PermissionError))
     with pytest.raises(MissingFileError, match="no label table"):
         dfgen.build_manifest(labels="labels.csv", path_column="path")
 

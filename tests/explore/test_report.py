@@ -10,7 +10,7 @@ import pytest
 from public.test_explore import rows as rows
 
 import dfgen
-from dfgen.errors import ArgumentError, ManifestError, WriteError
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, WriteError
 from dfgen.explore import report
 
 
@@ -86,3 +86,17 @@ def test_wrong_arguments_and_other_files_are_refused(rows, tmp_path):
         report(rows, tmp_path / "a.html")
     for _ in range(2):
         report(rows[:1], tmp_path / "b.html")
+
+
+@pytest.mark.parametrize("predictions", ["nope.parquet", "labels.csv"])
+def test_predictions_that_cannot_be_read_raise(rows, tmp_path, monkeypatch, predictions):
+    monkeypatch.chdir(tmp_path)
+    rows.to_csv("labels.csv")
+    with pytest.raises((ManifestError, MissingFileError), match="predictions="):
+        report(rows, "a.html", predictions=predictions)
+
+
+def test_dates_without_any_duplicate(rows, tmp_path):
+    dates = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(len(rows)), unit="D")
+    full = rows.assign(date=dates, digest=[*"abcdefghij"], split=["train", "val"] * 5)
+    assert "Leaks" in page(full, tmp_path / "a.html")

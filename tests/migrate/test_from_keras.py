@@ -108,7 +108,6 @@ def noisy(image):
     ids=["moved", "own function"],
 )
 def test_random_transforms_depend_on_seed_epoch_and_row(folder, of):
-
     def epochs(seed=7, **options):
         with dfgen.migrate.from_keras(flow(folder, of=of, seed=seed), **options) as seq:
             return [np.concatenate([batch[0] for batch in seq]) for _ in range(2)]
@@ -130,3 +129,9 @@ def test_other_iterators_are_refused(folder):
     for other in (ImageDataGenerator().flow(np.zeros((4, 8, 8, 3))), str(folder), None):
         with pytest.raises(ArgumentError, match="ImageDataGenerator"):
             dfgen.migrate.from_keras(other)
+
+
+@pytest.mark.parametrize("options", [{"transform": noisy}, {"y": "class"}, {"image_size": (3, 4)}])
+def test_arguments_that_the_flow_sets_are_refused(folder, options):
+    with pytest.raises(ArgumentError, match=next(iter(options))):
+        dfgen.migrate.from_keras(flow(folder), **options)

@@ -6,12 +6,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
-from public.test_predictions import LOGITS as LOGITS
-from public.test_predictions import ROW as ROW
-from public.test_predictions import SIGMOID as SIGMOID
-from public.test_predictions import read as read
-from public.test_predictions import reading as reading
-from public.test_predictions import sequence as sequence
+from public.test_predictions import LOGITS, ROW, SIGMOID, read, reading, sequence
 
 import dfgen
 from dfgen.errors import ArgumentError, DfgenError, ManifestError
@@ -63,9 +58,6 @@ def test_impossible_predictions_are_refused(frame, word, output, options):
     seq = sequence(frame(6).assign(y_pred=range(6)), **options)
     with pytest.raises((ArgumentError, ManifestError), match=word):
         dfgen.predict_frame(reading(label=output), seq, from_logits=False)
-
-
-pytestmark = pytest.mark.backend
 
 
 def test_all_processes_write_into_one_folder(frame, tmp_path):
@@ -127,9 +119,47 @@ def test_outputs_with_more_axes_have_a_loss_alone(frame):
     image = keras.Input((4, 4, 3))
     model = keras.Model(image, keras.layers.Conv2D(2, 1, activation="softmax")(image))
     model.compile("sgd", "sparse_categorical_crossentropy")
-    df = frame(5).assign(path=lambda df: df.path)
     zeros = dfgen.Column("id", lambda id: np.zeros((4, 4), int), shape=(4, 4), dtype="int32")
-    seq = dfgen.Sequence(df, dfgen.Image("path", size=(4, 4)), zeros, batch_size=2)
+    seq = dfgen.Sequence(frame(5), dfgen.Image("path", size=(4, 4)), zeros, batch_size=2)
     predicted = dfgen.predict_frame(model, seq)
     assert "y_pred" not in predicted and predicted.loss.notna().all()
     assert predicted.loss.mean() == pytest.approx(model.evaluate(seq, verbose=0), rel=1e-5)
+
+
+@pytest.mark.parametrize("other", ["labels", "scale", "model", "from_logits", "rows"])
+def test_a_folder_with_other_predictions_is_refused(frame, tmp_path, other):
+    df, model, options = frame(9), reading(label=LOGITS), {}
+    dfgen.predict_frame(model, sequence(df), out=tmp_path / "out")
+    dfgen.predict_frame(reading(label=LOGITS), sequence(df), out=tmp_path / "out")  # the same
+    if other == "labels":
+        df = df.assign(label=df.label.cat.rename_categories({"even": "odd", "odd": "even"}))
+    elif other == "model":
+        model = reading(label=(2, "softmax", [0, 0.1], [0, -3]))
+    elif other == "from_logits":
+        options = {"from_logits": True}
+    elif other == "rows":
+        df = df[:5]
+    seq = sequence(df, scale="0..1" if other == "scale" else None)
+    with pytest.raises(ArgumentError, match="out="):
+        dfgen.predict_frame(model, seq, out=tmp_path / "out", **options)
+
+
+@pytest.mark.parametrize("out", ["s3://bucket/out", "", 3, "file", "damaged"])
+def test_a_folder_that_cannot_be_used_is_refused(frame, tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged/_run.json").write_text("{")
+    with pytest.raises(DfgenError, match=r"out|damaged"):
+        dfgen.predict_frame(reading(label=LOGITS), sequence(frame(3)), out=out)
+
+
+def test_missing_labels_weigh_nothing(frame):
+    df = frame(8)
+    df["label"] = df.label.where(df.id % 4 > 0)
+    seq = sequence(df, y=dfgen.Category("label", missing="ignore"))
+    model = reading("binary_crossentropy", label=SIGMOID)
+    predicted = dfgen.predict_frame(model, seq)
+    assert predicted.row_weight.tolist() == [0, 1, 1, 1] * 2
+    loss = (predicted.loss * predicted.row_weight).sum() / len(predicted)
+    assert loss == pytest.approx(model.evaluate(seq, verbose=0), rel=1e-4)

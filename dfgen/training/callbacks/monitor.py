@@ -48,7 +48,7 @@ class InputMonitor(keras.callbacks.Callback):
         self._loader: Any = None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Find the Sequence that `fit` was given."""
+        """Start to count the steps of `fit`."""
         refuse_if_plain("InputMonitor")
         found = of_fit("x")
         if not isinstance(found, Passes):

@@ -18,10 +18,10 @@ from dfgen.training.predictions.heads import Floats, ModelHead
 _BYTES = 1 << 24  # of targets and outputs that a loss gets at once
 
 
-def row_losses(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) -> Floats:
-    """Return the loss of each row: that of a batch of this row alone; NaN if nothing counts.
+def _row_losses(loss: Any, y_true: npt.NDArray[Any], y_pred: npt.NDArray[Any]) -> Floats:
+    """Return the loss of each row as a batch of one; NaN if the loss ignores all of it.
 
-    A loss with one number per row or pixel gets many rows at once, others one after the other.
+    Losses with one number per row or pixel run on many rows at once, others row by row.
     """
     rows = len(y_pred)
     if y_true.ndim + 1 == y_pred.ndim and y_pred.shape[-1] == 1:
@@ -75,9 +75,9 @@ def prediction_columns(
     """Return the columns of some rows.
 
     Args:
-        heads: with the outputs of these rows.
+        heads: pairs of a head and its outputs.
         targets: array name -> values of these rows.
-        rows: of the manifest.
+        rows: positions in the manifest.
         problems: why a row is bad, else None; of shape (rows,), dtype object.
         weights_of: array name -> weights of all rows of the manifest; None without weights.
     """
@@ -93,15 +93,15 @@ def prediction_columns(
         if head.loss is not None and head.target in targets:
             target = targets[head.target]
             _check_classes(head, target, outputs)
-            loss = row_losses(head.loss, target, outputs)
-            losses.append((np.where(lost | missing, np.nan, loss), head.loss_weight))
-            columns[head.column("loss")] = _numbers(losses[-1][0])
+            loss = np.where(lost | missing, np.nan, _row_losses(head.loss, target, outputs))
+            losses.append(loss * head.loss_weight)
+            columns[head.column("loss")] = _numbers(loss)
         if weights_of is not None and head.bound is not None:
             weights = np.where(lost | missing, 0, weights_of(head.target)[rows])
             columns[head.column("row_weight")] = pa.array(weights, pa.float32())
         problems = np.where(lost & ~bad, NO_PREDICTION, problems)
     if len(heads) > 1 and losses:
-        each = np.array([loss * weight for loss, weight in losses])
+        each = np.array(losses)
         nothing = problems.astype(bool) | np.isnan(each).all(axis=0)
         columns["loss"] = _numbers(np.where(nothing, np.nan, np.nansum(each, axis=0)))
     return pa.table({**columns, "problem": pa.array(problems, pa.string())})
@@ -123,7 +123,7 @@ def _true_column(head: ModelHead, rows: slice, missing: Present) -> dict[str, pa
     if bound is None:
         return {}
     number = len(missing)
-    if bound.present is not None and not bound.present.any():  # there are no values at all
+    if bound.present is not None and not bound.present.any():  # every label is missing
         rows, missing = slice(0, 0), missing[:0]
     values = bound.feature.truth(bound.values, rows, missing)
     if isinstance(values, tuple):
@@ -164,7 +164,7 @@ def _predicted_columns(head: ModelHead, outputs: Floats, lost: Present) -> dict[
 
 
 def _check_classes(head: ModelHead, target: npt.NDArray[Any], outputs: Floats) -> None:
-    """Raise if there is a class number without a unit: some backends return any loss for it."""
+    """Raise if a class index has no unit; some backends return an arbitrary loss for it."""
     known, units = head.known, outputs.shape[-1]
     if known is None or known.kind != LossKind.SPARSE or head.bound is None:
         return

@@ -23,14 +23,14 @@ _CROSSENTROPIES = (LossKind.SPARSE, LossKind.CATEGORICAL, LossKind.BINARY)
 
 @dataclass(frozen=True, eq=False)
 class ModelHead:
-    """One output of a model, with what y has for it.
+    """A model output with its target and loss.
 
     Args:
         name: of the output; "" if it is the only one.
         target: the name of its array in y, None without.
         bound: the feature of the target with its rows.
         loss: a function or a `keras.Loss`, as `keras.losses.get` returns it.
-        known: what is known of the loss.
+        known: kind and settings of a Keras loss, None for others.
         activation: of the last layer, None if unknown.
         from_logits: as of `predict_frame`.
         loss_weight: of the output in the sum of losses.
@@ -60,7 +60,7 @@ class ModelHead:
         return self.bound is not None and isinstance(self.bound.feature, MultiLabel)
 
     def is_of_classes(self, units: int) -> bool:
-        """Whether the output tells classes, not numbers."""
+        """Whether the output predicts classes, not numbers."""
         kind = self.known and self.known.kind
         if self.class_names is not None or kind == LossKind.SPARSE:
             return True
@@ -95,7 +95,7 @@ class ModelHead:
         return self.activation == "linear"
 
     def check_units(self, units: int) -> None:
-        """Raise if the output has not one unit for each class, or one for two."""
+        """Raise unless there is a unit per class, or a single unit for two classes."""
         names = self.class_names
         one_of_two = units == 1 and not self.has_many_labels and names and len(names) == 2
         if names is not None and units != len(names) and not one_of_two:
@@ -124,9 +124,10 @@ def heads_of(
         targets = dict(zip(named, targets.values(), strict=True))
     trains_as_keras = has_keras_loss(model) and steps_as_keras(model, "predict")
     losses = by_output(model.loss, [*named]) if trains_as_keras and model.compiled else {}
-    if unknown := [name for name in targets if name not in named] or [
-        name for name in named if targets and name not in targets and losses.get(name) is not None
-    ]:
+    unknown = [name for name in targets if name not in named]
+    if targets and not unknown:
+        unknown = [name for name in named if name not in targets and losses.get(name) is not None]
+    if unknown:
         raise ArgumentError(
             f"the model has the outputs {listed(named)}, and y has {listed(targets)}: "
             f"{listed(unknown)} has no partner. Write y={{{next(iter(named))!r}: ..., ...}}"
@@ -158,7 +159,7 @@ def _bound(binding: Binding) -> dict[str, BoundFeature]:
 
 
 def _named(tree: Any, names: list[str] | None) -> dict[str, Any]:
-    """Return what a flat list or dict holds by name; of a list by the names given, or numbers."""
+    """Return a flat list or dict as a dict; the items of a list get `names`, or their positions."""
     if isinstance(tree, list | tuple):
         names = names if names and len(names) == len(tree) else [*map(str, range(len(tree)))]
         tree = dict(zip(names, tree, strict=True))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from hashlib import blake2b
@@ -16,10 +17,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dfgen.errors import ArgumentError, ManifestError, brief, listed, warn
+from dfgen.errors import ArgumentError, ManifestError, WriteError, brief, listed, warn
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import ids_digest
+from dfgen.manifest.fingerprint import columns_digest
 from dfgen.progress_bars import progress
 from dfgen.system import flag, write_whole
 from dfgen.table.any_table import arrow_table
@@ -65,7 +67,8 @@ def predict_frame(
       it is their sum by `loss_weights`. Absent without y, without a loss, or if the model has its
       own `compute_loss` or `predict_step`.
     - `row_weight`: float32, the weight of the row in the loss, if the Sequence has
-      `sample_weight` or `class_weight`. The mean of `loss * row_weight` is the loss of `evaluate`.
+      `sample_weight` or `class_weight`, or labels are missing. The sum of `loss * row_weight`
+      divided by the number of rows is the loss of `evaluate`.
     - `problem`: why a row has no prediction: it was skipped (`on_error="skip"`) or the model gave
       NaN. `y_pred`, `prob` and `loss` of such rows are missing.
 
@@ -76,16 +79,18 @@ def predict_frame(
             a loss, whether the last layer has no activation.
         out: a folder for files `part-*.parquet` with up to 16,384 rows each, which
             `pd.read_parquet(out)` reads, for more rows than memory holds. All processes write into
-            one folder. A second call continues after an error: files that are finished are kept if
-            ids and weights are the same. Columns of bytes are left out.
+            one folder. A second call continues after an error: it keeps the files that are
+            finished if rows, model and arguments are the same. Columns of bytes and the index are
+            left out.
         **unknown: raises an error that names the argument of dfgen.
 
     Returns:
         The frame, or `out`.
 
     Raises:
-        ArgumentError: outputs and y do not fit, outputs are no probabilities, or `out` has
-            predictions of other rows or another model.
+        ArgumentError: outputs and y do not fit, outputs are no probabilities, or `out` is no local
+            folder or has predictions of other rows, another model or other arguments.
+        WriteError: `out` cannot be written.
         ManifestError: the manifest already has a column of one of these names.
 
     Example:
@@ -104,6 +109,8 @@ def predict_frame(
     check_trained(model, view, "predict_frame")
     if out is None:
         return _frame(model, sequence, view, from_logits)
+    if not isinstance(out, str | os.PathLike) or not os.fspath(out) or "://" in os.fspath(out):
+        raise ArgumentError(f"out must be a local folder, got {brief(out)}")
     folder = os.path.abspath(out)
     _write_parts(model, view, from_logits, folder)
     return folder
@@ -129,8 +136,7 @@ def _check(model: Any, view: SequenceView) -> None:
             f"{division.by} divides each batch over {division.shard[1]} processes, expected a "
             "model of each process. Give the Sequence shard=(index, count) instead"
         )
-    random = [one.feature for one in loader.reader.features if one.feature.is_random]
-    if random:
+    if random := [one.feature for one in loader.reader.features if one.feature.is_random]:
         warn(
             f"the Sequence draws {random[0]!r} at random, so predictions differ from call to call: "
             "make a Sequence without random crops and flips"
@@ -182,7 +188,14 @@ def _tables(
     size, rows = loader.given.size, min(len(loader.reader), steps.stop * loader.given.size)
     tail = "short" if keras_division(model).devices == 1 else "pad"
     ordered = loader.in_order(Plan(rows, size, tail=tail))
-    weights_of = loader.weights_of if loader.weights is not None or loader.own_weights else None
+    has_weights = (
+        loader.weights is not None
+        or loader.own_weights
+        or any(
+            present is not None and not present.all() for present in loader.reader.present.values()
+        )
+    )
+    weights_of = loader.weights_of if has_weights else None
     batches, step = ordered.stream(0, steps.start), steps.start
     at_once = _at_once(loader, size)
     try:
@@ -218,18 +231,24 @@ def _at_once(loader: Any, size: int) -> int:
 
 
 def _write_parts(model: Any, view: SequenceView, from_logits: bool | None, folder: str) -> None:
-    """Write the parts that are not there yet."""
+    """Write the missing part files."""
     loader = view.loader
     steps, size = _steps(loader), loader.given.size
     source = view.binding.columns.source
     manifest = source if isinstance(source, pa.Table) else arrow_table(source)
     left_out = [one.name for one in manifest.schema if one.name == "problem" or are_files(one.type)]
     manifest = manifest.drop_columns(left_out).replace_schema_metadata()
-    _claim(folder, {
+    columns = sorted(name for name in manifest.column_names if name != "path")
+    features = [(bound.name, bound.feature) for bound in loader.reader.features]
+    run = {
         "ids": ids_digest(loader.order.ids_at(np.arange(len(loader.reader)))),
-        "weights": _weights_digest(model),
+        "columns": columns_digest(manifest, columns),
+        "model": _model_digest(model),
+        "features": _digest(_plain([*features, loader.reader.transform])),
+        "loss": _digest(_plain([model.loss, from_logits])),
         "batch_size": size,
-    })  # fmt: skip
+    }
+    _claim(folder, run)
     each = max(1, _PART // size)
     parts = [steps[first : first + each] for first in range(0, len(steps), each)]
     paths = [os.path.join(folder, f"part-{part.start * size:012}.parquet") for part in parts]
@@ -247,25 +266,50 @@ def _write_parts(model: Any, view: SequenceView, from_logits: bool | None, folde
 
 
 def _claim(folder: str, run: dict[str, Any]) -> None:
-    """Write what the parts of a folder are of, or raise if it is something else."""
-    os.makedirs(folder, exist_ok=True)
+    """Record what the parts of a folder are predictions of; raise if it has others."""
     path = Path(folder, _RUN)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise WriteError(f"out={folder!r} cannot be made a folder: {error.strerror}") from error
     if not path.exists():
         if any(os.scandir(folder)):
             raise ArgumentError(f"out={folder!r} has other files, expected a new or empty folder")
         write_whole(str(path), lambda file: file.write(json.dumps(run).encode()))
-    other = json.loads(path.read_text())
+    try:
+        other = dict(json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(f"{path} is damaged: remove the folder") from error
     if differing := [name for name, value in run.items() if other.get(name) != value]:
         raise ArgumentError(
-            f"out={folder!r} has predictions with other {' and '.join(differing)}: give another "
-            "folder, or remove it"
+            f"out={folder!r} has predictions with another value of {listed(differing)}: give "
+            "another folder, or remove it"
         )
 
 
-def _weights_digest(model: Any) -> str:
-    digest = blake2b(digest_size=16)
-    for weights in model.get_weights():
-        digest.update(np.ascontiguousarray(weights).tobytes())
+def _model_digest(model: Any) -> str:
+    """Return a digest of the layers and weights of a model, whatever the layers are called."""
+    layers = [(type(layer).__name__, _config(layer)) for layer in model.layers]
+    return _digest(_plain(layers), *map(np.ascontiguousarray, model.get_weights()))
+
+
+def _config(layer: Any) -> Any:
+    try:
+        return layer.get_config()
+    except Exception:  # a layer of the user without one
+        return None
+
+
+def _plain(value: Any) -> str:
+    """Return the text of a value without names of layers and addresses in memory."""
+    value = [one.get_config() if isinstance(one, keras.losses.Loss) else one for one in value]
+    return re.sub(r"'name': '[^']*'| at 0x[0-9a-f]+", "", repr(value))
+
+
+def _digest(text: str, *arrays: Any) -> str:
+    digest = blake2b(text.encode(), digest_size=16)
+    for array in arrays:
+        digest.update(array.tobytes())
     return digest.hexdigest()
 
 
