@@ -24,9 +24,9 @@ from dfgen.system import whole
 from dfgen.training.backends import INFINITE, TorchBatches, tensorflow_dataset
 from dfgen.training.checks.class_indices import check_trained, note_trained
 from dfgen.training.checks.loss_axes import fit_to_losses
+from dfgen.training.checks.losses import check_loss
 from dfgen.training.checks.model_check import (
     check_arguments,
-    check_loss,
     check_model,
     check_variables,
     check_weighing,
