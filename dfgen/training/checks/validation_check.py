@@ -94,7 +94,7 @@ def _check_array(what: str, *sides: tuple[SequenceView, BoundFeature]) -> None:
     )
     differ = len(shapes[0]) != len(shapes[1])
     if differ or ((is_image or has_classes) and shapes[0][-1] != shapes[1][-1]):
-        shown = [f"{spec.dtype} {(None, *spec.shape)}" for spec in specs]
+        shown = [f"({', '.join(map(str, ('batch', *spec.shape)))}) {spec.dtype}" for spec in specs]
         raise ArgumentError(
             f"{what} of validation has the shape {shown[1]}, that of training {shown[0]}: give "
             "both Sequences the same label_mode, color_mode or feature"
