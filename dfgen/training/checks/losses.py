@@ -242,8 +242,11 @@ def _number_errors(trained: Trained, limit: int, ends: str, classes: str) -> Ite
     fix = f"y=dfgen.Category({column!r}), which numbers its values from 0"
     if feature.follows and feature.label_numbers(trained.bound.values) is None:
         fix = f"y=dfgen.Mask({column!r}, palette={{value: class}})"
-    if loss.kind == LossKind.SPARSE:
-        fix += f", or to leave {low if low < 0 else high:g} out of the loss, ignore_class="
+    elif low == 1:
+        fix += f", or df[{column!r}] - 1"
+    if loss.kind == LossKind.SPARSE and (low < 0 or high == 255):
+        out = low if low < 0 else high
+        fix += f", or to leave {out:g} out of the loss, ignore_class={out:g}"
     yield (
         f"column {column!r} holds the numbers {low:g} to {high:g}, but {ends}, and the loss "
         f"{loss.name} takes 0 to {limit - 1}: write {fix}"
