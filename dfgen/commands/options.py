@@ -88,7 +88,7 @@ def _parameter(
     elif default is False:
         default = None
     if len({*choices}) > 1:
-        kind = _ENUM("Choice", {choice: choice for choice in choices})
+        kind = _ENUM("Choice", {choice: choice for choice in choices}, type=str)
         metavar, read = None, lambda _, choice: choice.value
         default = kind(default) if isinstance(default, str) else default
     sentence = re.split(r"(?<=\.)\s(?=[A-Z])", text)[0].replace("`", "").replace("[", r"\[")
