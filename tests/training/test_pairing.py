@@ -73,17 +73,13 @@ def refused(call):
 LOGITS = keras.losses.BinaryCrossentropy(from_logits=True)
 DICT, LIST = {"a": "a", "b": "b"}, ["b", "a"]
 PAIRED = [
-    (heads, ["b", "a"]),
+    (heads, DICT),
     (lambda **given: heads(list, **given), {"a": "a", "b": "b"}),
-    *(pytest.param(make, y, marks=pytest.mark.slow) for make, y in ((heads, ["a", "b"]),
-     (lambda **given: heads(names="ab", **given), ["b", "a"]),
-     (lambda **given: heads(names="ab", **given), ["b", "other"]),
-     (lambda **given: heads(OrderedDict, **given), ["a", "b"]),
-     (lambda **given: heads(OrderedDict, **given), ["b", "a"]),
+    *(pytest.param(make, y, marks=pytest.mark.slow) for make, y in (
+     (lambda **given: heads(OrderedDict, **given), DICT),
      (lambda **given: heads(list, **given), ["b", "a"]),
      (lambda **given: heads(list, **given), ["b", "other"]),
-     (lambda **given: heads(subclassed=True, **given), ["a", "b"]),
-     (lambda **given: heads(OrderedDict, subclassed=True, **given), ["b", "a"]),
+     (lambda **given: heads(subclassed=True, **given), DICT),
      (lambda **given: heads(list, subclassed=True, **given), ["b", "a"]))),
 ]  # fmt: skip
 
@@ -102,46 +98,20 @@ def test_each_head_learns_from_its_own_labels(make, y, df):
         np.testing.assert_allclose(frame[f"y_pred_{shown}"], TRUE[name], rtol=0.01)
 
 
-OF_DICT = "but the outputs of the model are a dict of 'b', 'a', and names do not tell which is for "
-OF_LIST = (
-    "but the outputs of the model are a list of 'b', 'a', which Keras takes one after the other"
-)
-WRITE = "write y={'b': ..., ...}, a feature for each by its name"
-
-
 @pytest.mark.parametrize(
     ("given", "y", "expected"),
     [
-        ({}, ["c", "other"], f"y is a list of 'c', 'other', {OF_DICT}which: {WRITE}"),
-        ({}, ["a", "a"], f"y is a list of 'a', 'a', {OF_DICT}which: {WRITE}"),
-        ({}, [dfgen.Number(["a", "b"]), "c"],
-         f"y is a list of several columns, 'c', {OF_DICT}which: {WRITE}"),
-        ({"loss": {"b": "mse"}}, "a", f"y is 'a', {OF_DICT}which: {WRITE}"),
-        ({"kind": list}, ["a", "b"],
-         f"y is a list of 'a', 'b', {OF_LIST}: write y=['b', 'a'], or for this order "
-         f"{WRITE.removeprefix('write ')}"),
-        ({"kind": list}, ["a", "other"], f"y is a list of 'a', 'other', {OF_LIST}: {WRITE}"),
-        ({"kind": list, "loss": [None, "mse"]}, "b",
-         f"y is 'b', {OF_LIST}: write y=['a'], or for this order y={{'a': ..., ...}}, a feature "
-         "for each by its name"),
-        ({"subclassed": True}, ["b", "a"],
-         "y is a list of 'b', 'a', but the outputs of the model are a dict of 'a', 'b', which "
-         "Keras takes as 'a', 'b': write y={'a': ..., ...}, a feature for each by its name"),
-        ({"subclassed": True}, {"a": "a", "c": "c"},
-         "nothing feeds the output 'b' of the model: y has 'a', 'c'. Rename the key or the "
-         "output, or add a feature to y."),
+        ({}, ["b", "a"], "y={'b': 'b', 'a': 'a'}"),
+        ({}, ["c", "other"], "y={'b': 'c', 'a': 'other'}"),
+        ({}, [dfgen.Number(["a", "b"]), "c"], "y={'b': 'a, b', 'a': 'c'}"),
+        ({"subclassed": True}, ["b", "a"], "y={'a': 'a', 'b': 'b'}"),
+        ({"subclassed": True}, {"a": "a", "c": "c"}, "nothing feeds the output 'b' of the model"),
     ],
 )  # fmt: skip
-def test_a_list_that_does_not_say_what_it_is_for_is_refused(given, y, expected, df):
+def test_a_list_for_a_dict_of_outputs_is_refused_with_the_dict(given, y, expected, df):
     with sequence(df, y) as seq:
-        assert refused(lambda: heads(**given).fit(seq, verbose=0)) == expected
-        assert refused(lambda: heads(**given).evaluate(seq, verbose=0)) == expected
-        if given in ({}, {"kind": list}):
-            with sequence(df, DICT) as train:
-                fit = lambda: heads(**given).fit(train, validation_data=seq, verbose=0)  # noqa: E731
-                assert refused(fit) == expected
-            told = refused(lambda: dfgen.predict_frame(heads(**given), seq))
-            assert told.split(" but ")[0] == expected.split(" but ")[0]  # JAX sorts the others
+        assert expected in refused(lambda: heads(**given).fit(seq, verbose=0))
+        assert expected in refused(lambda: heads(**given).evaluate(seq, verbose=0))
 
 
 def test_a_column_may_feed_two_heads_and_a_dict_may_exchange_them(df):
@@ -155,7 +125,7 @@ def test_a_column_may_feed_two_heads_and_a_dict_may_exchange_them(df):
 @pytest.mark.parametrize("subclassed", [False, True], ids=["functional", "subclassed"])
 def test_data_of_another_nesting_than_that_of_training_are_paired(subclassed, df):
     made = heads(subclassed=subclassed, optimizer=SGD(0.0))
-    with sequence(others(df), DICT) as train, sequence(df, LIST) as seq:
+    with sequence(others(df), DICT) as train, sequence(df, DICT) as seq:
         history = made.fit(train, validation_data=None if subclassed else seq, verbose=0).history
         assert made.evaluate(seq, verbose=0, return_dict=True)["loss"] == pytest.approx(0)
         assert subclassed or history["val_loss"] == [pytest.approx(0)]
@@ -166,7 +136,7 @@ def test_classes_are_compared_though_training_and_validation_are_nested_otherwis
     df = df.assign(a=kinds, b=kinds.rename_categories(["dog", "cat"]))
     loss = dict.fromkeys("ab", LOGITS)
     other = df.assign(a=pd.Categorical(["dog", "cat"] * 4, ["dog", "cat"]))
-    for kind, y in ((dict, ["b", "a"]), (list, ["b", "a"])):
+    for kind, y in ((dict, DICT), (list, ["b", "a"])):
         with sequence(df, {"a": "a", "b": "b"}) as train, sequence(other, y) as seq:
             made = heads(kind, loss=loss)
             told = refused(lambda: made.fit(train, validation_data=seq, verbose=0))  # noqa: B023
@@ -182,7 +152,7 @@ def test_weights_of_each_target_follow_it(df):
     df["a"] = [1.0, None] * 4
     y = {name: dfgen.Number(name, missing="ignore") for name in "ba"}
     expected = {"a_loss": 2.0, "b_loss": 0.0}
-    for kind, given in ((dict, [y["b"], y["a"]]), (list, {"a": y["a"], "b": y["b"]}), (dict, y)):
+    for kind, given in ((list, {"a": y["a"], "b": y["b"]}), (dict, y)):
         made = heads(kind)
         made.get_layer("a").bias.assign([3.0])
         with sequence(df, given) as seq:
@@ -202,7 +172,10 @@ def test_boxes_are_paired_by_what_other_names_leave(df, files):
     made.compile("sgd", losses, run_eagerly=EAGER)
     df = df.assign(path=files[:ROWS], boxes=[[[0, 0, 2, 2]]] * ROWS, labels=[[1]] * ROWS)
     found = []
-    for y in ([dfgen.Boxes(max_boxes=2), "c"], {"c": "c", "what": dfgen.Boxes(max_boxes=2)}):
+    for y in (
+        {"what": dfgen.Boxes(max_boxes=2), "c": "c"},
+        {"c": "c", "what": dfgen.Boxes(max_boxes=2)},
+    ):
         with sequence(df, y, x=dfgen.Image(size=(4, 4))) as seq:
             found.append(made.evaluate(seq, verbose=0, return_dict=True))
     assert found[0] == found[1] and found[0]["c_loss"] == pytest.approx(0)
@@ -234,9 +207,7 @@ def adding(kind, names="ba"):
 @pytest.mark.parametrize(
     ("kind", "names", "x"),
     [
-        (dict, "ab", ["b", "a"]),
-        pytest.param(dict, "ba", ["b", "a"], marks=pytest.mark.slow),
-        pytest.param(dict, "ab", ["b", "other"], marks=pytest.mark.slow),
+        (dict, "ab", {"b": "b", "a": "a"}),
         pytest.param(list, "ab", {"b": "b", "a": "a"}, marks=pytest.mark.slow),
         pytest.param(list, "ab", ["other", "b"], marks=pytest.mark.slow),
     ],
@@ -251,27 +222,12 @@ def test_each_input_is_fed_its_own_column(kind, names, x, df):
         assert dfgen.predict_frame(made, seq).y_pred.tolist() == [100001.0] * ROWS
 
 
-@pytest.mark.parametrize(
-    ("kind", "x", "told"),
-    [
-        (
-            dict,
-            ["c", "other"],
-            "a list of 'c', 'other', but the inputs of the model are a dict of ",
-        ),
-        (
-            list,
-            ["b", "a"],
-            "a list of 'b', 'a', but the inputs of the model are a list of 'a', 'b'",
-        ),
-    ],
-)
-def test_inputs_that_names_do_not_tell_are_refused(kind, x, told, df):
-    made = adding(kind, "ab")
-    with sequence(df, "c", x) as seq:
+def test_a_list_for_a_dict_of_inputs_is_refused_with_the_dict(df):
+    made = adding(dict, "ab")
+    with sequence(df, "c", ["c", "other"]) as seq:
         for use in (made.fit, made.evaluate, made.predict):
-            assert f"x is {told}" in refused(lambda: use(seq, verbose=0))  # noqa: B023
-        assert f"x is {told}" in refused(lambda: dfgen.predict_frame(made, seq))
+            assert "x={'a': 'c', 'b': 'other'}" in refused(lambda: use(seq, verbose=0))  # noqa: B023
+        assert "x={'a': 'c', 'b': 'other'}" in refused(lambda: dfgen.predict_frame(made, seq))
 
 
 def of_one_output(sequential):

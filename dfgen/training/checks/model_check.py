@@ -14,12 +14,8 @@ from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, did_you_mean, listed, warn
 from dfgen.loading.order.plan import Plan
 from dfgen.training.checks.loss_axes import ACROSS_ROWS, OF_THE_BATCH
-from dfgen.training.checks.model_outputs import (
-    keras_order,
-)
 from dfgen.training.checks.pairing import (
     Ends,
-    columns_of,
     ends_made,
     has_keras_loss,
     inputs_of,
@@ -138,8 +134,7 @@ def check_model(call: Call, view: SequenceView, where: str = "") -> None:
 def _check_made(model: Any, view: SequenceView, made: Any) -> None:
     outputs, element_spec = ends_made(model, made), view.element_spec
     if outputs.keyed:
-        columns = columns_of(view.loader.reader.features)
-        outputs.refuse_late(view.layout.y, columns, keras_order(made))
+        outputs.nest(view.layout.y, view.loader.reader.features)
         _check(outputs, element_spec[1])
         _check_weights(element_spec[2:], outputs)
 
