@@ -64,29 +64,9 @@ TEXTS = {
             }],
         }, indent=1).encode(),
     ),
-    "labelme": (
-        json.dumps({
-            "version": "5.5.0", "flags": {"night": True}, "imagePath": "0.png", "imageData": None,
-            "imageHeight": 30, "imageWidth": 40, "shapes": [
-                {"label": "cat", "points": [[1, 2], [9.5, 2], [9, 8]], "group_id": 1,
-                 "description": "", "shape_type": "polygon", "flags": {}, "mask": None},
-                {"label": "cat", "points": [[20, 15], [25, 15]], "shape_type": "circle"},
-            ],
-        }, indent=1).encode(),
-    ),
-    "cvat": (
-        b'<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n<version>1.1</version>\n'
-        b'<image id="0" name="0.png" width="40" height="30">\n<mask label="cat" rle="2, 3, 4, 3" '
-        b'left="1" top="2" width="4" height="3" z_order="0"/>\n<ellipse label="cat" cx="20.00" '
-        b'cy="15.00" rx="5.00" ry="3.00" rotation="30.00" group_id="1" z_order="1"/>\n'
-        b'<polygon label="cat" points="1.00,2.00;9.00,2.00;9.00,8.00" z_order="0"/>\n</image>\n'
-        b"</annotations>\n",
-    ),
     "jsonl": (
-        b'{"file_name": "0.png", "kind": "cat", "age": 3, "weight": 2.5, "seen": "2020-01-31"}\n'
-        b'{"file_name": "1.png", "kind": "dog", "age": null, "weight": 7, "seen": "2021-02-28"}\n',
-        b'{"file_name": "0.png", "objects": {"bbox": [[1, 2, 3, 4]], "categories": [0]}}\n'
-        b'{"file_name": "1.png", "objects": {"bbox": [], "categories": []}}\n',
+        b'{"path": "0.png", "kind": "cat", "age": 3, "weight": 2.5, "seen": "2020-01-31"}\n'
+        b'{"path": "1.png", "kind": "dog", "age": null, "weight": 7, "seen": "2021-02-28"}\n',
     ),
     "yaml": (
         b"# pets\npath: .\ntrain: images/train\nval:\n  - images/val\nnc: 2\n"

@@ -82,7 +82,6 @@ def read_npy(path, number):
 def read_hdf5(path, number):
     read_facts([path], Access(1), decode=number % 2 == 0)
     rows(Array("path", (5,), index="index", dataset="x"), path)
-    frame(dfgen.build_manifest(arrays=path), path)
 
 
 def read_manifest(path, number):
@@ -100,19 +99,6 @@ def read_xml(path, number):
 
 def read_coco(path, number):
     frame(dfgen.build_manifest(coco=path, images="images/train", facts="none"), path)
-
-
-def read_labelme(path, number):
-    options = {"images": "images/train", "facts": "none", "unmatched": "keep"}
-    frame(dfgen.build_manifest(labelme=os.path.dirname(path), **options), path)
-
-
-def read_cvat(path, number):
-    frame(dfgen.build_manifest(cvat=path, images="images/train", facts="none"), path)
-
-
-def read_jsonl(path, number):
-    frame(dfgen.build_manifest(metadata=path, facts="none"), path)
 
 
 def read_yaml(path, number):
@@ -184,9 +170,7 @@ NAMES = {
     "parquet": (read_parquet, "labels.parquet"),
     "xml": (read_xml, "xml/0.xml"),
     "coco": (read_coco, "coco.json"),
-    "labelme": (read_labelme, "json/0.json"),
-    "cvat": (read_cvat, "cvat.xml"),
-    "jsonl": (read_jsonl, "images/train/metadata.jsonl"),
+    "jsonl": (read_csv, "labels.jsonl"),
     "yaml": (read_yaml, "data.yaml"),
     "toml": (read_toml, "recipe.toml"),
 }

@@ -7,10 +7,8 @@ import stat
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import TypeVar
-from xml.etree.ElementTree import ParseError
 
 import msgspec
-from defusedxml import DefusedXmlException
 
 from dfgen.errors import (
     ArgumentError,
@@ -75,24 +73,6 @@ def fault_of(
         told = str(error.__cause__ or error)
         return ReadError(f"{path} cannot be read, and the file is not at fault: {told}")
     return ManifestError(f"{path} cannot be read{form}: {said(error)}{advice}")
-
-
-@contextlib.contextmanager
-def parsing_xml(path: str) -> Iterator[None]:
-    """Parse one XML file in it: what is broken is told by its line, and entities are refused."""
-    try:
-        yield
-    except ParseError as error:
-        line, column = error.position
-        reason = str(error).partition(":")[0]
-        raise ManifestError(
-            f"{path}, line {line}, column {column + 1}: broken XML, {reason}. Mend or remove it"
-        ) from None
-    except DefusedXmlException as error:
-        raise ManifestError(
-            f"{path} declares entities or asks for other files: {error}. dfgen reads neither: "
-            "write its text in full"
-        ) from None
 
 
 def read_bytes(path: str, nbytes: int) -> bytes:

@@ -21,7 +21,10 @@ from dfgen.table.any_table import frame_of
 
 _OF_PARTS = re.compile(rf"{PART_FILE}|\..*")
 _MAKERS = {
-    **dict.fromkeys((".npy", ".h5", ".hdf5"), "dfgen.build_manifest(arrays={})"),
+    **dict.fromkeys(
+        (".npy", ".h5", ".hdf5"),
+        'pd.DataFrame({"id": range(rows), "path": {}, "index": range(rows)})',
+    ),
     **dict.fromkeys((".yaml", ".yml"), "dfgen.build_manifest(yolo={})"),
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "pd.read_excel({})"),
     **dict.fromkeys((".pkl", ".pickle"), "pd.read_pickle({})"),
@@ -29,9 +32,7 @@ _MAKERS = {
     **dict.fromkeys((".tsv", ".txt"), 'pd.read_csv({}, sep="\\t")'),
     **dict.fromkeys((".jsonl", ".ndjson"), "pd.read_json({}, lines=True)"),
     ".json": "pd.read_json({}), of COCO df = dfgen.build_manifest(coco={})",
-    ".xml": "dfgen.build_manifest(cvat={})",
     ".csv": "pd.read_csv({})",
-    ".npz": 'dfgen.build_manifest(arrays="x.npy"), once numpy.save has written each array of it',
     ".toml": "dfgen.build_manifest({})",
 }
 """Suffix -> what makes a frame of such a file."""

@@ -27,7 +27,7 @@ PANDAS_TYPES = {
 }
 
 _LISTS = 'make a frame of it, df = pd.DataFrame({"path": paths, "label": labels})'
-_ARRAYS = f'{_LISTS}; of pixels dfgen.build_manifest(arrays="x.npy") makes one, or fit takes them'
+_ARRAYS = f"{_LISTS}; fit takes arrays of pixels as they are"
 _SAMPLES = 'make a frame of it, df = pd.DataFrame(given.samples, columns=["path", "label"])'
 _FIT = f"fit takes it as it is; of its files {_LISTS.replace(' of it', '')}"
 _MAKE = "give a frame, not what makes one"

@@ -176,14 +176,6 @@ def test_x_path_is_an_image_where_rows_are_uint8_pixels(frame, path, shape, tmp_
     assert own.reader.specs["image"].shape == (HEIGHT, WIDTH, 3)
 
 
-def test_labels_beside_one_array_of_hdf5_leave_no_doubt(tmp_path):
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["x"], file["kind"] = np.zeros((4, 5, 6), np.uint8), ["a", "b"] * 2
-    found = bind(dfgen.build_manifest(arrays=tmp_path / "x.h5"))
-    assert found["image"].feature == Image("path", index="index", dataset="x")
-    assert found.y == "label"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -153,9 +153,10 @@ def test_an_array_file_that_was_replaced_is_the_problem_of_its_rows(tmp_path):
     for name, start in (("a", 0), ("b", 4)):
         np.save(tmp_path / f"{name}.npy", np.arange(start, start + 4, dtype=np.int32)[:, None])
         os.utime(tmp_path / f"{name}.npy", ns=(TIME + start * SECOND,) * 2)
-    built = [dfgen.build_manifest(arrays=f"{tmp_path}/{name}.npy") for name in "ab"]
-    frame = pd.concat(built, ignore_index=True).assign(id=range(8))
-    assert frame["bytes"].notna().all()
+    paths = [f"{tmp_path}/{name}.npy" for name in "ab" for _ in range(4)]
+    frame = pd.DataFrame({"id": range(8), "path": paths, "index": [*range(4)] * 2})
+    frame["bytes"] = frame["path"].map(os.path.getsize)
+    frame["mtime_ns"] = frame["path"].map(lambda path: os.stat(path).st_mtime_ns)
     x, options = Array("path", (1,), dtype="int32", index="index"), Options(label_mode=None)
     assert rows_and_problems(frame, x, options) == ([*range(8)], {})
     np.save(tmp_path / "b.npy", np.arange(9, dtype=np.int32)[:, None])

@@ -10,7 +10,6 @@ from messages import message_of
 
 import dfgen
 from dfgen.errors import DecodeError
-from dfgen.samples.stores import array_files
 from dfgen.samples.stores.array_files import open_hdf5, open_rows
 
 SECRET = b"root:x:0:0:top secret"
@@ -64,9 +63,6 @@ def test_hdf5_that_takes_numbers_from_another_file_is_refused_by_name(tmp_path, 
     for source in (path, data):
         for refused in (open_hdf5, lambda source: open_rows(source, "good")):
             assert message_of(DecodeError, refused, source) == told
-    with pytest.raises(dfgen.DfgenError) as caught:
-        dfgen.build_manifest(arrays=path)
-    assert str(caught.value) == f"{path} cannot be read: {told}"
     frame = pd.DataFrame({"id": [7], "path": [path], "index": [0]})
     found = dfgen.verify(frame, decode=True)
     assert found["detail"].tolist() == [f"cannot be decoded: {told}"]
@@ -102,31 +98,8 @@ def texts(tmp_path):
     return write
 
 
-def test_damaged_text_that_crashes_libhdf5_is_the_problem_of_the_file(texts):
-    path = texts(lambda data: 857, 255)  # the type: a list, and no text
-    frame = pd.DataFrame({"id": [7], "path": [path]})
-    try:
-        dfgen.build_manifest(arrays=path, facts="none")
-    except dfgen.DfgenError as error:  # of the libhdf5 that crashes
-        assert str(error) == (
-            f"{path} cannot be read: damaged: reading its text ends a process by SIGSEGV"
-        )
-        [told] = dfgen.verify(frame, decode=True)["detail"]
-        assert told == "cannot be decoded: damaged: reading its text ends a process by SIGSEGV"
-
-
-@pytest.mark.slow
-def test_damaged_text_that_libhdf5_reads_for_ever_is_the_problem_of_the_file(texts, monkeypatch):
-    monkeypatch.setattr(array_files, "_LONGEST", 3)
-    path = texts(lambda data: data.index(b"GCOL") + 24, 255)  # the length of the first text
-    assert message_of(dfgen.DfgenError, dfgen.build_manifest, arrays=path, facts="none") == (
-        f"{path} cannot be read: its text was not read in 3 s: the file is damaged"
-    )
-
-
 def test_text_of_hdf5_is_no_row_of_numbers(texts):
     path = texts(lambda data: 0, 0x89)
-    assert dfgen.build_manifest(arrays=path)["y"].tolist() == [f"name {row}" for row in range(8)]
     assert message_of(DecodeError, open_rows, path) == (
         "the HDF5 array 'y' holds text or lists of changing length, expected numbers"
     )

@@ -27,7 +27,7 @@ IN_PHOTOGRAPHS = "`demo/photographs`, which `dfgen demo --keep demo --no-train` 
 """A page that says so runs in that folder."""
 
 OWN_ANNOTATIONS = "annotations of your own"
-"""A page that says so finds small files of VOC, LabelMe, CVAT and COCO there."""
+"""A page that says so finds small files of VOC and COCO there."""
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ PAGES = sorted(page for page in DOCS.rglob("*.md") if blocks_of(page) and page.p
 
 
 def write_annotations(folder):
-    """Write images with the annotations of VOC, LabelMe, CVAT and COCO."""
+    """Write images with the annotations of VOC and COCO."""
     for row in range(20):
         annotated.image(folder / f"JPEGImages/{row}.jpg")
         boxes = [("cat", 1, 1, 9, 9)] * (row % 2)
@@ -73,15 +73,6 @@ def write_annotations(folder):
         (lists / f"{split}.txt").write_text(names)
         annotated.image(folder / f"{split}2017/0.jpg")
         annotated.coco(folder / f"annotations/instances_{split}2017.json", {0: "0.jpg"})
-    corners = [(1, 1), (30, 1), (30, 20)]
-    for row in range(4):
-        annotated.image(folder / f"labelme/{row}.png")
-        shape = annotated.drawn("cat", "polygon", *corners)
-        annotated.labelme(folder / f"labelme/{row}.json", shape)
-    shapes = [annotated.cvat_shape("polygon", "cat", points=corners, z_order=0)]
-    shapes.append(annotated.cvat_shape("tag", "indoors"))
-    annotated.image(folder / "images/0.jpg")
-    annotated.cvat(folder / "annotations.xml", {"0.jpg": shapes})
 
 
 @cache

@@ -286,7 +286,7 @@ def test_columns_that_do_not_exist_are_named_with_the_nearest(data):
          "path_column= is for a table that names its files itself: leave the folder out, and say "
          "with root= (--root) where relative paths start"),
         ({"labels": "l.csv", "path_column": "file", "pattern": "{id}.png"},
-         "pattern= (--pattern) goes with source=, voc=, labelme= or listing=: give that, or leave "
+         "pattern= (--pattern) goes with source= or voc=: give that, or leave "
          "pattern= out"),
         ({"source": "imgs", "unmatched": "dorp"},
          'unmatched="dorp" is unknown. Did you mean "drop"? Expected: "error", "keep", "drop"'),

@@ -2,12 +2,11 @@ import os
 
 import pandas as pd
 import pytest
-from contracts import SourceContract
 from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
-from dfgen.manifest.sources import SOURCES, file_tree
+from dfgen.manifest.sources import file_tree
 from dfgen.manifest.sources.file_tree import read_files
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.path_pattern import parse_pattern
@@ -20,84 +19,6 @@ def touch(folder, *paths):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     return str(folder)
-
-
-class TestFiles(SourceContract):
-    expected = [  # noqa: RUF012
-        {"path": "c.png"},
-        {"path": "a/1.jpg"},
-        {"path": "a/é\n2.JPG"},
-        {"path": "a/b/3.npy"},
-        {"path": "b/0.webp"},
-    ]
-
-    def source(self, *arguments):
-        return SOURCES["source"].read(*arguments)
-
-    def make(self, folder):
-        return (touch(folder, *(row["path"] for row in self.expected)),)
-
-    def missing(self, folder):
-        return (f"{folder}/nowhere",)
-
-
-class TestFilesOfPattern(TestFiles):
-    expected = [  # noqa: RUF012
-        {"path": "cat/007.png", "kind": "cat", "id": "007"},
-        {"path": "dog/8.png", "kind": "dog", "id": "8"},
-    ]
-
-    def make(self, folder):
-        return (*super().make(folder), parse_pattern("{kind}/{id:int}.png"))
-
-
-class TestTableOfCsv(SourceContract):
-    suffix = ".csv"
-    expected = [  # noqa: RUF012
-        {"key": "007", "kind": "cat", "age": 1.5},
-        {"key": "8", "kind": None, "age": None},
-        {"key": "9", "kind": 'a "dog",\nor so', "age": 2.0},
-    ]
-
-    def source(self, *arguments):
-        return read_rows(*arguments)
-
-    def make(self, folder):
-        path = f"{folder}/labels{self.suffix}"
-        self.write(pd.DataFrame(self.expected), path)
-        return path, ["key"]
-
-    def write(self, frame, path):
-        frame.to_csv(path, index=False)
-
-    def missing(self, folder):
-        return f"{folder}/nowhere{self.suffix}", ["key"]
-
-
-class TestTableOfTsv(TestTableOfCsv):
-    suffix = ".tsv"
-
-    def write(self, frame, path):
-        frame.to_csv(path, index=False, sep="\t")
-
-
-class TestTableOfJsonLines(TestTableOfCsv):
-    suffix = ".jsonl"
-
-    def write(self, frame, path):
-        frame.to_json(path, orient="records", lines=True)
-
-
-class TestTableOfParquet(TestTableOfCsv):
-    suffix = ".parquet"
-
-    def write(self, frame, path):
-        frame.to_parquet(path)
-
-
-class TestTableOfDataFrame(TestTableOfCsv):
-    def make(self, folder):
-        return pd.DataFrame(self.expected).set_index("key"), ["key"]
 
 
 def read(folder, pattern=None):

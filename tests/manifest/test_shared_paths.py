@@ -70,13 +70,6 @@ def test_a_manifest_that_is_built_tells_of_files_in_several_splits(crops, tmp_pa
     dfgen.build_manifest(**asked, group="path")
 
 
-def test_rows_of_array_files_share_them(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((8, 4, 4, 3), np.uint8))
-    np.save(tmp_path / "y.npy", np.arange(8))
-    built = dfgen.build_manifest(arrays=tmp_path / "x.npy", split=SHARES)
-    assert built["path"].nunique() == 1 and built["split"].nunique() > 1
-
-
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 def test_equal_paths_are_found_wherever_they_lie(kind):
     paths = ["a", "b/c.png", "d" * 40, "e" * 40, "/data/one.png", "", "é" * 5]

@@ -4,37 +4,9 @@ import annotated
 import pandas as pd
 import pytest
 from annotated import box
-from contracts import SourceContract
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.sources import SOURCES
-
-
-class TestCoco(SourceContract):
-    size = {"annotated_width": 40, "annotated_height": 30}  # noqa: RUF012
-    expected = [  # noqa: RUF012
-        {
-            "id": 7, "path": "b.png", **size, "boxes": [[1, 2, 4, 6], [0, 0, 40, 30]],
-            "labels": ["dog", "cat"], "iscrowd": [False, True],
-            "segmentation": ["[[1,2,3,4,5,6]]"] * 2,
-        },
-        {
-            "id": 3, "path": "a/1.png", **size, "boxes": [], "labels": [], "iscrowd": [],
-            "segmentation": [],
-        },
-    ]  # fmt: skip
-
-    def source(self, *arguments):
-        return SOURCES["coco"].read(*arguments)
-
-    def make(self, folder):
-        boxes = [box(7, 90, 1, 2, 3, 4), box(7, 18, 0, 0, 40, 30, iscrowd=1)]
-        images = {7: "b.png", 3: "a/1.png"}
-        return (annotated.coco(folder / "c.json", images, boxes, {90: "dog", 18: "cat"}),)
-
-    def missing(self, folder):
-        return (f"{folder}/nowhere.json",)
 
 
 @pytest.fixture

@@ -5,63 +5,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from cases import each
-from contracts import SourceContract
 from messages import message_of
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
-from dfgen.manifest.sources import SOURCES
 
 
 def write(path, text):
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
-
-
-class TestYolo(SourceContract):
-    expected = [  # noqa: RUF012
-        {
-            "path": "images/train/a.png", "split": "train", "boxes": [[0.25, 0.125, 0.75, 0.375]],
-            "labels": ["dog"], "polygons": None, "problem": None,
-        },
-        {
-            "path": "images/train/b.png", "split": "train", "boxes": [], "labels": [],
-            "polygons": None, "problem": None,
-        },
-        {
-            "path": "images/val/c.png", "split": "val", "boxes": [[0, 0.25, 0.5, 1]],
-            "labels": ["cat"], "polygons": [[0, 0.25, 0.5, 0.5, 0.25, 1]], "problem": None,
-        },
-    ]  # fmt: skip
-
-    def source(self, *arguments):
-        return SOURCES["yolo"].read(*arguments)
-
-    def make(self, folder):
-        for row in self.expected:
-            annotated.image(folder / row["path"])
-        write(f"{folder}/labels/train/a.txt", "1 0.5 0.25 0.5 0.25\n\n")
-        write(f"{folder}/labels/val/c.txt", "0 0 0.25 0.5 0.5 0.25 1\n")
-        write(f"{folder}/labels/train/classes.txt", "cat\ndog\n")
-        write(f"{folder}/data.yaml", "train: images/train\nval: images/val\nnames: [cat, dog]\n")
-        return (f"{folder}/data.yaml",)
-
-    def missing(self, folder):
-        return (f"{folder}/nowhere.yaml",)
-
-
-class TestYoloToClassify(TestYolo):
-    expected = [  # noqa: RUF012
-        {"path": "train/cat/a.png", "split": "train", "label": "cat"},
-        {"path": "train/dog/b.png", "split": "train", "label": "dog"},
-        {"path": "val/dog/c.png", "split": "val", "label": "dog"},
-    ]
-
-    def make(self, folder):
-        for row in self.expected:
-            annotated.image(folder / row["path"])
-        return (str(folder),)
 
 
 @pytest.fixture
@@ -356,15 +309,6 @@ def test_text_files_in_the_wrong_place_are_left_out_by_name(data):
         "Left out: 1 path, .txt: images/train/b.txt\n"
         "Move files that are no samples elsewhere."
     )
-
-
-def test_the_folder_of_a_set_to_detect_is_no_classification_set(data):
-    for name in ("data.yaml", "labels"):
-        assert message_of(ManifestError, dfgen.build_manifest, yolo=".") == (
-            f'"." has {name}, so it is not a classification set: give its data.yaml'
-        )
-        if name == "data.yaml":
-            os.remove(name)
 
 
 def test_blanks_around_a_listed_image_are_no_part_of_its_path(data):

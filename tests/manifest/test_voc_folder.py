@@ -6,11 +6,10 @@ from pathlib import Path
 import annotated
 import numpy as np
 import pytest
-from annotated import drawn
 from PIL import Image
 
 import dfgen
-from dfgen.errors import ArgumentError, DfgenError
+from dfgen.errors import DfgenError
 
 SIZE = (30, 40)
 NAMES = ["2007_000027", "2007_000032", "2007_000033"]
@@ -197,30 +196,6 @@ def test_a_mask_without_image_is_told():
     assert told[0].endswith(f"/SegmentationClass/{NAMES[0]}.png")
 
 
-@pytest.mark.parametrize("source", ["voc", "labelme"])
-def test_folders_of_splits_become_a_column_by_a_pattern(source):
-    for split, name in (("train", "a"), ("train", "b"), ("val", "a")):
-        annotated.image(f"images/{split}/{name}.png")
-        annotated.xml(f"voc/{split}/{name}.xml", ("dog", 1, 2, 10, 12))
-        shape = drawn("dog", "rectangle", (1, 2), (10, 12))
-        annotated.labelme(f"labelme/{split}/{name}.json", shape)
-    options = {source: source, "images": "images", "pattern": "{split}/{_}.png"}
-    frame = dfgen.build_manifest(**options)
-    assert frame["id"].tolist() == ["train/a.png", "train/b.png", "val/a.png"]
-    assert frame["split"].tolist() == ["train", "train", "val"]
-    assert [list(names) for names in frame["labels"]] == [["dog"]] * 3
-    with pytest.raises(ArgumentError) as caught:
-        dfgen.build_manifest(**options | {"pattern": "{split}/{boxes}.png"})
-    assert str(caught.value) == (
-        f"pattern= has the field {{boxes}}, and {source}= makes a column of that name: call the "
-        "field otherwise"
-    )
-    with pytest.raises(DfgenError, match=r'^no file in "images" is of the pattern "{split}.png"'):
-        dfgen.build_manifest(**options | {"pattern": "{split}.png"})
-    with pytest.raises(DfgenError, match=r"2 of 3 \.\w+ files have no image"):
-        dfgen.build_manifest(**options | {"pattern": "val/{name}.png"})
-
-
 @pytest.mark.filterwarnings("ignore:1 problem")
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_masks_of_a_photograph_that_exif_turns_are_a_problem(orientation):
@@ -232,12 +207,3 @@ def test_masks_of_a_photograph_that_exif_turns_are_a_problem(orientation):
     )
     found = dfgen.build_manifest(voc=YEAR)["problem"].fillna("").tolist()
     assert found == ["", problem * (orientation > 1), ""]
-
-
-def test_each_box_has_the_masks_and_the_split_of_its_image():
-    annotated.xml(YEAR / f"Annotations/{NAMES[0]}.xml", ("dog", 1, 2, 10, 12), ("cat", 2, 2, 9, 9))
-    annotated.xml(YEAR / f"Annotations/{NAMES[2]}.xml", ("dog", 1, 2, 3, 4), ("cat", 2, 2, 9, 9))
-    lists = write_lists(train=NAMES[:2], val=NAMES[2:])
-    frame = dfgen.build_manifest(voc=YEAR, image_sets=lists, box_label="each")
-    assert frame["split"].tolist() == ["train", "train", "train", "val", "val"]
-    assert frame["class_mask"][0] == frame["class_mask"][1]

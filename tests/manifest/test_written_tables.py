@@ -5,8 +5,6 @@ import warnings
 from datetime import date
 
 import annotated
-import command
-import numpy as np
 import pandas as pd
 import pytest
 from cases import each
@@ -15,7 +13,6 @@ import dfgen
 from dfgen.errors import ArgumentError, ManifestError, MissingPackageError
 from dfgen.manifest.sources.label_table import read_rows
 from dfgen.manifest.sources.table_format import TableFormat
-from dfgen.samples.pixels.png_files import png_of
 
 
 @pytest.fixture(autouse=True)
@@ -246,32 +243,3 @@ def test_an_update_reads_the_table_as_the_build_did():
     frame = grown.assign(path=["a.png", "b.png", "c.png"])[["path", "v"]]
     with pytest.warns(UserWarning, match="The recipe is not that of m.parquet"):
         dfgen.build_manifest(update="m.parquet", labels=frame)
-
-
-def test_listings_metadata_and_corrections_are_read_by_the_same_options(here):
-    for name in ("a.png", "b.png"):
-        (here / name).write_bytes(png_of(np.zeros((2, 2), np.uint8)))
-    listed = "datei;größe\na.png;{0}\nb.png;{0}\n".format((here / "a.png").stat().st_size)
-    (here / "liste.csv").write_text(listed, "cp1252")
-    (here / "metadata.csv").write_text("file_name|größe\na.png|0,5\nb.png|1,5\n", "cp1252")
-    western = {"encoding": "cp1252"}
-    found = dfgen.build_manifest(listing="liste.csv", path_column="datei", sep=";", **western)
-    assert [path.rpartition("/")[2] for path in found["path"]] == ["a.png", "b.png"]
-    found = dfgen.build_manifest(metadata="metadata.csv", sep="|", decimal=",", **western)
-    assert found["größe"].tolist() == [0.5, 1.5]
-    with pytest.raises(ArgumentError, match=r"sheet= \(--sheet\) goes with a table of .xlsx, got"):
-        dfgen.build_manifest(metadata=str(here), sheet="Labels")
-
-    named = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "kind": ["Hund", "Bär"]})
-    dfgen.write_manifest(named.astype({"kind": "category"}), "m.parquet")
-    (here / "fix.csv").write_text("id|kind\n1|Bär\n", "cp1252")
-    with pytest.raises(ManifestError, match=r"encoding=\"cp1252\" \(--encoding cp1252\)"):
-        dfgen.update_labels("m.parquet", "fix.csv")
-    as_told = ("--sep", "|", "--encoding", "cp1252")
-    assert command.run("update-labels", "m.parquet", "fix.csv", *as_told).returncode == 0
-    assert dfgen.read_manifest("m.parquet")["kind"].tolist() == ["Bär", "Bär"]
-    workbook("fix.xlsx", One=named, Two=named[["id", "kind"]][:1])
-    fixed = dfgen.update_labels("m.parquet", "fix.xlsx", sheet="Two")
-    assert fixed["kind"].tolist() == ["Hund", "Bär"]
-    with pytest.raises(ArgumentError, match="got a table in memory"):
-        dfgen.update_labels("m.parquet", named[["id", "kind"]], sep=";")

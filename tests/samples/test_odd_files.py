@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import annotated
 import cv2
 import numpy as np
+import pandas as pd
 import pytest
 import tifffile
 from hypothesis import given, settings
@@ -267,7 +268,8 @@ def test_a_store_whose_read_raises_anything_names_the_row_or_skips_it(whole, mon
 
 def test_a_store_that_fails_over_rows_of_an_array_names_the_row(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.zeros((3, 2), np.float32))
-    frame = dfgen.build_manifest(arrays=tmp_path / "x.npy")
+    path = str(tmp_path / "x.npy")
+    frame = pd.DataFrame({"id": range(3), "path": path, "index": range(3)})
     frame.loc[2, "path"] = f"{tmp_path}/2.png"
     monkeypatch.setitem(STORES, "", lambda: Faulty(error=StrangeError("odd"), method="head"))
     x = Array("path", shape=(2,), index="index")

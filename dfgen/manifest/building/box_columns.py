@@ -24,7 +24,7 @@ from dfgen.samples.pixels.geometry import Size
 from dfgen.spec import Values
 from dfgen.table import arrow_types as arrow
 
-SHAPES = {"boxes": 2, "polygons": 2, "polylines": 2, "keypoints": 3}
+SHAPES = {"boxes": 2, "polygons": 2, "keypoints": 3}
 """Column of shapes -> numbers a point: x, y, and of a key point whether it is seen."""
 ROUNDING = 1.0  # a box may stand out by a pixel: rounded, or counted from 1; it is cut off
 
@@ -58,8 +58,7 @@ def place_boxes(
 
     Shapes drawn on the pixels as stored are turned as the image is; those whose annotation gives
     the size of the upright image were drawn on that, and stay. Relative ones (`rel_xyxy`, 0 to 1)
-    are of the upright image, as are those of tools that show it (`upright_xyxy`) unless their
-    annotation gives the size as stored. A box that stands out by up to a pixel is cut off at the
+    are of the upright image. A box that stands out by up to a pixel is cut off at the
     edge. The table returned is without `ANNOTATED`; beside it stands what is wrong with each row,
     null where nothing is.
     """
@@ -117,10 +116,7 @@ def _images(
         np.asarray(both.all(axis=1))
         for both in (size > 0, drawn > 0, drawn == size, drawn == upright)
     )
-    if box_format == "xyxy":
-        turned = known & (~told | as_stored)
-    else:
-        turned = known & told & as_stored & ~as_upright & (box_format != "rel_xyxy")
+    turned = known & (~told | as_stored) & (box_format != "rel_xyxy")
     problems: list[str | None] = [None] * len(table)
     for row in np.flatnonzero(known & told & ~as_stored & ~as_upright):
         ours, theirs = (" x ".join(map(str, sizes[row].tolist())) for sizes in (size, drawn))

@@ -55,14 +55,7 @@ def build_manifest(
     voc: Path | None = None,
     coco: OfSplits | None = None,
     yolo: Path | None = None,
-    labelme: Path | None = None,
-    cvat: Path | None = None,
-    metadata: Path | None = None,
-    listing: Path | None = None,
-    arrays: Path | Sequence[Path] | None = None,
     images: Path | Mapping[str, Path] | None = None,
-    box_label: str | None = None,
-    class_names: str | Sequence[str] = (),
     image_sets: Path | None = None,
     pattern: str | None = None,
     labels: Path | Table | None = None,
@@ -105,25 +98,13 @@ def build_manifest(
             and give one of those that follow.
         voc: folder of Pascal VOC's or ImageNet's XML files, which needs `images`; or the folder of
             a year of Pascal VOC, `"VOCdevkit/VOC2012"`, which holds its images, and masks for the
-            columns `class_mask` and `object_mask`.
+            columns `class_mask` and `object_mask`. The column `label` is the class of the largest
+            box, `background` where there is none.
         coco: a JSON file of COCO; several of the same images in a list; those of each split as
             `{"train": ..., "val": ...}`.
-        yolo: the data.yaml of Ultralytics, or the folder of a classification set.
-        labelme: the folder of LabelMe's JSON files, each beside its image.
-        cvat: the annotations.xml of CVAT for images 1.1, of a task or a project.
-        metadata: Hugging Face's metadata.csv, .jsonl or .parquet, or the folder that has one, or
-            one in the folder of each split.
-        listing: a table of paths and sizes, or the manifest.json of an S3 Inventory, in place of
-            a folder: nothing is listed again.
-        arrays: a .npy or HDF5 file, or several; each row along the first axis becomes a row.
-        images: the folder of the images of `voc`, `coco`, `labelme` or `cvat`; of `coco` also one a
-            split. Default for `coco` and `labelme`: the folder of the JSON files; for `cvat` the
-            folder `images` beside the file, else that of the file.
-        box_label: what the column `label` of `voc` holds: the class of the `"largest"` box
-            (`background` where there is none; the default) or of the `"first"`, the list of
-            `"all"` classes, or with `"each"` one row a box and its class.
-        class_names: classes of `voc` or `labelme` in the order of their numbers, or one; default:
-            sorted.
+        yolo: the data.yaml of Ultralytics.
+        images: the folder of the images of `voc` or `coco`; of `coco` also one a split. Default for
+            `coco`: the folder of the JSON files.
         image_sets: of `voc`, a folder of train.txt, val.txt and test.txt, which list images, as
             `"VOC2012/ImageSets/Main"`: the column `split`, missing where no list has the image.
         pattern: what a path below the folder looks like, `"{kind}/{shard}/{id}.jpg"`: fields

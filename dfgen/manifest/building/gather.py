@@ -199,8 +199,7 @@ class Gathering:
         rows = group.rows.drop_columns([*group.facts])
         known = [*rows.column_names, *self.labels.column_names]
         self._check_names([name for name in known if name not in ("path", *ANNOTATED)])
-        if not SOURCES[self.recipe.kind].gives_facts:
-            self._check_filled(rows, str(self.recipe.own[self.recipe.kind]))
+        self._check_filled(rows, str(self.recipe.own[self.recipe.kind]))
 
     def _with_id(self, table: pa.Table) -> pa.Table:
         """Put the id first: the column asked for, else `id`, else the path."""

@@ -6,13 +6,8 @@ To add one: write its file, add its line to `SOURCES`, let its test inherit `Sou
 give its arguments to `build_manifest`, whose signature a test compares.
 """
 
-from dfgen.manifest.sources.array_rows import ARRAYS
 from dfgen.manifest.sources.coco import COCO
-from dfgen.manifest.sources.cvat import CVAT
 from dfgen.manifest.sources.file_tree import FILES
-from dfgen.manifest.sources.labelme import LABELME
-from dfgen.manifest.sources.listing import LISTING
-from dfgen.manifest.sources.metadata import METADATA
 from dfgen.manifest.sources.source import Source
 from dfgen.manifest.sources.voc import VOC
 from dfgen.manifest.sources.yolo import YOLO
@@ -22,9 +17,4 @@ SOURCES: dict[str, Source] = {
     "voc": VOC,
     "coco": COCO,
     "yolo": YOLO,
-    "labelme": LABELME,
-    "cvat": CVAT,
-    "metadata": METADATA,
-    "listing": LISTING,
-    "arrays": ARRAYS,
 }

@@ -49,13 +49,11 @@ _OF_FILES = {
     "with path_column= (--path-column).",
     (".parquet",): "A manifest is read with dfgen.read_manifest(path), and grows with update= "
     "(--update); a table of labels goes into labels= (--labels).",
-    (".json",): "Annotations of COCO go into coco= (--coco), the folder of LabelMe's into "
-    "labelme= (--labelme).",
-    (".xml",): "Annotations of CVAT go into cvat= (--cvat), the folder of Pascal VOC's into voc= "
-    "(--voc).",
+    (".json",): "Annotations of COCO go into coco= (--coco).",
+    (".xml",): "The folder of Pascal VOC's annotations goes into voc= (--voc).",
     (".yaml", ".yml"): "The data.yaml of a YOLO data set goes into yolo= (--yolo).",
-    (".npy", ".h5", ".hdf5"): "An array with a row for each sample goes into arrays= (--arrays).",
-    (".npz",): "Save each of its arrays with numpy.save, and give these as arrays= (--arrays).",
+    (".npy", ".h5", ".hdf5"): "Rows of an array need no build: dfgen.Sequence(pandas.DataFrame("
+    '{"path": file, "index": range(rows)})).',
     (".gz", ".7z", ".rar"): "Unpack it, and give the folder; zip and plain tar archives are read.",
 }
 """Extensions of a file that was given for a folder -> what to do with it."""
@@ -182,7 +180,7 @@ def _near(text: str) -> str:
     if "*" in text:
         return ". No * is expanded: give the folder, and what is below it as pattern="
     if "://" in text:
-        return ". Mount it, or give a list of its files as listing= (--listing)"
+        return ". Mount it, or give a table of its files as labels= with path_column="
     if "\\" in text and os.sep == "/":
         return ". Write / for each backslash"
     hint = near_name(text)

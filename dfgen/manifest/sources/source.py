@@ -118,4 +118,3 @@ class Source:
     # whether several rows are of one image: a split keeps them together
     rows_share_images: Callable[[Mapping[str, Any]], bool] = lambda arguments: False
     folder: str | None = None  # the argument whose folder `verify(root=...)` looks for elsewhere
-    gives_facts: bool = False  # it yields facts of the files (bytes, mtime_ns), not labels

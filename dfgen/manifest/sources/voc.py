@@ -29,16 +29,16 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
-from xml.etree.ElementTree import Element
+from typing import Any, NamedTuple, Never
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from defusedxml.ElementTree import fromstring
 
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, did_you_mean, quote
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.file_errors import parsing_xml, read_bytes, reading
+from dfgen.manifest.file_errors import read_bytes, reading
 from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.schema import Label
 from dfgen.manifest.sources.file_tree import check_folder, list_files
@@ -58,7 +58,6 @@ from dfgen.manifest.sources.source import (
     IMAGES,
     LABELS,
     MOST_PIXELS,
-    NAMES,
     TEXT,
     Argument,
     RowGroup,
@@ -76,8 +75,6 @@ _PRESENCE = re.compile(r"\s+(?:-1|0|1)\Z")
 def read_voc(
     annotations: str,
     images: str | None = None,
-    box_label: str = "largest",
-    class_names: Sequence[str] = (),
     image_sets: str | None = None,
     pattern: Pattern | None = None,
     unmatched: str = "error",
@@ -86,93 +83,68 @@ def read_voc(
     """Yield images with the boxes of their XML files, some thousand at a time.
 
     An image `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says. Row groups have `path`,
-    `label`, `boxes` (xyxy in pixels, as the XML has them), `labels` (their classes) and the
-    annotated size; with `box_label="each"` also `id`: the path and `#0`, `#1`. The folder of a
-    year, VOC2012, also gives the paths of masks, as `voc_folder` says.
+    `label` (the class of the largest box, or `background`), `boxes` (xyxy in pixels, as the XML has
+    them), `labels` (their classes) and the annotated size. The folder of a year, VOC2012, also
+    gives the paths of masks, as `voc_folder` says.
     """
     check_folder(annotations, "Give the folder of the XML files.")
     annotations, images, masks = voc_folder(annotations, images)
     images = absolute_place(images) if archive_at(images) else os.path.normpath(images)
     annotations = os.path.normpath(annotations)
-    schema = schema_with(_schema(box_label, masks, image_sets), pattern, "voc")
+    schema = schema_with(_schema(masks, image_sets), pattern, "voc")
     paths, found, skipped, fields = list_pairs(images, annotations, ".xml", pattern)
     pairs, notes, dropped = pair(paths, found, (images, annotations), unmatched)
     root, names, background = absolute_place(images), set[str](), False
     beside, warnings, labels = beside_images(masks, image_sets, (paths, found), unmatched, limits)
     for image, values in beside.items():
         fields.setdefault(image, {}).update(values)
-    rows_of = partial(_rows, annotations, box_label, class_names, limits, fields)
+    rows_of = partial(_rows, annotations, limits, fields)
     start = schema.empty_table()
     yield RowGroup(
         start, skipped, notes, labels, root, len(pairs), dropped=dropped, warnings=warnings
     )
     for table in in_groups(pairs, rows_of, schema, len(found)):
         names |= {*table["labels"].combine_chunks().flatten().unique().to_pylist()}
-        if box_label != "all":
-            background |= bool(pc.any(pc.equal(table["label"], BACKGROUND)).as_py())
+        background |= bool(pc.any(pc.equal(table["label"], BACKGROUND)).as_py())
         yield RowGroup(table, total=len(pairs))
-    yield RowGroup(schema.empty_table(), labels=_labels(names, background, class_names))
+    yield RowGroup(schema.empty_table(), labels=_labels(names, background))
 
 
 def _rows(
     folder: str,
-    box_label: str,
-    class_names: Sequence[str],
     limits: Limits,
     fields: Mapping[str, dict[str, str]],
     both: Pair,
     problems: list[str],
 ) -> list[dict[str, Any]]:
-    """Return the rows of an image: one, or one a box; add what is wrong with its annotation."""
+    """Return the row of an image; add what is wrong with its annotation."""
     image, path = both
     if path is None:
-        return [{"id": image, "path": image, **fields.get(without_suffix(image or ""), {})}]
+        return [{"path": image, **fields.get(without_suffix(image or ""), {})}]
     place = image or without_suffix(path)
     lost = None if image else f"no image for this annotation: {folder}/{path}"
-    row: dict[str, Any] = {"id": place, "path": place, "problem": lost}
+    row: dict[str, Any] = {"path": place, "problem": lost}
     row |= fields.get(without_suffix(path), {})
     try:
         size, names, boxes = read_annotation(f"{folder}/{path}", limits)
     except (ManifestError, MissingFileError) as error:
         problems.append(str(error))
         return [row | {"problem": lost or problems[-1]}]
-    for name in names:
-        refuse_other_class(name, class_names, f"{folder}/{path} has a box")
-    row |= {**dict(zip(ANNOTATED, size, strict=True)), "boxes": boxes, "labels": names}
-    if box_label == "each" and names:
-        return [
-            row | {"id": f"{place}#{n}", "label": name, "boxes": [box], "labels": [name]}
-            for n, (name, box) in enumerate(zip(names, boxes, strict=True))
-        ]
-    if box_label == "all":
-        label: Any = sorted(set(names))
-    elif not names:
-        label = BACKGROUND
-    else:
-        first = box_label == "first"
-        label = names[0 if first else max(range(len(names)), key=lambda n: _area(boxes[n]))]
-    return [row | {"label": label}]
-
-
-def refuse_other_class(name: str, class_names: Sequence[str], who: str) -> None:
-    """Raise if there are class names, and one is not among them."""
-    if class_names and name not in class_names:
-        raise ManifestError(
-            f"{who} of class {quote(name)}, which is not among class_names (--class-names)."
-            f"{did_you_mean(name, class_names)} Classes: {', '.join(class_names)}"
-        )
+    largest = max(range(len(names)), key=lambda n: _area(boxes[n]), default=None)
+    label = BACKGROUND if largest is None else names[largest]
+    row |= dict(zip(ANNOTATED, size, strict=True))
+    return [row | {"boxes": boxes, "labels": names, "label": label}]
 
 
 def _area(box: list[float]) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
-def _schema(box_label: str, masks: Iterable[str], image_sets: str | None) -> pa.Schema:
+def _schema(masks: Iterable[str], image_sets: str | None) -> pa.Schema:
     return pa.schema(
         {
-            **({"id": pa.string()} if box_label == "each" else {}),
             "path": pa.string(),
-            "label": LABELS if box_label == "all" else pa.string(),
+            "label": pa.string(),
             "boxes": BOXES,
             "labels": LABELS,
             **dict.fromkeys([*masks, *["split"] * (image_sets is not None)], pa.string()),
@@ -182,10 +154,11 @@ def _schema(box_label: str, masks: Iterable[str], image_sets: str | None) -> pa.
     )
 
 
-def _labels(names: set[str], background: bool, given: Sequence[str]) -> dict[str, Label]:
-    """Return the class names: those given, else sorted; `background` is number 0 of a label."""
-    known = list(given) or sorted(names - {BACKGROUND})
-    of_boxes = known if given or BACKGROUND not in names else [BACKGROUND, *known]
+def _labels(names: set[str], background: bool) -> dict[str, Label]:
+    """Return the class names, sorted; `background` is number 0 of a label."""
+    of_boxes = sorted(names - {BACKGROUND})
+    if BACKGROUND in names:
+        of_boxes = [BACKGROUND, *of_boxes]
     whole = background and BACKGROUND not in of_boxes
     return {
         "label": {"class_names": [BACKGROUND, *of_boxes] if whole else [*of_boxes]},
@@ -214,14 +187,38 @@ def read_annotation(
 def _annotation(path: str, limits: Limits) -> Element:
     """Return the root of an XML file, which is an annotation."""
     bounded = reading(path, missing=VANISHED.format(path), limits=limits, bound="header_bytes")
-    with bounded as nbytes, parsing_xml(path):
-        root: Element = fromstring(read_bytes(path, nbytes))
+    with bounded as nbytes:
+        root = _parsed(read_bytes(path, nbytes), path)
     if root.tag != "annotation":
         raise ManifestError(
             f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "
-            "<annotation>" + ". CVAT's file goes into cvat= (--cvat)" * (root.tag == "annotations")
+            "<annotation>"
         )
     return root
+
+
+def _parsed(data: bytes, path: str) -> Element:
+    """Return the root of XML. Entities are refused: they can grow without end, or name files."""
+
+    def refuse(name: str, *_: object) -> Never:
+        raise ManifestError(
+            f"{path} declares the entity {quote(name)}, which dfgen does not read: write its text "
+            "in full"
+        )
+
+    tree, parser = TreeBuilder(), expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = tree.start, tree.end
+    parser.CharacterDataHandler, parser.EntityDeclHandler = tree.data, refuse
+    parser.buffer_text = True
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        raise ManifestError(
+            f"{path}, line {error.lineno}, column {error.offset + 1}: broken XML, {reason}. Mend "
+            "or remove it"
+        ) from None
+    return tree.close()
 
 
 def _number(element: Element, name: str, where: str) -> float:
@@ -243,7 +240,7 @@ def _text(element: Element, name: str, where: str) -> str:
 
 
 def _check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Raise unless there is one folder of images, and each class has one number."""
+    """Raise unless there is a folder of images."""
     place, images = arguments["voc"], arguments["images"]
     bare = os.path.isdir(place) and not os.path.isdir(f"{place}/Annotations")
     if not isinstance(images, str | None) or (images is None and bare):
@@ -252,21 +249,6 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
             "those of the XML files but for the extension. Or give the folder above Annotations "
             "and JPEGImages as voc="
         )
-    check_class_names(arguments)
-
-
-def check_class_names(arguments: Mapping[str, Any]) -> None:
-    """Raise unless each class has one number."""
-    names = arguments["class_names"]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ArgumentError(
-            f"class_names= (--class-names) has {quote(twice)} twice: a class has one number"
-        )
-
-
-CLASS_NAMES = Argument(NAMES, "Text file of the classes, one a line.", default=(), from_file=True)
-"""The argument `class_names` of every source whose files do not number the classes."""
 
 
 class VocFolder(NamedTuple):
@@ -379,13 +361,6 @@ VOC = Source(
     ),
     {
         "images": IMAGES,
-        "box_label": Argument(
-            TEXT,
-            "Label: class of the largest, first, all or each box. Default: largest.",
-            default="largest",
-            choices=("largest", "first", "all", "each"),
-        ),
-        "class_names": CLASS_NAMES,
         "image_sets": Argument(
             TEXT,
             "Folder of train.txt, val.txt, as ImageSets/Main: lists of images become the split.",
@@ -396,5 +371,4 @@ VOC = Source(
     shared=("pattern", "unmatched", "limits"),
     check=_check_arguments,
     folder="images",
-    rows_share_images=lambda arguments: arguments.get("box_label") == "each",
 )

@@ -1,4 +1,4 @@
-"""Source `yolo`: data sets of Ultralytics' YOLO, to detect, segment, find poses or classify.
+"""Source `yolo`: data sets of Ultralytics' YOLO, to detect, segment or find poses.
 
 The smallest tree that shows it (to segment, a line is the class and x, y of each corner; of poses,
 whose data.yaml has `kpt_shape: [17, 3]`, key points follow the box):
@@ -8,16 +8,14 @@ whose data.yaml has `kpt_shape: [17, 3]`, key points follow the box):
     images/train/a.jpg
     labels/train/a.txt      1 0.5 0.5 0.25 0.75       class, x and y of the centre, width, height
 
-To classify there is no data.yaml; give the folder of `train/cat/a.jpg`, `val/dog/b.jpg`, ...
-
-Format: https://docs.ultralytics.com/datasets/detect and /segment, /pose, /classify.
+Format: https://docs.ultralytics.com/datasets/detect and /segment, /pose.
 """
 
 import math
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -29,7 +27,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import read_bytes, reading
 from dfgen.manifest.paths import reach_of, say_outside
 from dfgen.manifest.schema import Label
-from dfgen.manifest.sources.file_tree import Skipped, read_files
+from dfgen.manifest.sources.file_tree import Skipped
 from dfgen.manifest.sources.image_pairs import (
     VANISHED,
     Pair,
@@ -38,7 +36,6 @@ from dfgen.manifest.sources.image_pairs import (
     pair,
     without_suffix,
 )
-from dfgen.manifest.sources.path_pattern import parse_pattern
 from dfgen.manifest.sources.source import BOXES, LABELS, TEXT, Argument, RowGroup, Source
 
 _OPENS = (yaml.SequenceStartEvent, yaml.MappingStartEvent)
@@ -169,12 +166,9 @@ def read_yolo(place: str, unmatched: str = "error", limits: Limits = DEFAULT) ->
 
     Row groups have `path`, `split`, and `boxes` (rel_xyxy) and `labels`; polygons have `polygons`
     (x, y of each corner, relative) and the boxes around them; poses have `keypoints` (x, y,
-    visibility of each, relative); classification sets have `label`
-    alone. An image without a text file has no boxes, null where test has no text files at all.
+    visibility of each, relative). An image without a text file has no boxes, null where test has
+    no text files at all.
     """
-    if os.path.isdir(place):
-        yield from _classified(place)
-        return
     data = read_data(place, limits)
     labels: dict[str, Label] = {
         "split": {"class_names": [*data.places]},
@@ -194,16 +188,6 @@ def read_yolo(place: str, unmatched: str = "error", limits: Limits = DEFAULT) ->
     yield RowGroup(schema.empty_table(), skipped, notes, labels, root, len(pairs))
     for table in in_groups(pairs, partial(_rows, root, data, limits), schema, annotations):
         yield RowGroup(table, total=len(pairs))
-
-
-def _classified(folder: str) -> Iterator[RowGroup]:
-    for name in ("data.yaml", "labels"):
-        if os.path.exists(f"{folder}/{name}"):
-            raise ManifestError(
-                f"{quote(folder)} has {name}, so it is not a classification set: give its data.yaml"
-            )
-    for group in read_files(folder, parse_pattern("{split}/{label}/{name}")):
-        yield replace(group, rows=group.rows.drop_columns(["name"]))
 
 
 def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
@@ -356,6 +340,6 @@ def _rows(
 
 YOLO = Source(
     read_yolo,
-    Argument(TEXT, "YOLO's data.yaml, or folder to classify.", is_path=True),
+    Argument(TEXT, "YOLO's data.yaml.", is_path=True),
     shared=("unmatched", "limits"),
 )

@@ -46,7 +46,7 @@ class Segments(NamedTuple):
 class Segmentation(Feature):
     """The class of every pixel, or a mask of every object, from the polygons of annotations.
 
-    Use it for the column `segmentation` of COCO, LabelMe and CVAT, and the `polygons` of YOLO; for
+    Use it for the column `segmentation` of COCO, and the `polygons` of YOLO; for
     mask files take `Mask`. It sets those pixels of the whole image that pycocotools sets, and then
     gets the geometry of its image as a `Mask` does: the same size, crop and flip, by the nearest
     pixel.
