@@ -210,7 +210,7 @@ def test_whole_numbers_may_be_written_as_floats_and_no_flag_is_no_crowd(data):
     ("content", "message"),
     [
         (b'{"images": [\n{"id": 1,\n"file_name": "\\u00e9\xff.png"}\n]}',
-         "c.json is broken JSON, 'utf-8' codec can't decode byte 0xff in position "),
+         "c.json is broken JSON, "),
         (b'{"x": ' + b"[" * 100_000, "c.json cannot be read: it is nested too deep"),
         (b"", "c.json is broken JSON, Input data was truncated. Mend the file, or fetch it again"),
         (b'{"images" [1]}', "c.json is broken JSON, JSON is malformed: "),

@@ -274,7 +274,7 @@ def test_an_archive_in_a_bucket_is_refused(s3, name):
     )
 
 
-@pytest.mark.parametrize("name", ["labels", "listing", "coco", "voc", "metadata", "yolo", "arrays"])
+@pytest.mark.parametrize("name", ["labels", "coco", "voc", "yolo"])
 def test_tables_and_annotations_that_are_far_are_refused(name):
     place, more = "s3://bucket/t.csv", {"labels": {"path_column": "path"}}
     with pytest.raises(ArgumentError) as error:
