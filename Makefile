@@ -1,7 +1,7 @@
 # Each target installs what it needs into .venv, once:
 # the empty file .venv/with-test means that keras-dfgen[test] is installed there.
-.PHONY: demo test test-slow test-all test-backends test-public test-nightly test-alone test-clients \
-	test-lowest lint notebooks docs dist bench against survive soak clean
+.PHONY: demo test test-slow test-all test-backends test-public test-nightly test-keras \
+	test-alone test-clients test-lowest lint notebooks docs dist bench against survive soak clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -41,8 +41,12 @@ test-backends: $(WITH_BACKENDS)          ## the tests marked backend, on TensorF
 test-public: $(WITH_BACKENDS)            ## the same for tests/public alone
 	.ci/backends .venv "public and backend"
 
-test-nightly: $(WITH_BACKENDS)           ## the same on keras-nightly, the newest or NIGHTLY=3.16.0.dev...
-	.ci/nightly "$(NIGHTLY)" "public and backend"
+test-nightly: $(WITH_BACKENDS)           ## with keras-nightly, the newest or NIGHTLY=3.16.0.dev...
+	.ci/keras "nightly $(NIGHTLY)" "(public or keras) and backend"
+
+test-keras: $(WITH_BACKENDS)             ## with each supported Keras, on three backends
+	for version in 3.12 3.13 3.14 3.15 "nightly 3.16.0.dev2026102704"; do \
+		.ci/keras "$$version" "(public or keras) and backend" || exit; done
 
 test-alone: .venv/with-test .venv/with-jax .venv-none/with-dfgen .venv-jax/with-dfgen .venv-torch/with-dfgen
 	.ci/strict .venv alone          ## dfgen with one backend installed, or none

@@ -15,7 +15,8 @@ DfgenError
 ├── ProblemsError(RuntimeError)        more bad rows than the limit, or a batch of them alone
 ├── TransformError(RuntimeError)       a transform that raised, or returned something else
 ├── WorkerError(RuntimeError)          a worker process that died again and again
-└── RankError(RuntimeError)            a process of a training that ended, or does something else
+├── RankError(RuntimeError)            a process of a training that ended, or does something else
+└── UnknownKerasError(RuntimeError)    a version of Keras that dfgen does not support
 
 Each also is the built-in that users would catch. A message says what was received, what was
 expected and what to do; where a row is at fault, its id and path.
@@ -113,6 +114,10 @@ class WorkerError(DfgenError, RuntimeError):
 
 class RankError(DfgenError, RuntimeError):
     """A process that trains together with this one has ended, or does something else."""
+
+
+class UnknownKerasError(DfgenError, RuntimeError):
+    """The installed Keras reads its data in a way that this version of dfgen does not support."""
 
 
 EXAMPLES = 10

@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns, InPacks
-from dfgen.binding.row_ids import plain_ids
 from dfgen.errors import ArgumentError, ManifestError, brief, listed
 from dfgen.limits import Amount, bytes_given
 from dfgen.loading.order.draws import MOST_PLACES, balance_of, proportions_of
@@ -216,48 +214,6 @@ def _class_numbers(balance: str, values: pa.Array) -> npt.NDArray[np.int64]:
     ranked = names.take(pc.sort_indices(names))
     numbers: npt.NDArray[np.int64] = pc.index_in(values, value_set=ranked).to_numpy()
     return numbers.astype(np.int64)
-
-
-def new_weights(values: Any, reader: BoundRows) -> npt.NDArray[np.float64]:
-    """Return the weights of all rows: given in their order, or as a Series by their ids."""
-    if isinstance(values, pd.Series):
-        values = _by_id(values, reader)
-    try:
-        weights = np.array(values, np.float64) if np.isrealobj(values) else np.empty(())
-    except (TypeError, ValueError):
-        weights = np.empty(())
-    if weights.shape != (len(reader),):
-        shape = f"the shape {weights.shape}" if weights.ndim else f"{type(values).__name__}"
-        raise ArgumentError(
-            f"set_weights got {shape}: expected {len(reader):,} numbers, one for each row in the "
-            "order of seq.manifest, or a pandas Series with the ids of the rows as its index"
-        )
-    return _checked_weights("set_weights", weights, reader)
-
-
-def _by_id(values: "pd.Series[Any]", reader: BoundRows) -> "pd.Series[Any]":
-    """Return the values in the order of the rows."""
-    advice = "For values in the order of seq.manifest give values.to_numpy()"
-    ids = pd.Index(list(plain_ids(reader.ids)))
-    if not values.index.is_unique:
-        twice = values.index[values.index.duplicated()].tolist()[0]
-        raise ArgumentError(
-            f"set_weights: the Series has several weights for the id {twice!r}: expected one for "
-            f"each row. {advice}"
-        )
-    places = values.index.get_indexer(ids)
-    if (places < 0).any():
-        raise ArgumentError(
-            f"set_weights: the index of the Series lacks {reader.where(int(places.argmin()))}: "
-            f"expected the ids of all rows. {advice}"
-        )
-    if len(values) > len(ids):
-        stranger = values.index.difference(ids, sort=False).tolist()[0]
-        raise ArgumentError(
-            f"set_weights: the index of the Series holds {stranger!r}, which is the id of no row: "
-            f"expected those of the {len(ids):,} rows alone. {advice}"
-        )
-    return values.iloc[places]
 
 
 def _checked_weights(

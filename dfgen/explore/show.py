@@ -223,7 +223,7 @@ def show_batch(
     caption: str | Iterable[str] | None = None,
 ) -> Any:  # fmt: skip
     """Show a batch as the model gets it; see `dfgen.Sequence.show`."""
-    from dfgen.training.data_adapter import view_of  # late: it loads Keras
+    from dfgen.training.keras_data import view_of  # late: it loads Keras
 
     whole("n", n, least=1)
     whole("draws", draws)

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from dfgen.loading.batch_transforms import TriedTransform
-from dfgen.loading.buffers import BatchArrays, Block, Buffers
+from dfgen.loading.buffers import BatchArrays, Buffers
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows
@@ -116,21 +116,13 @@ class BatchMaker:
         plan: Plan,
         spread: bool,
         known: Collection[int],
-        block: tuple[Block, int] | None = None,
     ) -> PendingBatch:
-        """Begin to make a batch, shared by all workers if `spread`, without the `known` rows.
-
-        A whole one is made at its place in a block, if one is given and shapes allow it.
-        """
+        """Begin to make a batch, shared by all workers if `spread`, without the `known` rows."""
         rows, earlier = self.batch_rows.batch(epoch, step, plan)
         if self.next_window is not None:
             self.next_window.begin(epoch, step, plan)
         specs = self._specs(epoch, step, plan, rows)
         make = partial(self._buffers.batch, len(rows), specs)
-        if specs is not None or len(rows) < plan.size:
-            block = None
-        if block is not None:
-            make = partial(block[0].part, block[1], self._buffers, len(rows))
         given = None if self.weights is None else self.weights[rows]
         size = self.chunk_sizes[0 if spread else 1]
         starts = range(0, len(rows), size)
@@ -139,11 +131,9 @@ class BatchMaker:
             rng = batch_rng(self.maker.seed, epoch, step, self.plan.shard[0])
             where = f"batch {step} of epoch {epoch}"
             transform = partial(self._transformed, self.transform, rng=rng, where=where)
-        by = self.order.drawn_by(epoch)
         pending = PendingBatch(
-            make, rows, (epoch, step), plan, len(starts), given, self.own, transform,
-            None if block is None else block[0], by,
-        )  # fmt: skip
+            make, rows, (epoch, step), plan, len(starts), given, self.own, transform
+        )
         chunks = []
         for start in starts:
             part = slice(start, start + size)

@@ -1,6 +1,5 @@
 """Batch buffers: aligned so that TensorFlow and JAX read them in place, and used again."""
 
-import threading
 import weakref
 from collections import deque
 from collections.abc import Mapping
@@ -38,22 +37,16 @@ class Buffers:
     def __reduce__(self) -> tuple[Any, ...]:
         return Buffers, (self._specs,)
 
-    def batch(
-        self, size: int, specs: Mapping[str, Spec] | None = None, count: int | None = None
-    ) -> BatchArrays:
+    def batch(self, size: int, specs: Mapping[str, Spec] | None = None) -> BatchArrays:
         """Return an array of shape (size, ...) for each spec, its values undefined.
-
-        With a count it is of so many batches, (count, size, ...).
 
         Each has memory of its own: one for all would keep images for as long as their labels. The
         specs are those of this batch, where shapes differ by batch.
         """
         specs = specs or self._specs
-        first = (size,) if count is None else (count, size)
-        return {name: self._array(name, first, spec) for name, spec in specs.items()}
+        return {name: self._array(name, (size, *spec.shape), spec) for name, spec in specs.items()}
 
-    def _array(self, name: str, first: tuple[int, ...], spec: Spec) -> npt.NDArray[Any]:
-        shape = (*first, *spec.shape)
+    def _array(self, name: str, shape: tuple[Any, ...], spec: Spec) -> npt.NDArray[Any]:
         if spec.dtype.hasobject:
             return np.empty(shape, spec.dtype)
         nbytes = prod(shape) * spec.dtype.itemsize
@@ -72,19 +65,3 @@ class Buffers:
             # A deque, since this may run in the middle of anything, where no lock can be taken.
             weakref.finalize(lease, free.append, raw).atexit = False
         return lease.reshape(shape)
-
-
-class Block:
-    """Memory of several whole batches, one behind the other, made when the first of them is."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.arrays: BatchArrays = {}
-        """Name -> array of shape (count, batch, ...)."""
-        self._lock = threading.Lock()
-
-    def part(self, place: int, buffers: Buffers, size: int) -> BatchArrays:
-        """Return the arrays of one of the batches."""
-        with self._lock:
-            self.arrays = self.arrays or buffers.batch(size, count=self.count)
-        return {name: array[place] for name, array in self.arrays.items()}

@@ -20,11 +20,10 @@ from dfgen.errors import (
 from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker
 from dfgen.loading.batch_transforms import BatchTransform, tried
-from dfgen.loading.buffers import Block
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.order.row_order import Drawing, Draws, RowOrder
+from dfgen.loading.order.row_order import Drawing, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch, Weights
 from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
 from dfgen.loading.read_ahead import ReadAhead
@@ -239,23 +238,13 @@ class Loader:
         self.park(None)
         self._maker = self._maker.reseeded(seed, seed if self.shuffle else None)
 
-    def redraw(self, draws: Draws) -> None:
-        """Draw rows otherwise; what was made ahead of epochs where that changes is thrown away."""
-        self._reorder(replace(self.row_order, balance=draws))
-
     def go_on(self, epoch: int, batch: int) -> None:
         """Keep the order of an epoch that was begun with so many rows in a batch."""
-        self._reorder(self.row_order.going_on(epoch, batch))
-
-    def _reorder(self, order: RowOrder) -> None:
+        order = self.row_order.going_on(epoch, batch)
         if self._maker.next_window is not None:
             self._maker.next_window.close()
         self._maker = replace(self._maker, order=order)
         self.park(None)
-
-    def outdated(self, pending: PendingBatch) -> bool:
-        """Whether a batch was begun before its epoch came to be drawn otherwise."""
-        return pending.drawn_by != self.row_order.drawn_by(pending.position[0])
 
     @property
     def metrics(self) -> Metrics:
@@ -305,7 +294,6 @@ class Loader:
         step: int = 0,
         plan: Plan | None = None,
         at_once: int = 1,
-        endless: bool = False,
     ) -> LookAhead:
         """Return the batches from (epoch, step) on; what was parked just there is used.
 
@@ -314,11 +302,10 @@ class Loader:
             step: of the first batch.
             plan: of the epochs, None for that of training.
             at_once: batches that are taken together.
-            endless: whether those may be of two epochs.
         """
         self._begin_anew_where_forked()
         plan = self.plan if plan is None else plan
-        return self._parked.take(self, (epoch, step), plan, at_once, endless)
+        return self._parked.take(self, (epoch, step), plan, at_once)
 
     def park(self, ahead: LookAhead | None) -> None:
         """Keep what was made ahead for whoever goes on where it is; or nothing."""
@@ -340,7 +327,6 @@ class Loader:
         step: int,
         plan: Plan | None = None,
         spread: bool = True,
-        block: tuple[Block, int] | None = None,
     ) -> PendingBatch:
         """Begin to make a batch, shared by all workers if `spread`; without workers, make it."""
         if self._closed:
@@ -348,7 +334,7 @@ class Loader:
         refuse_inside(self.reader)
         self._begin_anew_where_forked()
         plan = self.plan if plan is None else plan
-        return self._maker.start(epoch, step, plan.of(epoch), spread, self._known, block)
+        return self._maker.start(epoch, step, plan.of(epoch), spread, self._known)
 
     def depth_for(self, at_once: int) -> int:
         """Return how many batches are made ahead where so many are taken at once: twice as many."""

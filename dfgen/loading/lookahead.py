@@ -5,7 +5,6 @@ from collections import deque
 from typing import Any, Protocol
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.buffers import Block
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.pending_batch import Batch, PendingBatch, Position
 
@@ -20,16 +19,11 @@ class BatchSource(Protocol):
     def depth_for(self, at_once: int) -> int:
         """Return how many batches are made ahead where so many are taken at once."""
 
-    def start(
-        self, epoch: int, step: int, plan: Plan, spread: bool, block: tuple[Block, int] | None
-    ) -> PendingBatch:
-        """Begin to make a batch, shared by all workers if `spread`, at its place in a block."""
+    def start(self, epoch: int, step: int, plan: Plan, spread: bool) -> PendingBatch:
+        """Begin to make a batch, shared by all workers if `spread`."""
 
     def result(self, pending: PendingBatch) -> Batch:
         """Wait for a batch."""
-
-    def outdated(self, pending: PendingBatch) -> bool:
-        """Whether its epoch holds other rows by now."""
 
 
 class LookAhead:
@@ -42,8 +36,7 @@ class LookAhead:
         position: of the first.
         plan: of an epoch.
         one_epoch: whether none is made ahead of the next epoch.
-        at_once: batches that are taken together: whole ones lie in one block of memory.
-        endless: whether those may be of two epochs.
+        at_once: batches that are taken together.
     """
 
     def __init__(
@@ -53,10 +46,9 @@ class LookAhead:
         plan: Plan,
         one_epoch: bool = False,
         at_once: int = 1,
-        endless: bool = False,
     ) -> None:
-        self.position = self._first = position
-        self.taken = at_once, endless
+        self.position = position
+        self.at_once = at_once
         self.plan = plan
         self.repeat_epoch = False
         """True where the same epoch will be asked for again, as by validation."""
@@ -66,7 +58,6 @@ class LookAhead:
         """Missing while it is parked."""
         self._ahead: deque[PendingBatch] = deque()
         self._closed = False
-        self._block: Block | None = None
 
     def __next__(self) -> Batch:
         self._check_open()
@@ -99,39 +90,19 @@ class LookAhead:
         ahead = self._ahead  # `close`, of another thread, takes it away
         if ahead and ahead[0].position != self.position:
             self._give_up(ahead)  # a wrong guess
-        while ahead and self.source.outdated(ahead[-1]):
-            ahead.pop().cancelled, self._block = True, None
         position = self._after(ahead[-1].position) if ahead else self.position
-        depth = self.source.depth_for(self.taken[0])
+        depth = self.source.depth_for(self.at_once)
         while len(ahead) < depth:
             if self.end is not None and position >= self.end:
                 break
-            block = self._block_of(position)
-            ahead.append(self.source.start(*position, self.plan, spread=not ahead, block=block))
+            ahead.append(self.source.start(*position, self.plan, spread=not ahead))
             position = self._after(position)
         return ahead
 
-    def _block_of(self, position: Position) -> tuple[Block, int] | None:
-        """Return the block of a batch that is taken with others, and its place there."""
-        (at_once, endless), (epoch, step) = self.taken, position
-        if at_once == 1:
-            return None
-        begun, first = self._first
-        before = step - first * (epoch == begun)
-        if endless and epoch > begun:
-            before += len(self.plan.of(begun)) - first + (epoch - begun - 1) * len(self.plan)
-        place = before % at_once
-        if not endless and step - place + at_once > len(self.plan.of(epoch)):
-            return None  # the rest of an epoch
-        if self._block is None or not place:
-            self._block = Block(at_once)
-        return self._block, place
-
     def _give_up(self, ahead: deque[PendingBatch]) -> None:
         for pending in ahead:
-            pending.cancelled = True  # a worker may still write to it: its block is used no more
+            pending.cancelled = True
         ahead.clear()
-        self._block = None
 
     def _after(self, position: Position) -> Position:
         epoch, step = position
@@ -150,19 +121,15 @@ class Parked:
     def __reduce__(self) -> tuple[Any, ...]:
         return Parked, ()
 
-    def take(
-        self, source: BatchSource, position: Position, plan: Plan, at_once: int, endless: bool
-    ) -> LookAhead:
+    def take(self, source: BatchSource, position: Position, plan: Plan, at_once: int) -> LookAhead:
         """Return the one that is kept if it goes on just there, else a new one."""
-        parked, taken = self._swap(None), (at_once, endless)
-        if parked is not None and (parked.position, parked.plan, parked.taken) == (
-            position, plan, taken
-        ):  # fmt: skip
+        parked, wanted = self._swap(None), (position, plan, at_once)
+        if parked and (parked.position, parked.plan, parked.at_once) == wanted:
             parked.source = source
             return parked
         if parked is not None:
             parked.close()
-        return LookAhead(source, position, plan, False, at_once, endless)
+        return LookAhead(source, position, plan, False, at_once)
 
     def keep(self, ahead: LookAhead | None) -> None:
         """Keep one instead of what was kept, or none."""

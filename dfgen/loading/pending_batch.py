@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.loading.buffers import BatchArrays, Block
+from dfgen.loading.buffers import BatchArrays
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.problems import Failure
 from dfgen.loading.workers.chunks import Chunk
@@ -67,7 +67,6 @@ class Batch:
     weigh: Callable[[], Weights]  # makes the weights
     own: OwnWeights
     skipped: tuple[int, ...] = ()  # places of samples that could not be made, and hold zeros
-    block: Block | None = None  # that its arrays were made in, beside those of its neighbours
     ids: tuple[object, ...] = ()  # of the rows, where `Loader.batches` yields it; it costs time
 
     @cached_property
@@ -94,8 +93,6 @@ class PendingBatch:
     given: Weights | None = None  # what the rows weigh by themselves
     own: OwnWeights = field(default_factory=dict)
     transform: Callable[[BatchArrays], BatchArrays] | None = None
-    block: Block | None = None  # that its arrays are made in, beside those of its neighbours
-    drawn_by: str = ""  # what tells the order of its epoch from that by other weights
     cancelled: bool = False  # whether nobody wants it any more
     late: set[int | None] = field(default_factory=set)  # rows it was given up for, or its worker
     process: int = field(default_factory=os.getpid)  # whose workers make it
@@ -173,5 +170,5 @@ class PendingBatch:
                 self._errors.clear()  # its traceback knows this object: a circle, otherwise
         weigh = partial(batch_weights, self.plan, self.position[1], self.given, self._blanks)
         blanks = tuple(self._blanks)
-        batch = Batch(self.arrays, self.rows, weigh, self.own, blanks, self.block)
+        batch = Batch(self.arrays, self.rows, weigh, self.own, blanks)
         return batch, self._problems

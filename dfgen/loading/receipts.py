@@ -1,6 +1,5 @@
 """Receipts: which rows of an epoch were taken, counted batch by batch."""
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +16,6 @@ from dfgen.spec import IntArray
 from dfgen.table.mapped_column import MappedColumn
 
 _ASKED = 8192  # positions asked of the order at once: one by one they cost ten times as much
-_REMEMBERED = 64  # places: more than any backend fetches ahead
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,6 @@ class Receipt:
         missing: rows that should have been taken, and were not.
         skipped: rows that could not be read and stood in their batch with weight 0.
         left_out: rows at the end of the order, which fill no batch, where those are left out.
-        counted: `"taken"` by the model, or `"handed out"` where no callback of dfgen watched `fit`.
         draws: where classes are balanced, (times, rows): how many rows the epoch draws so many
             times, those left out at its end included, as in `((0, 700), (1, 200), (2, 50))`.
     """
@@ -50,7 +47,6 @@ class Receipt:
     missing: int = 0
     skipped: int = 0
     left_out: int = 0
-    counted: str = "handed out"
     draws: tuple[tuple[int, int], ...] = ()
 
     def __add__(self, other: "Receipt") -> "Receipt":
@@ -71,7 +67,6 @@ class Receipt:
             repeated=self.repeated + other.repeated,
             missing=self.missing + other.missing,
             skipped=self.skipped + other.skipped,
-            counted=self.counted if self.counted == other.counted else "handed out",
         )
 
 
@@ -109,10 +104,6 @@ class DueRows:
             self._block.update({(epoch, step + at): pair for at, pair in enumerate(pairs)})
         return self._block[epoch, step]
 
-    def redrawn(self, order: RowOrder) -> "DueRows":
-        """Return those of an order that draws rows otherwise."""
-        return replace(self, order=order, _block={})
-
     def digest_before(self, epoch: int, taken: int) -> int:
         """Return the receipt of the first so many positions of an epoch: 1 s for 10**6 rows."""
         digest = 0
@@ -133,16 +124,11 @@ class Ledger:
 
     Its cost does not depend on the number of rows or on the place to begin at: a byte of
     memory for each batch from there on, touched when that comes. Batches before `place` count as
-    taken, rightly and once; `counted` is `"taken"` or `"handed out"`, as in a Receipt.
+    taken, rightly and once.
     """
 
-    def __init__(self, order: DueRows, place: Place, counted: str) -> None:
+    def __init__(self, order: DueRows, place: Place) -> None:
         self.order = replace(order, plan=place.plan(order.plan))
-        """May be another one later, of which epochs that have begun hold the same rows."""
-        self.counted = counted
-        self.waiting: deque[Handed] = deque()
-        """Handed out, but not known to be taken."""
-        self._recent: deque[Place] = deque(maxlen=_REMEMBERED)
         self._begin(place)
 
     def _begin(self, place: Place) -> None:
@@ -183,9 +169,7 @@ class Ledger:
         digest = (place.digest + receipt(place.epoch, positions, self.order.ids_at(rows))) % 2**128
         skipped = place.skipped + len(lost)
         self.place = place._replace(step=place.step + 1, digest=digest, skipped=skipped)
-        found = self.close() if self.complete else None
-        self._recent.append(self.place)
-        return found
+        return self.close() if self.complete else None
 
     def close(self) -> Receipt:
         """End the epoch, whatever of it was taken, and return its receipt."""
@@ -200,7 +184,6 @@ class Ledger:
             missing,
             place.skipped,
             self._plan.left_out,
-            self.counted,
             () if self.order.order.balance is None else self.order.order.balance.times,
         )
 
@@ -220,9 +203,3 @@ class Ledger:
         _, which = np.unique(np.concatenate([taken, due]), return_inverse=True)
         net = np.bincount(which, signs)
         return int(net[net > 0].sum()), int(-net[net < 0].sum())
-
-    def at(self, epoch: int, step: int) -> Place:
-        """Return the place of a step counted a short while ago."""
-        found = (place for place in self._recent if (place.epoch, place.step) == (epoch, step))
-        start = self._start if self._start.epoch == epoch else Place(epoch)
-        return next(found, start._replace(step=step))

@@ -249,8 +249,8 @@ class Identity:
                 was = "with other ids, or the same in another order"
                 advice = "Go on with the manifest it was saved with"
             elif name == "weights":
-                was = "in an epoch that drew rows by other weights"
-                advice = "Call set_weights(...) with those weights first, then load_state_dict"
+                was = "with other weights in balance="
+                advice = "Go on with those weights"
             elif name == "window" and None in (saved, value):
                 was = "with the rows in other files, which are shuffled otherwise"
                 advice = "Go on with the pack, or the files, it was saved with"

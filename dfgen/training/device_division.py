@@ -17,7 +17,7 @@ import numpy as np
 from dfgen.errors import ArgumentError
 from dfgen.loading.order.plan import Plan
 from dfgen.system import whole
-from dfgen.training.keras_calls import Call
+from dfgen.training.keras_loop import Loop as Call
 from dfgen.training.keras_private import VERSION, mesh_devices
 from dfgen.training.keras_probe import lacks
 

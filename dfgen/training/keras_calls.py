@@ -207,7 +207,7 @@ def put_variables_back() -> None:
         frame = frame.f_back
 
 
-def when_losses_are_built(call: Call, act: Callable[[Any], None]) -> None:
+def when_losses_are_built(call: Any, act: Callable[[Any], None]) -> None:
     """Tell a function what the model of a call makes, symbolic as it is, before the first step.
 
     Keras settles its losses once after `compile`, as a model is built or its first step is traced.

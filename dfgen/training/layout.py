@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 import keras
@@ -15,7 +14,6 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order.row_order import PaddingShare
 from dfgen.loading.pending_batch import Batch
 from dfgen.loading.problems import Problems
-from dfgen.loading.workers.chunks import row_bytes
 from dfgen.spec import Spec
 from dfgen.training.progress import Progress
 
@@ -154,7 +152,7 @@ def summary(
     loader: Loader, progress: Progress, rows: int, seed: int, padding: PaddingShare | None
 ) -> str:
     """Return one line: rows of the manifest, batches, arrays, seed, how far training has come."""
-    plan, ledger, epoch = loader.plan, progress.ledger, progress.place.epoch
+    plan, place = loader.plan, progress.place
     arrays = ", ".join(f"{name} {_shape(spec, 'x')}" for name, spec in loader.specs.items())
     index, count = plan.shard
     part = f"; part {index} of {count}" if count > 1 else ""
@@ -163,34 +161,12 @@ def summary(
     if padding is not None:
         saved, before = (f"{share:.1%}" for share in padding)
         part += f"; {saved} padding, {before} without bucket_by"
-    under_way = ledger.place.step and ledger.place.epoch == epoch
-    step = f", {ledger.place.step:,} of its batches {ledger.counted}" if under_way else ""
+    step = f" after {place.step:,} batches" if place.step else ""
     return (
         f"<dfgen.Sequence: {rows:,} rows, {len(loader):,} batches of "
-        f"{loader.batch_size}{part}; {arrays}; seed {seed}, epoch {epoch}{step}>"
+        f"{loader.batch_size}{part}; {arrays}; seed {seed}, epoch {place.epoch}{step}>"
     )
-
-
-def html_summary(loader: Loader, class_names: Any, rows: int, line: str) -> str:
-    """Return a table for notebooks; `line`, the repr, stands below it."""
-    classes = class_names if isinstance(class_names, dict) else {"": class_names or []}
-    largest = loader.reader.padding.specs(slice(None), loader.reader.specs)
-    nbytes = loader.depth * loader.plan.size * row_bytes(largest)
-    told = {
-        "rows": f"{rows:,}",
-        "steps": f"{len(loader):,} of {loader.batch_size} rows",
-        **{name: _shape(spec) for name, spec in loader.specs.items()},
-        **{f"classes {name}".strip(): _names(found) for name, found in classes.items() if found},
-        "in flight": f"{loader.depth} batches, about {nbytes / 1e6:,.1f} MB",
-    }
-    cells = (f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in told.items())
-    return f"<table>{''.join(cells)}</table><small>{escape(line)}</small>"
 
 
 def _shape(spec: Spec, by: str = " x ") -> str:
     return f"{by.join(map(str, spec.shape)).replace('None', '?') or 'scalar'} {spec.dtype}"
-
-
-def _names(class_names: list[Any]) -> str:
-    more = ", ..." if len(class_names) > 20 else ""
-    return f"{len(class_names):,}: {', '.join(map(str, class_names[:20]))}{more}"

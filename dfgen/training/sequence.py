@@ -4,12 +4,10 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from inspect import signature
 from secrets import randbits
 from typing import Any, Never
 
 import keras
-import numpy.typing as npt
 import pandas as pd
 
 from dfgen.binding.bind import bind
@@ -18,7 +16,7 @@ from dfgen.binding.image_sizes import padding_of_batches
 from dfgen.binding.nested import Tree
 from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
-from dfgen.binding.row_draws import DrawnBy, Ordering, new_weights
+from dfgen.binding.row_draws import DrawnBy, Ordering
 from dfgen.binding.row_problems import look_for_files
 from dfgen.binding.row_weights import ClassWeight, SampleWeight
 from dfgen.errors import ArgumentError, brief
@@ -27,21 +25,20 @@ from dfgen.limits import Amount, Limits, limits_given
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.row_order import PaddingShare
+from dfgen.loading.receipts import DueRows
 from dfgen.loading.state import CHECKSUM, Identity, Place, State, ids_digest
 from dfgen.samples.features.image_arguments import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
 from dfgen.table.any_table import Table
-from dfgen.training.data_adapter import Passes
 from dfgen.training.device_division import resolve_shard
-from dfgen.training.keras_calls import of_fit
-from dfgen.training.keras_probe import falls_back
-from dfgen.training.layout import html_summary, layout_of, problems_frame, summary
+from dfgen.training.keras_data import KerasData
+from dfgen.training.layout import layout_of, problems_frame, summary
 from dfgen.training.progress import Progress
 
 
-class Sequence(Passes):
+class Sequence(KerasData):
     """Feeds batches made from a manifest to `model.fit`, `evaluate` and `predict`.
 
     Every row comes once an epoch, in another order each epoch, the same for the same seed on every
@@ -68,7 +65,7 @@ class Sequence(Passes):
         balance: what rows are drawn by; some then come several times in an epoch, each with another
             random crop, flip and transform, and others not at all: see `row_counts`. A column of
             classes (text, whole numbers, booleans): each class comes equally often. A column of
-            floats: rows come in proportion, to less than two; `set_weights` changes them. Shares of
+            floats: rows come in proportion, to less than two. Shares of
             what a column holds, which sum to 1: `{"source": {"ours": 0.7, "theirs": 0.3}}`. Needs
             `shuffle`; evaluate on a Sequence without it.
         rows_per_epoch: rows drawn in an epoch with `balance`; None = as many as there are.
@@ -213,7 +210,7 @@ class Sequence(Passes):
         )  # fmt: skip
         weighted = bound.weighted or on_error == "skip" or loader.plan.shard[1] > 1
         layout = layout_of(bound, weighted)
-        super().__init__(loader, Progress(loader), layout, loader.shuffle, endless=False)
+        super().__init__(loader, Progress(loader), layout, endless=False)
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -248,53 +245,15 @@ class Sequence(Passes):
         """
         return problems_frame(self._loader.problems)
 
-    def repeat(self) -> "Passes":
+    def repeat(self) -> KerasData:
         """Return an endless view, for `fit(steps_per_epoch=...)`: passes follow one another.
 
-        Training goes on where the last `fit` on such a view stopped, in mid-pass too. Of a `fit`
-        that was interrupted, the steps of its unfinished epoch are given back.
+        Training continues where the last `fit` on a view stopped, also in the middle of a pass.
 
         Example:
             >>> model.fit(seq.repeat(), steps_per_epoch=1000, epochs=90)  # doctest: +SKIP
         """
-        return Passes(
-            self._loader, self.progress, self._layout, self._shuffle, True, self.state_dict
-        )
-
-    def set_weights(self, values: "npt.ArrayLike | pd.Series[Any]") -> None:
-        """Draw rows by other weights from the next epoch on: hard examples more often.
-
-        Call it between epochs, as in `on_epoch_end` of a callback. An epoch that has begun keeps
-        its weights, also where it is cut off and done again. If processes share batches, each must
-        set the same. Before `load_state_dict` set those of the state again, as `BackupAndRestore`
-        does by itself.
-
-        Args:
-            values: finite numbers of 0 or more, not all 0: one for each row in the order of
-                `manifest`, or a pandas Series with the ids of all rows as its index.
-
-        Raises:
-            ArgumentError: the Sequence has no `balance` of floats to begin with, the number of
-                values or the ids are others, or `fit` runs on `repeat()`, whose later epochs are
-                on their way.
-            ManifestError: a weight that cannot be, with its row.
-
-        Example:
-            >>> train.set_weights(np.where(wrong, 4.0, 1.0))  # doctest: +SKIP
-        """
-        running = None if falls_back() else of_fit("x")
-        if self._loader.row_order.weights is None:
-            raise ArgumentError(
-                "set_weights needs a Sequence that draws rows by weights: give balance=, a column "
-                "of floats, such as df.assign(weight=1.0) has"
-            )
-        progress = running.progress if isinstance(running, Passes) else None
-        if progress is self.progress and running is not self:
-            raise ArgumentError(
-                "set_weights cannot be called while fit runs on repeat(), which fetches batches of "
-                "later epochs ahead: give fit the Sequence itself, or call it between two fits"
-            )
-        self.progress.draw_by(new_weights(values, self._loader.reader))
+        return KerasData(self._loader, self.progress, self._layout, True, self.state_dict)
 
     @cached_property
     def padding(self) -> PaddingShare | None:
@@ -332,18 +291,18 @@ class Sequence(Passes):
         return self._binding.preprocessing(keras.config.image_data_format(), transform)
 
     def state_dict(self) -> State:
-        """Return how far training has come, as a dict for JSON, under 1 kB.
+        """Return the state of training, as a dict for JSON of less than 1 kB.
 
-        If `InputMonitor` or `BackupAndRestore` watches `fit`, it counts the steps that the model
-        took. Elsewhere it counts the batches handed out, which TensorFlow fetches ahead.
+        In `fit` it counts the steps that the model has taken, so it is exact in any callback. In a
+        loop of the user it counts the batches that the loop has received.
+
+        Example:
+            >>> json.dumps(seq.state_dict())  # doctest: +SKIP
         """
-        place = self.progress.ledger.place
-        weights = [draws.digest for draws in self.progress.weights_of(place)]
-        order = self._loader.row_order
+        place, order = self.progress.ledger.place, self._loader.row_order
         begun = order.of(place.epoch).batch
         return replace(
             self._identity,
-            weights=next(iter(weights), None),
             processes=self.shard[1],
             order_batch=None if begun == order.batch else begun,
         ).state(place)
@@ -356,8 +315,7 @@ class Sequence(Passes):
         `bucket_by` or in windows of a pack, keeps until its end the order that it was begun with.
         One of its batches begins at that row, so that `seq[index]` may have one fewer than `len`.
 
-        A Sequence made with `seed=None` takes the seed of the state. Changed labels warn. One
-        that draws rows by weights draws them by those set last, which must be those of the state.
+        A Sequence made with `seed=None` takes the seed of the state. Changed labels warn.
 
         Args:
             state: what `state_dict` gave, also after JSON.
@@ -368,8 +326,7 @@ class Sequence(Passes):
         """
         seed = state.get("seed") if self._seed_was_drawn and isinstance(state, Mapping) else None
         seed = seed if isinstance(seed, int) else self.seed
-        weights, processes = self._loader.row_order.weights, self.shard[1]
-        identity = replace(self._identity, seed=seed, weights=weights, processes=processes)
+        identity = replace(self._identity, seed=seed, processes=self.shard[1])
         place = identity.place(state)
         begun = state.get("order_batch") or state["batch_size"]
         begun = whole("order_batch of the state", begun, least=1)
@@ -377,8 +334,8 @@ class Sequence(Passes):
             self._check_receipt(place, seed, begun)
         if seed != self.seed:
             self._loader.reseed(seed)
-            self._seed, self._identity = seed, replace(identity, weights=None)
-        self.progress.go_to(place, begun)
+            self._seed, self._identity = seed, identity
+        self.progress.load(place, begun)
 
     def _check_receipt(self, place: Place, seed: int, begun: int) -> None:
         """Refuse a place whose receipt is of other batches than those before it.
@@ -388,14 +345,11 @@ class Sequence(Passes):
         loader = self._loader
         if place.skipped or self.shard[1] > 1:
             return
-        draws = loader.row_order.proportions
-        order = replace(
-            loader.row_order,
-            seed=seed if self._shuffle else None,
-            balance=loader.row_order.balance if draws is None else draws.at_once,
-        ).going_on(place.epoch, begun)
+        order = replace(loader.row_order, seed=seed if loader.shuffle else None)
+        order = order.going_on(place.epoch, begun)
         taken = place.taken(self.batch_size, order.places)
-        if loader.order.redrawn(order).digest_before(place.epoch, taken) != place.digest:
+        due = DueRows(loader.plan, order, loader.reader.ids)
+        if due.digest_before(place.epoch, taken) != place.digest:
             raise ArgumentError(
                 f"the state has another receipt than {taken} rows of epoch {place.epoch} give: "
                 "it was edited or damaged, and rows would be repeated or missed. Use the one saved "
@@ -407,7 +361,7 @@ class Sequence(Passes):
         """The identity that tells this Sequence's order of rows from another's."""
         rows, places = len(self._binding.columns), self._loader.row_order.places
         drawn_by: dict[str, Any] = dict(self._binding.drawn_by)
-        if not self._shuffle:
+        if not self._loader.shuffle:
             drawn_by["window"] = None
         return Identity(
             seed=self.seed,
@@ -415,8 +369,9 @@ class Sequence(Passes):
             rows=rows,
             ids=self._binding.columns.ids_digest() or ids_digest(self._loader.reader.ids),
             labels=self._binding.labels_digest,
-            shuffle=self._shuffle,
+            shuffle=self._loader.shuffle,
             rows_per_epoch=None if places == rows else places,
+            weights=self._loader.row_order.weights,
             **drawn_by,
         )
 
@@ -472,9 +427,3 @@ class Sequence(Passes):
         padding = None if self._binding.drawing.buckets is None else self.padding
         rows = len(self._binding.columns)
         return summary(self._loader, self.progress, rows, self.seed, padding)
-
-    def _repr_html_(self) -> str:
-        return html_summary(self._loader, self.class_names, len(self._binding.columns), repr(self))
-
-
-Passes._arguments = tuple(signature(Sequence.__init__).parameters)[1:-1]

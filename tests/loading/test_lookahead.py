@@ -25,13 +25,13 @@ class Source:
     """Makes batches that are their positions, `depth` of them ahead."""
 
     def __init__(self, depth=3, workers=1):
-        self.depth, self.workers, self.made, self.old, self.broken = depth, workers, [], (), ()
+        self.depth, self.workers, self.made, self.broken = depth, workers, [], ()
 
     def depth_for(self, at_once):
         return self.depth
 
-    def start(self, epoch, step, plan, spread, block):
-        given = {"position": (epoch, step), "spread": spread, "block": block, "cancelled": False}
+    def start(self, epoch, step, plan, spread):
+        given = {"position": (epoch, step), "spread": spread, "cancelled": False}
         self.made.append(SimpleNamespace(**given))
         return self.made[-1]
 
@@ -39,9 +39,6 @@ class Source:
         if pending.position in self.broken:
             raise KeyError("broken")
         return pending.position
-
-    def outdated(self, pending):
-        return pending in self.old
 
     @property
     def positions(self):
@@ -58,7 +55,6 @@ def test_so_many_batches_are_made_ahead_of_each_that_is_taken_over_the_end_of_an
     assert taken(ahead, 3) == [(0, 2), (0, 3), (1, 0)] and ahead.position == (1, 1)
     assert source.positions == [(0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)]
     assert [one.spread for one in source.made] == [True] + [False] * 5
-    assert {one.block for one in source.made} == {None}
 
 
 def test_none_is_made_ahead_of_the_end_and_the_same_epoch_comes_again_if_it_is_to():
@@ -73,17 +69,13 @@ def test_none_is_made_ahead_of_the_end_and_the_same_epoch_comes_again_if_it_is_t
     assert taken(LookAhead(alone, (0, 0), PLAN), 2) == alone.positions == [(0, 0), (0, 1)]
 
 
-def test_wrong_guesses_and_outdated_batches_are_given_up_and_made_anew():
+def test_batches_of_a_wrong_guess_are_cancelled():
     source = Source()
     ahead = LookAhead(source, (0, 0), PLAN)
     taken(ahead, 1)
     ahead.position = (7, 1)
     assert taken(ahead, 1) == [(7, 1)] and [one.cancelled for one in source.made[1:4]] == [True] * 3
     assert source.made[4].spread
-    source.old = source.made[-2:]
-    del source.made[:]
-    assert taken(ahead, 1) == [(7, 2)] and source.positions == [(7, 3), (8, 0), (8, 1)]
-    assert [one.cancelled for one in source.old] == [True] * 2
 
 
 def test_a_batch_that_fails_is_made_again_and_what_is_closed_says_so():
@@ -117,62 +109,24 @@ def test_a_batch_that_fails_after_its_stream_was_closed_says_that_it_was_closed(
             next(ahead)
 
 
-@each(
-    ("first", "at_once", "endless", "places"),
-    [
-        ((0, 0), 2, False, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1)]),
-        ((0, 0), 3, False, [(0, 0), (0, 1), (0, 2), None, (1, 0), (1, 1), (1, 2), None]),
-        ((0, 1), 2, False, [(0, 0), (0, 1), None, (1, 0), (1, 1), (2, 0), (2, 1), (3, 0)]),
-        ((0, 1), 3, False, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), None, (2, 0)]),
-        ((0, 1), 2, True, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1)]),
-        ((4, 2), 3, True, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]),
-        ((0, 0), 8, True, [(0, step) for step in range(8)]),
-    ],
-)
-def test_batches_that_are_taken_together_lie_in_one_block(first, at_once, endless, places):
-    source = Source(8)
-    next(LookAhead(source, first, PLAN, at_once=at_once, endless=endless))
-    blocks, found = [], []
-    for one in source.made[:8]:
-        if one.block is not None and one.block[0] not in blocks:
-            blocks.append(one.block[0])
-        found.append(one.block and (blocks.index(one.block[0]), one.block[1]))
-    assert found == places and {block.count for block in blocks} == {at_once}
-
-
-def test_a_block_of_which_a_batch_was_given_up_is_used_no_more():
-    source = Source(2)
-    ahead = LookAhead(source, (0, 0), PLAN, at_once=4)
-    taken(ahead, 1)
-    ahead.position = (0, 2)
-    taken(ahead, 1)
-    assert (
-        source.made[3].position == (0, 2) and source.made[3].block[0] is not source.made[0].block[0]
-    )
-    source.old = source.made[-1:]
-    block = source.made[-1].block[0]
-    taken(ahead, 1)
-    assert source.made[-1].block[0] is not block
-
-
 def test_the_batches_that_are_parked_are_taken_by_whoever_goes_on_just_there():
-    def parked_at(position, plan=PLAN, at_once=1, endless=False):
+    def parked_at(position, plan=PLAN, at_once=1):
         parked, ahead = Parked(), LookAhead(Source(), (0, 2), PLAN)
         parked.keep(ahead)
-        found = parked.take(other := Source(), position, plan, at_once, endless)
+        found = parked.take(other := Source(), position, plan, at_once)
         assert found.source is other and (found.position, found.plan) == (position, plan)
-        assert found.taken == (at_once, endless) and found.end is None
+        assert found.at_once == at_once and found.end is None
         assert ahead._closed == (found is not ahead)
         return found is ahead
 
     assert parked_at((0, 2))
-    for other in ({"position": (0, 1)}, {"plan": Plan(10, 2)}, {"at_once": 2}, {"endless": True}):
+    for other in ({"position": (0, 1)}, {"plan": Plan(10, 2)}, {"at_once": 2}):
         assert not parked_at(**{"position": (0, 2), **other})
     parked, ones = Parked(), [LookAhead(Source(), (0, 0), PLAN) for _ in range(2)]
     for one in (*ones, None):
         parked.keep(one)
     assert [one._closed for one in ones] == [True, True]
-    new = parked.take(Source(), (0, 0), PLAN, 1, False)
+    new = parked.take(Source(), (0, 0), PLAN, 1)
     assert new not in ones and not new._closed
 
 

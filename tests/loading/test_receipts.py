@@ -31,7 +31,7 @@ def handed(step, epoch=0, rows=None, skipped=()):
 
 def take(*batches, place=Place()):  # noqa: B008 - a tuple
     """The receipt of four batches."""
-    ledger = Ledger(ORDER, place, "taken")
+    ledger = Ledger(ORDER, place)
     *before, last = [ledger.take(batch) for batch in batches]
     assert before == [None] * len(before)
     return last
@@ -39,18 +39,18 @@ def take(*batches, place=Place()):  # noqa: B008 - a tuple
 
 class TestLedger:
     def test_an_epoch_that_went_well(self):
-        assert take(*map(handed, range(4))) == Receipt(0, ROWS, PERFECT, counted="taken")
+        assert take(*map(handed, range(4))) == Receipt(0, ROWS, PERFECT)
 
     def test_a_place_in_the_middle_gives_the_same_receipt(self):
         for step in range(4):
-            ledger = Ledger(ORDER, Place(), "taken")
+            ledger = Ledger(ORDER, Place())
             for done in range(step):
                 ledger.take(handed(done))
             rest = [handed(left) for left in range(step, 4)]
             assert take(*rest, place=ledger.place) == take(*map(handed, range(4)))
 
     def test_the_next_epoch_follows(self):
-        ledger = Ledger(ORDER, Place(), "taken")
+        ledger = Ledger(ORDER, Place())
         found = [ledger.take(handed(step, epoch)) for epoch in (0, 1) for step in range(4)]
         assert [found[3].epoch, found[7].epoch] == [0, 1]
         assert found[3].digest != found[7].digest
@@ -63,7 +63,7 @@ class TestLedger:
         assert found.digest != PERFECT
 
     def test_an_epoch_that_ends_too_soon(self):
-        ledger = Ledger(ORDER, Place(), "taken")
+        ledger = Ledger(ORDER, Place())
         for step in (0, 1, 3):
             ledger.take(handed(step))
         found = ledger.close()
@@ -97,7 +97,7 @@ class TestLedger:
         assert (found.rows, found.repeated, found.missing) == (8, 0, 2)
 
     def test_a_batch_from_before_the_place_to_begin_at(self):
-        ledger = Ledger(ORDER, Place(0, 2), "taken")
+        ledger = Ledger(ORDER, Place(0, 2))
         assert ledger.take(handed(1)) is None
         found = ledger.take(handed(2))
         assert (found.repeated, found.missing) == (3, 1)
@@ -109,7 +109,7 @@ class TestLedger:
         assert found.digest == f"{receipt(0, positions, 100 + rows):032x}"
 
     def test_skipped_rows_are_remembered_by_the_place(self):
-        ledger = Ledger(ORDER, Place(), "taken")
+        ledger = Ledger(ORDER, Place())
         ledger.take(handed(0, skipped=(1,)))
         found = take(handed(1), handed(2), handed(3), place=ledger.place)
         assert (found.rows, found.skipped) == (9, 1)
@@ -118,7 +118,7 @@ class TestLedger:
         order = DueRows(
             Plan(rows=2, batch_size=1), RowOrder(2, None), pa.array(["a", "b"], pa.large_string())
         )
-        ledger = Ledger(order, Place(), "handed out")
+        ledger = Ledger(order, Place())
         ledger.take(Handed(0.0, (0, 0), np.array([0])))
         assert ledger.take(Handed(0.0, (0, 1), np.array([1]))) == Receipt(
             0, 2, f"{receipt(0, [0, 1], ['a', 'b']):032x}"
@@ -126,7 +126,7 @@ class TestLedger:
 
     def test_rows_left_out_are_told(self):
         order = replace(ORDER, plan=Plan(rows=ROWS, batch_size=BATCH, tail="drop"))
-        ledger = Ledger(order, Place(), "taken")
+        ledger = Ledger(order, Place())
         found = [ledger.take(handed(step)) for step in range(3)][-1]
         assert (found.rows, found.missing, found.left_out) == (9, 0, 1)
 
@@ -156,7 +156,7 @@ class TestLedger:
 
         monkeypatch.setattr(row_order, "permutation", spy)
         order = DueRows(Plan(rows=10**9, batch_size=32), RowOrder(10**9, 0), Ids())
-        ledger = Ledger(order, Place(0, 10**6), "taken")
+        ledger = Ledger(order, Place(0, 10**6))
         ledger.take(Handed(0.0, (0, 10**6), order.batch(0, 10**6)[1]))
         assert sum(asked) <= 8192
 
@@ -175,8 +175,8 @@ def whole_order():
 class TestSum:
     def test_receipts_of_parts_add_up(self):
         whole = take(*map(handed, range(4)))
-        one = Receipt(0, 4, f"{3:032x}", skipped=1, counted="taken")
-        other = Receipt(0, 5, f"{(int(whole.digest, 16) - 3) % 2**128:032x}", counted="taken")
+        one = Receipt(0, 4, f"{3:032x}", skipped=1)
+        other = Receipt(0, 5, f"{(int(whole.digest, 16) - 3) % 2**128:032x}")
         assert one + other == replace(whole, rows=9, skipped=1)
 
     def test_what_was_amiss_in_each_part_adds_up(self):
@@ -194,22 +194,13 @@ class TestSum:
         )
 
 
-def test_the_place_of_a_batch_that_was_counted_is_known_and_of_others_its_step():
-    ledger = Ledger(ORDER, Place(2, 1, 7, 3), "taken")
-    ledger.take(handed(1, 2))
-    counted = ledger.place
-    ledger.take(handed(2, 2))
-    assert ledger.at(2, 2) == counted != ledger.at(2, 3) == ledger.place
-    assert ledger.at(2, 9) == Place(2, 9, 7, 3) and ledger.at(5, 1) == Place(5, 1)
-
-
 def test_a_batch_that_came_300_times_is_as_one_that_came_255():
-    ledger = Ledger(ORDER, Place(), "taken")
+    ledger = Ledger(ORDER, Place())
     for _ in range(3):
         ledger.take(handed(0))
     assert ledger.take(handed(0)).repeated == 9
     order = replace(ORDER, plan=Plan(rows=ROWS, batch_size=1))
-    ledger = Ledger(order, Place(), "taken")
+    ledger = Ledger(order, Place())
     ledger._counts[0] = 255
     ledger.take(Handed(0.0, (0, 0), order.batch(0, 0)[1]))
     assert ledger._counts[0] == 255
@@ -312,7 +303,7 @@ def lose_a_batch(stream):
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("callbacks", [(), (dfgen.InputMonitor,)], ids=["handed out", "taken"])
+@pytest.mark.parametrize("callbacks", [(), (dfgen.InputMonitor,)], ids=["alone", "monitored"])
 class TestInFit:
     def test_every_row_once_in_every_epoch(self, frame, callbacks):
         seq = sequence(frame(46))
@@ -323,11 +314,10 @@ class TestInFit:
         trained_watcher().fit(
             seq, epochs=3, verbose=0, callbacks=[*(make() for make in callbacks), keep]
         )
-        counted = "taken" if callbacks else "handed out"
         for epoch in range(3):
             rows = permutation(range(46), 46, seed=0, epoch=epoch)
             digest = f"{receipt(epoch, range(46), rows):032x}"
-            assert found[epoch] == Receipt(epoch, 46, digest, counted=counted)
+            assert found[epoch] == Receipt(epoch, 46, digest)
 
     def test_an_epoch_that_was_given_back_is_counted_anew(self, frame, callbacks):
         seq, model = sequence(frame(40)), trained_watcher()
@@ -354,10 +344,7 @@ class TestInFit:
         for _ in range(2):
             model.fit(seq.repeat(), steps_per_epoch=9, epochs=1, verbose=0, callbacks=made)
         rows = permutation(range(46), 46, seed=0, epoch=0)
-        assert seq.receipt == Receipt(
-            0, 46, f"{receipt(0, range(46), rows):032x}",
-            counted="taken" if callbacks else "handed out",
-        )  # fmt: skip
+        assert seq.receipt == Receipt(0, 46, f"{receipt(0, range(46), rows):032x}")
 
     def test_a_loader_that_loses_a_batch_is_told_on(self, frame, callbacks):
         seq, model = sequence(frame(48)), trained_watcher()

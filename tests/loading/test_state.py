@@ -251,15 +251,6 @@ class TestState:
             replace(NOW, **{name: least - 1})
         assert str(refusal.value) == f"{name}={least - 1} is not a whole number of {least} or more"
 
-    def test_other_weights_are_to_be_set_first(self):
-        with pytest.raises(ArgumentError) as refusal:
-            replace(NOW, weights="b").place(replace(NOW, weights="a").state(Place(0, 1)))
-        assert str(refusal.value) == (
-            "the state was saved in an epoch that drew rows by other weights: rows would be "
-            "repeated and missed. Call set_weights(...) with those weights first, then "
-            "load_state_dict, or start anew without the state"
-        )
-
     def test_rows_of_a_pack_that_were_in_files_before_are_told(self):
         state = NOW.state(Place(0, 1))
         with pytest.raises(ArgumentError, match="saved with the rows in other files, which are"):

@@ -57,9 +57,7 @@ def test_repeat_without_steps_raises(frame, method):
 
 
 @backend
-@pytest.mark.parametrize(
-    "same", [pytest.param(True, marks=pytest.mark.xfail(strict=True, reason="training")), False]
-)
+@pytest.mark.parametrize("same", [True, False])
 def test_fit_within_fit_needs_another_sequence(frame, same):
     """Two training passes at once on one Sequence raise."""
     seq, inner, outer = sequence(frame(24)), watcher(run_eagerly=EAGER), built_watcher()

@@ -10,7 +10,7 @@ import pytest
 import dfgen
 from public.keras_helpers import EAGER, sequence
 from public.permutation import epoch_rows, epochs_rows
-from public.watching import BACKEND, built_watcher
+from public.watching import built_watcher
 
 pytestmark = pytest.mark.backend
 ROWS, SIZE = 22, 4
@@ -103,21 +103,18 @@ def places(seq, own, folder):
     }
 
 
-def training(*names, backends=("tensorflow", "jax", "torch")):
-    mark = pytest.mark.xfail(BACKEND in backends, strict=True, reason="training")
-    return [pytest.param(name, marks=mark) for name in names]
+PLACES = [
+    "alone",
+    "after InputMonitor",
+    "before InputMonitor",
+    "after BackupAndRestore",
+    "before BackupAndRestore",
+    "after Keras's",
+    "between",
+]
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        "after InputMonitor",
-        "after BackupAndRestore",
-        "between",
-        *training("alone", "after Keras's", backends=["tensorflow"]),
-        *training("before InputMonitor", "before BackupAndRestore"),
-    ],
-)
+@pytest.mark.parametrize("place", PLACES)
 def test_state_in_a_callback_counts_trained_steps(tmp_path, place):
     seq, states = numbers(), {}
 
@@ -143,11 +140,10 @@ def test_state_between_epochs_counts_trained_steps(tmp_path, place):
         assert_state(state, steps_taken(*key))
 
 
-@pytest.mark.parametrize("place", training("alone", backends=["tensorflow", "torch"]))
-def test_state_before_a_batch_leaves_it_out(tmp_path, place):
+def test_state_before_a_batch_leaves_it_out():
     seq = numbers()
     own = States(seq)
-    dense().fit(seq, epochs=2, verbose=0, callbacks=places(seq, own, tmp_path)[place])
+    dense().fit(seq, epochs=2, verbose=0, callbacks=[own])
     for key, state in own.states.items():
         if key[0] == "batch_begin":
             assert_state(state, steps_taken(*key))

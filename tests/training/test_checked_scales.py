@@ -91,7 +91,6 @@ def test_arrays_and_sequences_validate_each_other(frame):
     assert (model.seen("tested"), val.epoch) == ([*range(10)] * 2 + [0] * 12, 0)
 
 
-@pytest.mark.xfail(strict=True, reason="training", raises=ValueError)
 def test_batch_size_of_training_arrays_spares_validation(frame):
     model, arrays = built_watcher(), (np.zeros((12, 4, 4, 3), "uint8"), np.zeros(12, "int32"))
     val = sequence(frame(10), shuffle=False)

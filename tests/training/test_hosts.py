@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,12 +23,10 @@ import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.state import Place
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.number import Number
 from dfgen.samples.reader import SampleReader
 from dfgen.training import device_division
-from dfgen.training.progress import Progress
 
 FULL = ROWS // BATCH_SIZE
 SCRIPT = Path(__file__).parents[1] / "several_ranks.py"
@@ -498,17 +495,6 @@ def test_inputs_alone_have_no_weights_on_devices_either(frame):
         seq = dfgen.Sequence(frame(10), image_size=(4, 4), batch_size=4, label_mode=label_mode)
         plan, layout = seq._divided(call)
         assert (plan.tail, layout.weighted) == ("drop", weighted)
-
-
-def test_where_devices_leave_nothing_of_an_epoch_the_next_one_begins():
-    made = loader(28)
-    progress = Progress(made)
-    progress.go_to(Place(2, 2), progress._loader.batch_size)
-    assert progress.place == Place(2, 2)  # four rows are left
-    made.plan = replace(made.plan, tail="drop")
-    progress.begin_fit(endless=False)
-    assert progress.place == Place(3)
-    assert progress.fit.place == Place(3)
 
 
 @pytest.mark.filterwarnings("ignore:shard=.* makes a part of each batch, but nothing connects")

@@ -10,7 +10,6 @@ import pytest
 from watching import EAGER
 
 import dfgen
-from dfgen.errors import ArgumentError
 
 ROWS = 20
 
@@ -90,27 +89,6 @@ def test_text_vectorization_adapts_to_the_texts_of_batches(frame):
     other = keras.layers.TextVectorization()
     other.adapt(frame["text"].tolist())
     assert other.get_vocabulary() == layer.get_vocabulary()
-
-
-@pytest.mark.backend
-@older_than_3_15
-def test_adapt_to_batches_that_are_no_array_says_what_to_write(frame):
-    layers, number, text = keras.layers, dfgen.Number("n"), dfgen.Text("text")
-    after = " takes one array after the other, but "
-    for layer, x, told in (
-        (layers.Normalization(axis=None), {"a": number, "b": text}, "x has 2 of them, 'a', 'b': "
-         "write layer.adapt(x['a'] for x, *_ in sequence), each array for its layer"),
-        (layers.Normalization(axis=None), [number, text], "x has 2 of them, 0, 1: write "
-         "layer.adapt(x[0] for x, *_ in sequence), each array for its layer"),
-        (layers.TextVectorization(), text, "a batch is a tuple, (x, y): write "
-         "layer.adapt(x for x, *_ in sequence)"),
-    ):  # fmt: skip
-        with sequence(frame, x) as seq:
-            with pytest.raises(ArgumentError) as caught:
-                layer.adapt(seq)
-            assert str(caught.value) == f"{type(layer).__name__}.adapt{after}{told}"
-            if isinstance(x, dict):
-                layer.adapt(each["a"] for each, *_ in seq)
 
 
 # How models train

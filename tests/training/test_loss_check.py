@@ -488,7 +488,7 @@ def test_weights_that_training_starts_with_are_the_same_with_the_check(frame, mo
     found = []
     for checked in (True, False):
         if not checked:
-            monkeypatch.setattr("dfgen.training.data_adapter.check_loss", lambda *given: None)
+            monkeypatch.setattr("dfgen.training.keras_data.check_loss", lambda *given: None)
         keras.utils.set_random_seed(7)
         model = Subclassed(3)
         train(model, LOGITS, sequence(frame, "kind"))

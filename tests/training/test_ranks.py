@@ -191,8 +191,8 @@ def test_fault_77_equal_sets_are_the_same_in_whatever_order_a_process_has_them()
 @pytest.mark.filterwarnings("ignore:shard=.* makes a part of each batch, but nothing connects")
 def test_fit_tells_the_others_its_order_its_part_and_why_it_does_not_begin(frame, monkeypatch):
     told = []
-    monkeypatch.setattr("dfgen.training.data_adapter.connected", lambda: (0, 2))
-    monkeypatch.setattr("dfgen.training.data_adapter.compare", lambda *given: told.append(given))
+    monkeypatch.setattr("dfgen.training.keras_data.connected", lambda: (0, 2))
+    monkeypatch.setattr("dfgen.training.keras_data.compare", lambda *given: told.append(given))
     model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(2)])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     given = {"image_size": (4, 4), "batch_size": 4, "workers": 0, "seed": 1, "shard": (0, 2)}

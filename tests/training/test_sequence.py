@@ -1,14 +1,12 @@
 """Sequence by itself: what it makes of a frame, its own passes, and every wrong input."""
 
 import gc
-import inspect
 import os
 import shutil
 import threading
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -639,60 +637,3 @@ def test_something_else_than_a_frame_is_refused():
 def test_one_row_and_fewer_rows_than_a_batch_make_one_batch(frame):
     assert sequence(frame(1))[0][0].shape == (1, 4, 4, 3)
     assert sequence(frame(3), batch_size=64)[0][0].shape == (3, 4, 4, 3)
-
-
-# -- attributes --------------------------------------------------------------------------------
-
-
-PUBLIC = sorted(
-    {name for name in dir(dfgen.Sequence) if not name.startswith("_")}
-    | {*inspect.signature(dfgen.Sequence).parameters, "progress"} - {"unknown"}
-)
-
-
-def test_no_public_attribute_can_be_set(frame):
-    made = sequence(frame(10))
-    before = [order.tolist() for order in map(made.rows, range(3))]
-    views = made, made.repeat(), *dfgen.sequences(split(frame(10)), y="label").values()
-    for view, name in product(views, PUBLIC):
-        assert message_of(AttributeError, setattr, view, name, False).startswith(
-            f"{name} = False would change nothing in a Sequence that is made already"
-        )
-    assert [order.tolist() for order in map(made.rows, range(3))] == before
-
-
-def split(df):
-    return df.assign(split=["train", "val"] * (len(df) // 2))
-
-
-def test_an_attribute_that_is_set_says_what_to_do(frame):
-    made = sequence(frame(10))
-    told = " would change nothing in a Sequence that is made already"
-    at_once = ". Its arguments are given as it is made: dfgen.Sequence(df, ...)"
-    for name, value, message in (
-        ("shuffle", False, f"shuffle = False{told}: make a new one, dfgen.Sequence(df, ..., "
-         "shuffle=False)"),
-        ("workers", 4, f"workers = 4{told}: make a new one, dfgen.Sequence(df, ..., workers=4)"),
-        ("batchsize", 3, f'batchsize = 3{told}. Did you mean "batch_size"? Its arguments are given '
-         "as it is made: dfgen.Sequence(df, ...)"),
-        ("epoch", 3, f"epoch = 3{told}{at_once}"),
-        ("on_epoch_end", 3, f"on_epoch_end = 3{told}{at_once}"),
-    ):  # fmt: skip
-        assert message_of(AttributeError, setattr, made, name, value) == message
-
-
-def test_a_class_of_the_users_own_has_attributes_of_its_own(frame):
-    class Own(dfgen.Sequence):
-        note = "none"
-
-        def __init__(self, df, root):
-            self.root = root
-            super().__init__(df, y="label", image_size=(4, 4), root=root, workers=0)
-            self.folds = 3
-
-    own = Own(frame(4), None)
-    own.note = "seen"
-    own._private = 1
-    assert (own.folds, own.note, own.root) == (3, "seen", None)
-    with pytest.raises(AttributeError, match=r"^shuffle = False would change nothing"):
-        own.shuffle = False

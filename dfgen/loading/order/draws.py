@@ -1,12 +1,11 @@
 """Draws of rows: every class equally often, or each row in proportion to its weight."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import ArgumentError
 from dfgen.loading.order.shuffle import ROUNDS, domain, permutation, round_keys, walk
 from dfgen.spec import IntArray
 
@@ -36,10 +35,6 @@ class Balance:
         laps, within = np.divmod(draws, sizes)
         found = _permuted(within, sizes, laps * classes + numbers, classes, seed, epoch)
         return self.rows[self.starts[numbers] + found], laps
-
-    def drawn_by(self, epoch: int) -> str:
-        """Return what tells the draws of an epoch from others: nothing, they never change."""
-        return ""
 
     @property
     def times(self) -> tuple[tuple[int, int], ...]:
@@ -102,38 +97,11 @@ class Proportions:
     bounds: IntArray  # where each row ends, in 1 / 2**32 of a place
     places: int  # of an epoch
     digest: str  # of the weights
-    since: int = 0  # the first epoch in which they hold
-    before: "Proportions | None" = None  # those of the epoch before that
     times: tuple[tuple[int, int], ...] = ()  # other ones each epoch
-
-    def of(self, epoch: int) -> "Proportions":
-        """Return those that hold in an epoch."""
-        if epoch >= self.since:
-            return self
-        if self.before is None:
-            raise ArgumentError(
-                f"epoch {epoch} is over, and the weights that it drew by were replaced: "
-                f"known are those since epoch {self.since}"
-            )
-        return self.before.of(epoch)
-
-    @property
-    def at_once(self) -> "Proportions":
-        """The same for all epochs."""
-        return replace(self, since=0, before=None)
-
-    def followed_by(self, later: "Proportions", since: int) -> "Proportions":
-        """Return others that hold from an epoch on, with those of the epoch before it."""
-        before = replace(self.of(since - 1), before=None) if since else None
-        return replace(later, since=since, before=before)
-
-    def drawn_by(self, epoch: int) -> str:
-        """Return what tells the draws of an epoch from those by other weights."""
-        return self.of(epoch).digest
 
     def draw(self, places: IntArray, *, seed: int, epoch: int) -> tuple[IntArray, IntArray]:
         """Return the row of each place, and how often it came before in this epoch."""
-        bounds = self.of(epoch).bounds
+        bounds = self.bounds
         rows = np.searchsorted(bounds, _points(places, seed, epoch), side="right")
         starts = np.where(rows > 0, bounds[rows - 1], 0)
         first = starts >> _PART  # the part in which the row begins; it has all of the later ones

@@ -169,10 +169,6 @@ class RowOrder:
         """A digest of these weights."""
         return None if self.proportions is None else self.proportions.digest
 
-    def drawn_by(self, epoch: int) -> str:
-        """Return what tells the order of an epoch from that by other weights."""
-        return "" if self.balance is None else self.balance.drawn_by(epoch)
-
     def at(self, epoch: int, positions: IntArray) -> IntArray:
         """Return int64 of shape (2, positions): the rows, and how often each came before."""
         if (order := self.of(epoch)) is not self:

@@ -25,9 +25,9 @@ from dfgen.training.callbacks.callback_counts import (
     put_back,
 )
 from dfgen.training.callbacks.sigterm import Sigterm
-from dfgen.training.data_adapter import Passes, view_of
 from dfgen.training.device_division import connected, mesh_division
 from dfgen.training.keras_calls import of_fit, validation_logs
+from dfgen.training.keras_data import KerasData, view_of
 from dfgen.training.keras_private import begin_at
 from dfgen.training.keras_probe import lacks, refuse_if_plain
 from dfgen.training.progress import Progress
@@ -136,7 +136,6 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._due = self._begun = False
         self._logs: Mapping[str, Any] = {}
         self._found: tuple[Mapping[str, Any], NamedArrays, NamedArrays] | None = None
-        self._progress.count_taken()
         shared = self._sequence.shard[1] > 1 or mesh_division() is not None
         self._index, self._count = (connected() if shared else None) or (0, 1)
         if self._saves:
@@ -209,7 +208,6 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Count the step."""
-        self._progress.taken(batch)
         step = min(self._before + batch + 1, self._steps)
         self._unsaved += step - self._step
         self._step = step
@@ -288,8 +286,6 @@ class BackupAndRestore(keras.callbacks.Callback):
             facts["of_ranks"] = [part for part, _ in parts]
             self._sigterm.noticed = any(noticed for _, noticed in parts)
         arrays = snapshot(self.model) | lists
-        draws = self._progress.weights_of(self._progress.ledger.place)
-        arrays |= {f"{_DRAWS}{place}": each.weights for place, each in enumerate(draws)}
         if self._saves:
             self._backups.save(facts, arrays)
         self._due, self._unsaved = False, 0
@@ -307,14 +303,9 @@ class BackupAndRestore(keras.callbacks.Callback):
             return
         epoch, step, steps = facts["epoch"], facts["step"], self.params["steps"]
         facts = {"begun": step > 0, "stopped": False, "logs": {}, "callbacks": {}, **facts}
-        drawn_by = [arrays.pop(name) for name in [*arrays] if name.startswith(_DRAWS)]
         lists = {name: arrays.pop(name) for name in [*arrays] if name.startswith(COUNTS)}
-        for weights in drawn_by[:1]:
-            self._progress.draw_by(weights)
         state = state_of_rank(facts, self._index, self._count)
         self._sequence.load_state_dict(state)
-        for weights in drawn_by[1:]:
-            self._progress.draw_by(weights)
         specs = view_of(self._sequence, self.model, "fit").element_spec
         build(self.model, specs, facts.get("trained"))
         restore(self.model, arrays, facts.get("optimizer"))
@@ -339,7 +330,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             epoch, step, steps = epoch + 1, 0, self.params["steps"]
         if facts["stopped"] or self.model.stop_training:
             epoch = self.params["epochs"]
-        self._step, self._progress.steps_done = step, self.params["steps"] - (steps - step)
+        self._step, self._progress.done = step, self.params["steps"] - (steps - step)
         if not lacks("Model._initial_epoch"):
             begin_at(self.model, epoch)
         elif of_fit("initial_epoch") != epoch:
@@ -383,4 +374,4 @@ def _folder_of(callback: Any) -> Any:
 
 
 def _is_input(found: Any, progress: Progress) -> bool:
-    return isinstance(found, Passes) and found.progress is progress
+    return isinstance(found, KerasData) and found.progress is progress

@@ -10,9 +10,8 @@ from dfgen.errors import ArgumentError
 from dfgen.explain.speed import Waiting, verdict
 from dfgen.loading.metrics import STAGES
 from dfgen.system import usable_cpus
-from dfgen.training.data_adapter import Passes, view_of
-from dfgen.training.keras_calls import of_fit
-from dfgen.training.keras_probe import refuse_if_plain
+from dfgen.training.keras_data import KerasData, view_of
+from dfgen.training.keras_loop import running_fit
 
 _MOST_HEADROOM = 1000.0
 
@@ -49,16 +48,13 @@ class InputMonitor(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Start to count the steps of `fit`."""
-        refuse_if_plain("InputMonitor")
-        found = of_fit("x")
-        if not isinstance(found, Passes):
+        data = getattr(running_fit(), "data", None)
+        if not isinstance(data, KerasData):
             raise ArgumentError(
-                f"InputMonitor watches a dfgen.Sequence, fit was given {type(found).__name__}: "
-                "give fit the Sequence itself, or leave the callback out"
+                f"InputMonitor expects fit on a dfgen.Sequence, got {type(data).__name__}: pass "
+                "the Sequence to fit, or leave the callback out"
             )
-        self._input = found
-        found.progress.count_taken()
-        self._loader = view_of(found).loader
+        self._input, self._loader = data, view_of(data).loader
         self._epochs: list[dict[str, float]] = []
         self._first: dict[str, float] = {}
 
@@ -71,7 +67,7 @@ class InputMonitor(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """End a step, or several of one execution."""
         now = time.perf_counter()
-        taken = self._input.progress.taken(batch)
+        taken = self._input.progress.latest
         if taken:
             self._spent["waited"] += max(0.0, taken[0].when - self._step_began)
             self._spent["images"] += sum(len(handed.rows) for handed in taken)

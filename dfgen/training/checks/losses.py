@@ -24,7 +24,8 @@ from dfgen.training.checks.model_outputs import (
     outputs_of,
 )
 from dfgen.training.checks.pairing import by_output, has_keras_loss, steps_as_keras
-from dfgen.training.keras_calls import Call, when_losses_are_built
+from dfgen.training.keras_calls import when_losses_are_built
+from dfgen.training.keras_loop import Loop as Call
 from dfgen.training.layout import SequenceView
 
 _MASKS = 4  # files that are read for their classes, which no table has

@@ -22,7 +22,8 @@ from dfgen.training.checks.pairing import (
     outputs_of_loss,
     steps_as_keras,
 )
-from dfgen.training.keras_calls import DROPPED, Call, when_losses_are_built
+from dfgen.training.keras_calls import DROPPED, when_losses_are_built
+from dfgen.training.keras_loop import Loop as Call
 from dfgen.training.keras_private import has_lost_variables, unweighted_metrics
 from dfgen.training.layout import SequenceView
 
@@ -169,7 +170,7 @@ def check_dropped(given: Mapping[str, Any], caller: str | None) -> None:
 
 def check_arguments(call: Call, shuffle: bool, endless: bool) -> None:
     """Refuse arguments of fit, evaluate and predict that never reach a Sequence, or cannot be."""
-    given, caller = call.arguments, call.caller
+    given, caller = call.arguments, call.purpose
     check_dropped(given, caller)
     name = "steps_per_epoch" if caller == "fit" else "steps"
     if isinstance(steps := given.get("steps_per_epoch"), float | np.floating):

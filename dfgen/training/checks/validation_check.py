@@ -17,7 +17,7 @@ from dfgen.errors import ArgumentError, listed, warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.pixels.scaling import rescale
 from dfgen.training.checks.class_indices import features, moved_class, target_classes
-from dfgen.training.keras_calls import Call
+from dfgen.training.keras_loop import Loop as Call
 from dfgen.training.layout import SequenceView
 
 _COMPARED = 1024

@@ -28,8 +28,8 @@ from dfgen.table.any_table import arrow_table
 from dfgen.table.file_columns import are_files
 from dfgen.training.checks.class_indices import check_trained
 from dfgen.training.checks.pairing import paired
-from dfgen.training.data_adapter import view_of
 from dfgen.training.device_division import keras_division
+from dfgen.training.keras_data import view_of
 from dfgen.training.layout import SequenceView
 from dfgen.training.predictions.columns import prediction_columns
 from dfgen.training.predictions.heads import heads_of

@@ -1,0 +1,294 @@
+"""What Keras, and a loop of the user, read of a Sequence."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Never
+
+import keras
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+
+from dfgen.errors import ArgumentError, DfgenError, brief
+from dfgen.loading.loader import Loader
+from dfgen.loading.metrics import Metrics
+from dfgen.loading.order.plan import Plan
+from dfgen.loading.receipts import Receipt
+from dfgen.loading.state import OF_RANK, State
+from dfgen.spec import IntArray
+from dfgen.system import whole
+from dfgen.training.backends import tensorflow_dataset
+from dfgen.training.checks.class_indices import check_trained, note_trained
+from dfgen.training.checks.loss_axes import fit_to_losses
+from dfgen.training.checks.losses import check_loss
+from dfgen.training.checks.model_check import (
+    check_arguments,
+    check_model,
+    check_variables,
+    check_weighing,
+    check_whole,
+    warn_of_metrics,
+)
+from dfgen.training.checks.pairing import paired
+from dfgen.training.checks.scale_check import warn_of_scaling_twice
+from dfgen.training.checks.validation_check import (
+    check_validation,
+    validation_of,
+    warn_of_same_rows,
+)
+from dfgen.training.device_division import (
+    check_not_empty,
+    check_ranks,
+    connected,
+    divide,
+    mesh_division,
+)
+from dfgen.training.keras_loop import (
+    Loop,
+    Run,
+    called_by_keras,
+    is_training,
+    loop_of,
+    unknown_keras,
+)
+from dfgen.training.layout import Layout, SequenceView
+from dfgen.training.passes import Pass, UserLoop
+from dfgen.training.progress import Progress
+from dfgen.training.ranks import alike, compare
+
+
+class KerasData(keras.utils.PyDataset, DataAdapter):
+    """Batches for Keras and for loops of the user: a Sequence, or its endless `repeat()`.
+
+    It is its own DataAdapter, so Keras never starts its worker pool. For each loop of Keras a
+    `Run` replaces it: see `keras_loop`.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        progress: Progress,
+        layout: Layout,
+        endless: bool,
+        state: Callable[[], State] | None = None,
+    ) -> None:
+        super().__init__()
+        self._loader, self._layout = loader, layout
+        self._state = state  # of the Sequence that this is a view of
+        self.progress, self.endless = progress, endless
+
+    @property
+    def workers(self) -> int:
+        """Threads or processes that make batches; 0 = the calling thread."""
+        return self._loader.workers
+
+    @property
+    def use_multiprocessing(self) -> bool:
+        """Whether the workers are processes."""
+        return self._loader.use_multiprocessing
+
+    @property
+    def max_queue_size(self) -> int:
+        """Batches that are ready or in progress at most."""
+        return self._loader.max_queue_size
+
+    @property
+    def num_batches(self) -> int | None:
+        """Batches of a pass; None for `repeat()`."""
+        if (loop := loop_of(self)) is None:
+            return None if self.endless else len(self._loader.plan)
+        if loop.purpose == "fit" and is_training(self.progress):
+            raise ArgumentError(
+                "fit is running on this Sequence, and a second fit would repeat and miss rows: "
+                "make another dfgen.Sequence for it"
+            )
+        self._check_with_others(loop)
+        plan, layout = self._divided(loop)
+        if loop.purpose == "fit":
+            self._loader.plan = plan
+        loop.iterator.data_adapter = run = Run(self, loop, self._loader, plan, layout)
+        return run.num_batches
+
+    def get_numpy_iterator(self, *_: Any) -> Never:
+        """Raise: Keras calls this method of a Run."""
+        raise unknown_keras("it reads the Sequence itself")
+
+    get_jax_iterator = get_torch_dataloader = get_numpy_iterator
+
+    def _check_with_others(self, loop: Loop) -> None:
+        """Check a loop; processes that train together check it and compare themselves."""
+        shared = self.shard[1] > 1 or mesh_division() is not None
+        if loop.purpose != "fit" or connected() is None or not shared:
+            self._check(loop)
+            return
+        refusal: DfgenError | None = None
+        try:
+            self._check(loop)
+        except DfgenError as error:
+            refusal = error
+        state = self._state or self.state_dict
+        order = {name: value for name, value in state().items() if name not in OF_RANK}
+        shard = self.shard if mesh_division() is None else None
+        set_up = {"shard": shard, **order, **alike(loop.model, self._loader)}
+        compare(set_up, None if refusal is None else str(refusal))
+        if refusal is not None:
+            raise refusal
+
+    def _check(self, loop: Loop) -> None:
+        check_arguments(loop, self._loader.shuffle, self.endless)
+        if loop.purpose == "predict":
+            check_whole(self._loader.given)
+        check_variables(loop.model)
+        view = view_of(self, loop.model, loop.purpose)
+        check_model(loop, view)
+        check_loss(loop, view)
+        if loop.purpose in ("fit", "evaluate") and self._layout.y is not None:
+            padded = self._divided(loop)[0].tail == "pad"
+            warn_of_metrics(loop.model, view, padded)
+            check_weighing(view, padded)
+        if (other := validation_of(loop, KerasData)) is not None:
+            validated = replace(loop, purpose="evaluate")
+            tested = view_of(other, loop.model, "evaluate")
+            check_validation(loop, view, tested)
+            check_model(validated, tested, "validation_data: ")
+            check_loss(validated, tested, "validation_data: ")
+            warn_of_same_rows(view, tested)
+        if loop.purpose == "fit":
+            warn_of_scaling_twice(loop.model, view)
+            check_ranks(loop.model, self._loader.given)
+            self._divided(loop)
+        if loop.purpose != "predict":
+            check_trained(loop.model, view, loop.purpose)
+
+    def _divided(self, loop: Loop) -> tuple[Plan, Layout]:
+        """Return how batches are divided over processes and devices, and nested, for Keras."""
+        weighable = self._layout.y is not None
+        plan, divided = divide(self._loader.given, loop, weighable, self.endless)
+        weighted = self._layout.weighted or (divided and weighable)
+        layout = view_of(self, loop.model, loop.purpose).layout
+        return plan, replace(layout, weighted=weighted)
+
+    def note_trained(self, model: Any, layout: Layout) -> None:
+        """Note the class names that `fit` has trained a model on."""
+        note_trained(model, SequenceView(self._loader, layout))
+
+    @property
+    def epoch(self) -> int:
+        """Passes completed since the start of training; `evaluate` and `predict` do not count."""
+        return self.progress.start.epoch
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """(index, count) of this process among those that share each batch."""
+        return self._loader.plan.shard
+
+    @property
+    def left_out(self) -> int:
+        """Rows that `fit` leaves out at the end of each epoch, other rows each time.
+
+        0, unless `drop_remainder` is set or processes or devices share each batch. The number of
+        devices is known once `fit` has begun.
+        """
+        return self._loader.plan.left_out
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The rows that were taken in the last epoch that has ended; None before."""
+        return self.progress.receipt
+
+    def row_counts(self, epoch: int | None = None) -> IntArray:
+        """Return how often each row of `manifest` is drawn in an epoch.
+
+        The count is 1 unless rows are drawn by classes or weights, and 0 for rows that are left
+        out. `receipt` records which rows the model has taken.
+
+        Args:
+            epoch: the epoch. Default: the current one.
+        """
+        epoch = self.epoch if epoch is None else whole("epoch", epoch)
+        plan = self.progress.plan().of(epoch)
+        return self._loader.row_order.counts(epoch, plan.rows - plan.left_out)
+
+    @property
+    def metrics(self) -> Metrics:
+        """The work of the workers since the Sequence was made: seconds per stage, counts."""
+        return self._loader.metrics
+
+    @property
+    def element_spec(self) -> Any:
+        """Shape and dtype of the arrays of a batch, known without reading a file.
+
+        A `keras.KerasTensor` for each array, nested as the batches are: (x,), (x, y) or
+        (x, y, weights). The batch axis is None; text and bytes are `string`. Call a model with
+        them to build it.
+
+        Example:
+            >>> model(seq.element_spec[0]).shape  # doctest: +SKIP
+            (None, 10)
+        """
+        return self._layout.element_spec(self._loader.specs)
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+        return self._loader.batch_size
+
+    def __getitem__(self, index: int) -> Any:
+        """Return batch `index` of the current epoch; any index, any order, any thread."""
+        return self._layout.batch(self._loader.batch(*self._position(index), self.progress.plan()))
+
+    def rows(self, index: int) -> IntArray:
+        """Return the rows of the manifest in batch `index` of the current epoch, in order.
+
+        The batch is not made.
+
+        Example:
+            >>> seq.manifest.iloc[seq.rows(0)]  # doctest: +SKIP
+        """
+        return self._loader.rows(*self._position(index), self.progress.plan()).copy()
+
+    def ids(self, index: int) -> list[object]:
+        """Return the ids of the rows of batch `index` of the current epoch, in order.
+
+        Example:
+            >>> dict(zip(seq.ids(3), model.predict_on_batch(seq[3][0])))  # doctest: +SKIP
+        """
+        return self._loader.order.ids_at(self.rows(index))
+
+    def _position(self, index: int) -> tuple[int, int]:
+        """Return the epoch and step of batch `index`."""
+        check_not_empty(self._loader.plan)
+        length = len(self._loader)
+        if not hasattr(index, "__index__"):
+            raise TypeError(
+                f"seq[{brief(index)}] is no batch, expected a whole number below {length}: a "
+                "column is seq.manifest[name], several batches are [seq[i] for i in range(3)]"
+            )
+        if not self.endless and not -length <= index < length:
+            raise IndexError(f"batch {index} does not exist: an epoch has {length} batches")
+        epochs, step = divmod(index, length)
+        return self.epoch + epochs * self.endless, step
+
+    def __iter__(self) -> Iterator[Any]:
+        progress = self.progress
+        reader = UserLoop(progress, self.endless, lambda: not is_training(progress))
+        check_not_empty(self._loader.plan)
+        return Pass(self._loader, self._loader.plan, self._layout, reader)
+
+    def get_tf_dataset(self) -> Any:
+        """Return a tf.data.Dataset of passes; its length is known unless a state was loaded."""
+        if called_by_keras():
+            self.get_numpy_iterator()
+        progress, plan = self.progress, self._loader.plan
+        length: int | None = -1 if self.endless else len(plan)  # -1: infinite
+        if progress.resumed and progress.start.under_way:
+            length = None
+        return tensorflow_dataset(self, iter, self._layout.specs(self._loader.specs), length)
+
+
+def view_of(data: KerasData, model: Any = None, purpose: str | None = None) -> SequenceView:
+    """Return the parts of a Sequence, nested for what a model is to do if one is passed."""
+    loader, layout = data._loader, data._layout
+    if model is not None:
+        layout = paired(layout, loader.reader.features, model, purpose)
+    if purpose in ("fit", "evaluate"):
+        layout = fit_to_losses(layout, loader.reader.features, model, purpose)
+    return SequenceView(loader, layout, data.endless, vars(data).get("_binding"))
