@@ -28,7 +28,6 @@ from dfgen.binding.row_problems import (
 )
 from dfgen.binding.row_weights import ClassWeight, SampleWeight, row_weights
 from dfgen.binding.rows_of_arrays import stored_rows
-from dfgen.binding.split_rows import warn_of_leaks
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Limits
@@ -172,7 +171,6 @@ def bind(
     order, limits, opened = order or Ordering(), limits or DEFAULT, StorageOptions(storage_options)
     opens = partial(store_of, limits=limits, options=opened)
     columns = open_columns(manifest, root, limits, opened, order.window_bytes, where)
-    warn_of_leaks(columns)
     taken = {name for name in (id, *leaves(sample_weight)) if isinstance(name, str)}
     options = replace(options or Options(), store_of=opens)
     x, y, named = named_features(columns, x, y, options, taken)

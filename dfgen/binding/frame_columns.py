@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list, listed
 from dfgen.explain.missing import not_a_column
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.column_files import ColumnFiles
-from dfgen.manifest.path_roots import absolute_place, file_of, is_address
-from dfgen.manifest.paths import reach_of, say_outside, whole_paths
+from dfgen.manifest.path_roots import absolute_place, is_address
+from dfgen.manifest.paths import whole_paths
 from dfgen.manifest.schema import Label
 from dfgen.manifest.table_reading import read_table
 from dfgen.packs.packed_pixels import PackedPixels, PackRows, SmallerFiles
@@ -62,24 +61,22 @@ class Columns:
     """The columns of a manifest as Arrow arrays.
 
     Args:
-        source: a DataFrame that nobody else changes, an Arrow table, or the ColumnFiles of one.
+        source: a DataFrame that nobody else changes, or an Arrow table.
         labels: what the manifest says of its label columns.
         root: where relative paths begin; None leaves them as they are.
         whole: whether these are all the rows there are, so that their classes are all of them.
         kept: columns of bytes that have become Arrow already.
         read_by: what gave the paths of a manifest their root, and that root.
         file: the manifest that was opened, if it was not a frame in hand.
-        leaks: what the manifest says of copies in several of its splits.
     """
 
-    source: pd.DataFrame | pa.Table | ColumnFiles
+    source: pd.DataFrame | pa.Table
     labels: Mapping[str, Label] = field(default_factory=dict)
     root: str | None = None
     whole: bool = False
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     read_by: tuple[str, str | None] = ("", None)
     file: str | None = None
-    leaks: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         check_names(self.names, "the manifest")
@@ -94,9 +91,13 @@ class Columns:
 
     def _values_known(self) -> str:
         """Return the categories of rows that are none, which filters leave."""
-        dtypes = getattr(self.source, "dtypes", {}).items()
-        frames = {n: kind.categories for n, kind in dtypes if isinstance(kind, pd.CategoricalDtype)}
-        known = frames | getattr(self.source, "categories", {})
+        known: dict[Any, Any]
+        if isinstance(self.source, pd.DataFrame):
+            dtypes = self.source.dtypes.items()
+            known = {n: k.categories for n, k in dtypes if isinstance(k, pd.CategoricalDtype)}
+        else:
+            known = {n: Label(**v).get("class_names") for n, v in self.labels.items()}
+        known = {name: names for name, names in known.items() if names is not None}
         return ".".join(f" Those of {name!r} are {listed(names)}" for name, names in known.items())
 
     @property
@@ -187,7 +188,6 @@ class Columns:
         values = self[name]
         if pa.types.is_dictionary(values.type):
             values = values.cast(value_type(values.type))
-        self._say_outside(name, values)
         if is_list(values.type):
             return self._lists(name, values)
         if is_file_struct(values.type):
@@ -203,18 +203,6 @@ class Columns:
                 + ids * f': where files are named by it, df["path"] = {whole}.astype(str) + ".jpg"'
             )
         return self._at_root(values)
-
-    def _say_outside(self, name: str, values: Any) -> None:
-        """Tell of files far from a manifest's file; those of `path` were told when it was read."""
-        files = flattened(values) if is_list(values.type) else values
-        known = is_text(files.type) or is_file_struct(files.type)
-        if self.file is None or name == "path" or not known:
-            return
-        paths = pa.chunked_array([paths_of(files)]).cast(pa.string())
-        roots = filter(None, (self.root, self.read_by[1]))
-        folders = [reach_of(self.file), *map(absolute_place, map(file_of, roots))]
-        said = "to give the frame, dfgen.read_manifest(path),"
-        say_outside(f"the column {name!r} of {self.file}", paths, folders, said)
 
     def _check_structs(self, name: str, values: Any) -> None:
         """Refuse structs of `bytes` and `path` that have neither."""
@@ -276,15 +264,13 @@ def open_manifest(
     if isinstance(manifest, pd.DataFrame):
         known = manifest.attrs.get("dfgen", {})
         read_by = ("dfgen.read_manifest", known.get("root"))
-        labels, leaks = known.get("labels", {}), known.get("leaks")
-        return Columns(manifest.copy(), labels, start, read_by=read_by, leaks=leaks)
+        return Columns(manifest.copy(), known.get("labels", {}), start, read_by=read_by)
     if isinstance(manifest, str | os.PathLike):
         table, metadata = read_table(
             os.fspath(manifest), root, limits=limits, options=options, where=where
         )
-        read_by = ("Sequence", metadata["root"])
-        known, file = {"leaks": metadata.get("leaks")}, os.fspath(manifest)
-        return Columns(table, metadata["labels"], start, read_by=read_by, file=file, **known)
+        read_by, file = ("Sequence", metadata.root), os.fspath(manifest)
+        return Columns(table, metadata.labels, start, read_by=read_by, file=file)
     if is_table(manifest):
         return Columns(arrow_table(manifest, "the manifest"), root=start)
     raise ManifestError(

@@ -1,14 +1,11 @@
-"""Rows whose columns stay on the disk, however many there are: in a manifest in parts, or in packs.
-
-Features read their rows from packs there.
-"""
+"""Columns that stay on the disk, whatever the number of rows: of large manifests, and of packs."""
 
 import contextlib
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, cast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,19 +14,18 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns, InPacks, open_manifest
 from dfgen.binding.image_sizes import known_sizes
-from dfgen.errors import DfgenError, ManifestError, warn
+from dfgen.errors import DfgenError, ManifestError, WriteError, warn
 from dfgen.limits import Limits
 from dfgen.loading.state import ids_digest
-from dfgen.manifest.column_files import ColumnFiles
 from dfgen.manifest.io import read_manifest
-from dfgen.manifest.metadata_check import metadata_of_pack
-from dfgen.manifest.path_roots import absolute_place, ends_of
-from dfgen.manifest.table_reading import column_files
+from dfgen.manifest.mapped_rows import MappedRows, mapped_rows
+from dfgen.manifest.metadata import metadata_of
+from dfgen.manifest.path_roots import absolute_place, ends_of, joined
+from dfgen.manifest.paths import absolute_paths
 from dfgen.packs.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
 from dfgen.packs.pack_index import (
     PLACES,
     PackIndex,
-    is_in_parts,
     is_remote,
     looks_like_pack,
     mapped_table,
@@ -46,69 +42,71 @@ from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import examples_of_schemes
 from dfgen.samples.stores.store import Store
 from dfgen.spec import Present
-from dfgen.table.arrow_types import is_text
+from dfgen.table.any_table import to_frame
 from dfgen.table.file_columns import FILE
 from dfgen.table.mapped_column import HeldColumn, MappedColumn
 
 
 @dataclass(frozen=True, kw_only=True)
 class MappedColumns(Columns):
-    """Columns of a manifest in parts.
+    """Columns of a large manifest; `source` has stored paths.
 
     Args:
-        source: the files of the columns.
-        options: open a remote manifest.
+        rows: the mapped file.
+        conditions: the conditions that its rows meet.
+        reopen: opens the same manifest with other conditions.
     """
 
-    options: StorageOptions | None = None
+    rows: MappedRows
+    conditions: tuple[Any, ...]
+    reopen: Callable[[tuple[Any, ...]], "MappedColumns | None"]
 
-    @property
-    def rows(self) -> ColumnFiles:
-        """The files of the columns."""
-        return cast("ColumnFiles", self.source)
+    def __getitem__(self, name: str) -> pa.Array:
+        values = super().__getitem__(name)
+        root = self.rows.metadata.root
+        return joined(root, values) if name == "path" and root is not None else values
 
-    def first(self, name: str) -> pa.Array:
-        """Return the first row of a column."""
-        return self.rows.part(name, 0, 1)
+    def head(self) -> Columns:
+        """Return the columns of the first row alone."""
+        return Columns(self._absolute(self.source[:1]))
+
+    def _absolute(self, table: pa.Table) -> pa.Table:
+        return absolute_paths(table, self.rows.metadata.root)
 
     def files(self, name: str) -> Any:
-        """Return a column of files; paths stay on the disk, as the parts were checked."""
-        if name == "path" and is_text(self.rows.schema.field(name).type):
-            return self.rows.paths()
-        return super().files(name)
+        """Return a column of files; paths stay on the disk, and were checked when mapped."""
+        return self.rows.column(name) if name == "path" else super().files(name)
 
     def of_split(self, name: str, rows: Any, fold: int | None) -> Any:
-        """Return the rows of a split, mapped from files of their own."""
-        column = "split" if fold is None else "fold"
-        meets = pc.field(column) == (name if fold is None else fold)
-        chosen = ~meets if fold is not None and name == "train" else meets
-        return replace(self, source=self.rows.only(chosen, column), whole=False, kept={})
+        """Return the rows of a split, mapped from their own file."""
+        meets = pc.field("split") == name if fold is None else pc.field("fold") == fold
+        meets = ~meets if fold is not None and name == "train" else meets
+        found = self.reopen((*self.conditions, meets))
+        return self._absolute(self.source.filter(pa.array(rows))) if found is None else found
 
     def mapped_ids(self) -> Any:
-        """Return the ids, which were checked when the manifest was written."""
-        return self.rows.stored("id")
+        """Return the ids, which were checked when mapped."""
+        return self.rows.column("id")
 
     def ids_digest(self) -> str | None:
-        """Return the digest of the ids, which is made once."""
+        """Return the digest of the ids, which is computed once."""
         return self.rows.digest_of_ids(ids_digest)
 
     def loose_files(self, bound: BoundFeature) -> list[Any]:
         """Return some files of a feature, one of each store."""
         if not isinstance(bound.values, MappedColumn):
             return super().loose_files(bound)
-        if self.rows.root is not None:
+        if self.rows.metadata.root is not None:
             return [bound.values.take([0])]
-        return [examples_of_schemes(bound.values.array)]
+        return [examples_of_schemes(bound.values.stored)]
 
     def known_paths(self, bound: BoundFeature) -> Any:
-        """Return the paths of a feature's files, None where they stay on the disk."""
+        """Return the paths of a feature's files, None if they stay on the disk."""
         return None if isinstance(bound.values, MappedColumn) else super().known_paths(bound)
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a frame."""
-        given = self.options.values() if self.options else None
-        index, where = self.rows.index, self.rows.chosen.where
-        return read_manifest(index.folder, self.rows.root, storage_options=given, where=where)
+        return to_frame(self._absolute(self.source))
 
 
 def open_mapped(
@@ -118,26 +116,38 @@ def open_mapped(
     options: StorageOptions | None = None,
     where: Any = None,
 ) -> Columns:
-    """Return the columns of a manifest, as `open_manifest`; of one in parts no row is read here.
-
-    Unless its rows must be looked at, as a root was given for absolute paths, or they lie in packs.
-    """
+    """Return the columns of a manifest as `open_manifest` does; a large file is mapped."""
     if isinstance(manifest, Columns):
         return manifest
-    if not isinstance(manifest, str | os.PathLike) or not is_in_parts(os.fspath(manifest)):
-        return open_manifest(manifest, root, limits, options, where)
-    options = options or StorageOptions()
-    source, metadata = column_files(os.fspath(manifest), root, limits, options, where)
-    if (root is not None and source.root is None) or {*PLACES} <= {*source.column_names}:
-        return open_manifest(manifest, root, limits, options, where)
+    if isinstance(manifest, str | os.PathLike) and not is_remote(os.fspath(manifest)):
+        found = _mapped(os.fspath(manifest), root, limits, () if where is None else (where,))
+        if found is not None:
+            return found
+    return open_manifest(manifest, root, limits, options, where)
+
+
+def _mapped(
+    manifest: str, root: Any, limits: Limits, conditions: tuple[Any, ...]
+) -> MappedColumns | None:
+    """Return the mapped columns of a manifest; None if it is not to be mapped."""
+    if os.path.isdir(manifest):
+        return None
+    try:
+        rows = mapped_rows(manifest, root, conditions, limits)
+    except WriteError as error:
+        warn(f"the rows of {manifest} are read into memory, because {error}")
+        return None
+    if rows is None or {*PLACES} <= {*rows.table.column_names}:
+        return None
     return MappedColumns(
-        source,
-        metadata["labels"],
-        None if root is None else source.root,
-        read_by=("Sequence", source.root),
-        file=source.index.folder,
-        leaks=metadata.get("leaks"),
-        options=options,
+        rows.table,
+        rows.metadata.labels,
+        None if root is None else rows.metadata.root,
+        read_by=("Sequence", rows.metadata.root),
+        file=manifest,
+        rows=rows,
+        conditions=conditions,
+        reopen=partial(_mapped, manifest, root, limits),
     )
 
 
@@ -261,8 +271,8 @@ def open_columns(
 ) -> Columns | PackedColumns:
     """Return the columns of a manifest, as `open_manifest`, and where its rows lie in packs.
 
-    The folder of a pack, or of a manifest in parts, is mapped into memory: nothing is read of its
-    rows here. `window` is that of rows of packs far away, in bytes; `where` is a condition on rows.
+    A pack is mapped into memory: its rows are not read here. `window` is that of rows of remote
+    packs, in bytes; `where` is a condition on rows.
 
     Raises:
         MissingFileError: a file of a pack is missing.
@@ -272,13 +282,12 @@ def open_columns(
     path = os.fspath(manifest) if isinstance(manifest, str | os.PathLike) else None
     if path is not None and where is None and looks_like_pack(path, options):
         index = read_index(path, options)
-        metadata = metadata_of_pack(index.dfgen, index.folder)
+        metadata = metadata_of(index.dfgen, f"{index.path(index.table)}, its dfgen")
         packs = packs_of_folder(index, opening)
         return PackedColumns(
             mapped_table(index, options=options).replace_schema_metadata(),
             root=os.fspath(root) if root else None,
-            labels=metadata["labels"],
-            leaks=metadata.get("leaks"),
+            labels=metadata.labels,
             packs=packs,
             options=options,
         )

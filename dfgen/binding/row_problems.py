@@ -63,7 +63,7 @@ def checked_problems(
             is_good = 'df["problem"].fillna("") == ""'
         without = f"df = df[{is_good}], " if known else ""
         if without and columns.file is not None:
-            without = 'where="problem is None", '
+            without = 'where="problem.isna()", '
         raise ManifestError(
             _refusal(problems, rows, f"a problem, by {source}")
             + f'\nLeave them out, {without}or train on the others with on_error="skip"'

@@ -1,23 +1,15 @@
-"""Which rows belong to each split of a manifest, or to training and validation by one fold.
+"""The rows of each split of a manifest, or of training and validation by one fold."""
 
-Copies in several splits are told once, where rows are measured on.
-"""
-
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, column_list, warn
-from dfgen.manifest.column_files import ColumnFiles
 from dfgen.manifest.duplicates import shared_paths, told
-from dfgen.manifest.schema import part_column
 from dfgen.system import whole
 from dfgen.table.arrow_types import is_text, value_type
 
@@ -107,43 +99,12 @@ def _refuse_null(name: str, columns: Columns, values: pa.Array) -> None:
     )
 
 
-def warn_of_leaks(columns: Columns, whole: bool = False, fold: int | None = None) -> bool:
-    """Warn of rows whose picture stands in an earlier split, as the manifest was split.
-
-    A Sequence knows its own rows alone. So it is told of those that have their copy elsewhere: that
-    of "val" is, that of "train" is not, nor is one of all splits together. Only the few rows that
-    the manifest names are looked for: where they were left out, or are in another split now,
-    nothing is said.
-
-    Args:
-        columns: some rows of a manifest, or all.
-        whole: whether both sides are looked for, as of all rows.
-        fold: of `whole`, the one that validates.
-
-    Returns:
-        Whether it did.
-    """
-    leaks = columns.leaks
-    if not leaks or "id" not in columns.names:
-        return False
-    examples = leaks["examples"]
-    rows, others = (_parts_of(columns, [one[at] for one in examples]) for at in (0, 2))
-    for row, part, other, place in examples:
-        if fold is not None and fold not in (part, place):
-            continue
-        there = others.get(other, _NOWHERE) in (place, None) if whole else other not in others
-        if rows.get(row, _NOWHERE) in (part, None) and there:
-            warn(told(leaks["rows"], row, part, other, place))
-            return True
-    return False
-
-
 def warn_of_shared_paths(columns: Columns, parts: Masks) -> bool:
     """Warn of files in several splits, but of array files, whose rows share them by `index`."""
     if "path" not in columns.names or "index" in columns.names:
         return False
-    source = columns.source  # as they are stored those of mapped rows are shorter
-    paths = source.stored("path").array if isinstance(source, ColumnFiles) else columns["path"]
+    source = columns.source
+    paths = source["path"] if isinstance(source, pa.Table) else columns["path"]
     told = shared_paths(paths, np.argmax([*parts.values()], axis=0))
     pa.default_memory_pool().release_unused()
     if told is not None:
@@ -169,31 +130,3 @@ def warn_of_same_hashes(columns: Columns, parts: Masks) -> None:
     ids = columns["id"].take(places).to_pylist() if "id" in columns.names else places
     part = next(name for name, mask in parts.items() if mask[rows[0]])
     warn(told(len(rows), ids[0], part, ids[1], "train"))
-
-
-def without_leaks(columns: Columns) -> Columns:
-    """Return columns that say nothing of leaks, as a frame of theirs does not."""
-    source = columns.source
-    if columns.leaks and isinstance(source, pd.DataFrame):
-        source = source.copy(deep=False)
-        known = {name: value for name, value in source.attrs["dfgen"].items() if name != "leaks"}
-        source.attrs = {**source.attrs, "dfgen": known}
-    return replace(columns, source=source, leaks=None)
-
-
-_NOWHERE = object()
-
-
-def _parts_of(columns: Columns, ids: list[Any]) -> Mapping[Any, Any]:
-    """Return the split of those of these ids that are there; None where there are no splits."""
-    known = columns["id"]
-    try:
-        wanted = pa.array(ids, known.type)
-    except (pa.ArrowException, TypeError, OverflowError):  # of other ids than these rows have
-        return {}
-    places = pc.indices_nonzero(pc.is_in(known, value_set=wanted))
-    part = part_column(columns.names)
-    found = known.take(places).to_pylist()
-    if part is None:
-        return dict.fromkeys(found)
-    return dict(zip(found, columns[part].take(places).to_pylist(), strict=True))

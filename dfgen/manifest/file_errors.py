@@ -10,32 +10,13 @@ from typing import TypeVar
 
 import msgspec
 
-from dfgen.errors import (
-    ArgumentError,
-    ManifestError,
-    MissingFileError,
-    MissingPackageError,
-    ReadError,
-    is_outside,
-)
+from dfgen.errors import DfgenError, ManifestError, MissingFileError, ReadError, is_outside
 from dfgen.limits import DEFAULT, Limits
 from dfgen.platform_calls import READING
 
-_KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode), "a device"),
-)
-TOLD = (
-    ArgumentError,
-    ManifestError,
-    MissingFileError,
-    MissingPackageError,
-    ReadError,
-    MemoryError,
-)
-"""Errors that name the file already, or are of none."""
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+TOLD = (DfgenError, MemoryError)
+"""Errors that need no file name added."""
 
 
 @contextlib.contextmanager
@@ -47,10 +28,15 @@ def reading(
     limits: Limits = DEFAULT,
     bound: str | None = None,
 ) -> Iterator[int]:
-    """Read one file in it: what is raised there names the file, and what can wait is no file.
+    """Yield the bytes of one file to read; errors raised inside name the file.
 
-    `form` says what it is read as (" as YAML"), `missing` what to say where there is none, `advice`
-    what to do where it cannot be read, `bound` which limit holds for its bytes; these are yielded.
+    Args:
+        path: a regular file.
+        form: what it is read as, such as " as YAML".
+        missing: the message if it does not exist.
+        advice: what to do if it cannot be read.
+        limits: what it may ask for.
+        bound: the limit of its bytes.
     """
     try:
         nbytes = check_file(path)
@@ -66,7 +52,7 @@ def reading(
 def fault_of(
     error: Exception, path: str, form: str = "", missing: str = "", advice: str = ""
 ) -> ManifestError | MissingFileError | ReadError:
-    """Return what to raise for what a reader of one file has raised; see `reading`."""
+    """Return the error that names a file, for the error of its reader; see `reading`."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError(missing or f"there is no file {path}. Looked in {os.getcwd()}")
     if is_outside(error):
@@ -76,7 +62,7 @@ def fault_of(
 
 
 def read_bytes(path: str, nbytes: int) -> bytes:
-    """Return the bytes of one of many small files: without a file object in half the time."""
+    """Return the bytes of a small file; without a file object in half the time."""
     descriptor = os.open(path, READING)
     try:
         return os.read(descriptor, nbytes)
@@ -90,7 +76,7 @@ _Decoded = TypeVar("_Decoded")
 def read_json(
     path: str, kind: type[_Decoded], expected: str, limits: Limits, bound: str
 ) -> _Decoded:
-    """Return the JSON of a file in a type of msgspec; `expected` says what that is."""
+    """Return the JSON of a file as a type of msgspec; `expected` describes it."""
     with reading(path, limits=limits, bound=bound) as nbytes, open(path, "rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if nbytes else b""
         try:
@@ -107,16 +93,16 @@ def read_json(
 
 
 def check_file(path: str) -> int:
-    """Return the bytes of a file; a pipe is waited for, and a device never ends."""
+    """Return the bytes of a file; pipes and devices, which may never end, are refused."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
-        kind = next((kind for is_kind, kind in _KINDS if is_kind(status.st_mode)), "something else")
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a device")
         raise ManifestError(f"{path} is {kind}, expected a file")
     return status.st_size
 
 
 def said(error: Exception) -> str:
-    """Return what an exception of a reader says, with its type where that says more."""
+    """Return the message of a reader's exception, with its type if that says more."""
     if isinstance(error, RecursionError):
         return "it is nested too deep"
     plain = isinstance(error, OSError | EOFError | ValueError) and str(error)

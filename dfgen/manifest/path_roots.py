@@ -12,7 +12,7 @@ from dfgen.samples.stores.archives.archive_paths import ARCHIVES, Member, archiv
 from dfgen.samples.stores.remote.store_options import password_refused
 
 URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
-_BEFORE_ARCHIVE = rf"^(?s)(?:{'|'.join(ARCHIVES)})://.*::(?:file://)?"
+_MEMBER = rf"^(?s)(?:{'|'.join(ARCHIVES)})://.*::"
 
 
 def absolute_place(place: str, folder: str = "") -> str:
@@ -74,7 +74,7 @@ def at_folder(member: Member, folder: str) -> Member:
 
 
 def file_of(place: str) -> str:
-    """Return the folder or file of the disk that a place is: of one in an archive, the archive.
+    """Return the folder or file on disk of a place; for a place in an archive, the archive.
 
     Example:
         >>> file_of("zip://train::/data/photos.zip"), file_of("/data/imgs")
@@ -84,20 +84,13 @@ def file_of(place: str) -> str:
     return place if member is None else member.archive
 
 
-def files_of(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return paths with those of members as those of their archives."""
-    if not has_members(paths):
-        return paths
-    return pc.replace_substring_regex(paths, _BEFORE_ARCHIVE, "")
-
-
 def has_members(paths: pa.ChunkedArray) -> bool:
     """Whether there are members of archives among some paths."""
     return any(pc.any(pc.starts_with(paths, f"{kind}://")).as_py() for kind in ARCHIVES)
 
 
 def ends_of(place: str) -> tuple[str, str]:
-    """Return what stands before and after the relative paths that begin at an absolute place.
+    """Return the texts before and after the relative paths that begin at an absolute place.
 
     Example:
         >>> ends_of("zip://train::/data/photos.zip"), ends_of("/data/imgs")
@@ -111,40 +104,40 @@ def ends_of(place: str) -> tuple[str, str]:
 
 
 def are_below(paths: pa.ChunkedArray, place: str) -> pa.ChunkedArray:
-    """Say of each path whether it begins at an absolute place."""
+    """Return for each path whether it begins at an absolute place."""
     before, after = ends_of(place)
     below = pc.starts_with(paths, before)
     return pc.and_(below, pc.ends_with(paths, after)) if after else below
 
 
 def below_place(paths: pa.ChunkedArray, place: str) -> pa.ChunkedArray:
-    """Return the paths that begin at an absolute place as they are from there on."""
+    """Return paths relative to the absolute place that they begin at."""
     before, after = ends_of(place)
     return pc.utf8_slice_codeunits(paths, len(before), -len(after) if after else None)
 
 
 def joined(place: str, paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return paths as they are from an absolute place on as whole ones."""
+    """Return whole paths of paths relative to an absolute place."""
     before, after = (pa.scalar(end, paths.type) for end in ends_of(place))
     empty = pa.scalar("", paths.type)
     return pc.binary_join_element_wise(before, paths, *[after] * len(after.as_py()[:1]), empty)
 
 
 def common_archive(paths: pa.ChunkedArray) -> str | None:
-    """Return the archive that all paths are members of, as a place; None: there is no such one."""
+    """Return the archive that all paths are members of, as a place; None if there is none."""
     first = member_of(paths[0].as_py()) if len(paths) else None
     place = None if first is None else str(first._replace(name=""))
     return place if place and pc.all(are_below(paths, place)).as_py() else None
 
 
 def with_absolute_archives(paths: pa.Array, folder: str) -> pa.Array:
-    """Return paths with absolute ones of archives, where relative ones start at a folder."""
+    """Return paths whose archives are absolute; relative archives start at a folder."""
     if not has_members(paths):
         return paths
     relative = pc.invert(
         pc.match_substring_regex(paths, r"(?s)::(?:file://)?(?:[/\\]|[A-Za-z]:)[^:]*$")
     )
-    relative = pc.and_(relative, pc.match_substring_regex(paths, _BEFORE_ARCHIVE))
+    relative = pc.and_(relative, pc.match_substring_regex(paths, _MEMBER))
     if not pc.any(relative).as_py():
         return paths
     members = map(member_of, paths.filter(relative).to_pylist())

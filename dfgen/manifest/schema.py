@@ -1,49 +1,30 @@
-"""The format of a manifest: its columns, its metadata and their version.
+"""The columns of a manifest: their types, their labels, and their checks.
 
-A manifest is a table with one row a file. On disk it is a Parquet file with one extra key,
-`dfgen`, in its schema metadata. The key holds JSON:
-
-    {
-        "format": 1,                       version of this layout
-        "root": "../imgs",                 where relative paths start; null: every path is absolute
-        "labels": {"kind": {"kind": "category", "class_names": ["cat", "dog"]},
-                   "boxes": {"kind": "list", "box_format": "xyxy"},
-                   "age": {"kind": "number"}},
-        "recipe": {"source": "imgs", ...}, the arguments that built it; null: made by hand
-        "created_by": "dfgen 0.1.0",
-        "fingerprint": "9a0c...",          see fingerprint.py
-        "leaks": {"rows": 2, ...}          of splits that share pictures; see duplicates.py
-        "left_out": {"unmatched": "a.png"} files left out on purpose; see metadata_check.py
-    }
-
-manifests/README.md specifies it for other programs. Label columns of text, booleans and named
-integers are categories.
+manifests/README.md specifies the format for other programs.
 """
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import EXAMPLES, ManifestError, column_list, did_you_mean, first, quote
 from dfgen.packs.pack_index import PLACES
-from dfgen.samples.pixels.headers import Header
-from dfgen.samples.stores.store import Head
 from dfgen.table.arrow_types import are_numbers, check_names, is_list, is_text
 from dfgen.table.file_columns import are_files
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A column of facts: its type, and how it follows from what is known of a file."""
+    """A column of facts: its type, and the function that computes it."""
 
     type: pa.DataType
-    of_head: Callable[[Head], Any] | None = None  # makes it of what the store says of a file, or
-    of_header: Callable[[Header], Any] | None = None  # of what the file says of itself, or
-    of_whole: Callable[[Any], Any] | None = None  # of its `Whole`, decoded to its end
+    of_head: Callable[[Any], Any] | None = None  # from the store's `Head`
+    of_header: Callable[[Any], Any] | None = None  # from its `Header`
+    of_whole: Callable[[Any], Any] | None = None  # from the `Whole` of the decoded file
 
 
 SCHEMA = {
@@ -66,71 +47,46 @@ SCHEMA = {
 FACTS = SCHEMA.keys()
 
 OF_WHOLE_FILES = ("digest", "phash")
-"""Those that only a file decoded to its end tells."""
-
-
-def has_whole_facts(schema: pa.Schema) -> bool:
-    """Whether a table has the facts of whole files; a `digest` alone is a column of its owner's."""
-    return all(name in schema.names for name in OF_WHOLE_FILES)
-
-
-MANIFEST_FORMAT = 1
-KEY = b"dfgen"
+"""Facts that need the whole file decoded."""
 PARTS = ("split", "fold")
-"""Columns that say which part of the rows is for what."""
-
-"""The kind of the finding of rows without an id."""
-
-_NEEDED = {
-    "id": 'Every row needs a name of its own: df["id"] = range(len(df)), or rename the column that '
-    "has it",
-    "path": "It holds the file of each row",
-}
-"""Column that every manifest has -> what to say of a table that lacks it."""
+"""Columns that assign rows to parts."""
+_FEW_NAMES = 1000  # a text column with as many values is a category
+_MOST_NAMES = 1 << 23  # bytes of class names that a text column becomes a category with
 
 
 class Label(TypedDict, total=False):
-    """The metadata of one label column."""
+    """The metadata of one label column; `kind` is always stored."""
 
-    kind: str  # category, text, boolean, number, list or other
-    class_names: list[str | int]  # of a category or lists of classes, in the order of their numbers
-    ordered: bool  # of an ordered category: true
-    box_format: str  # of lists of boxes: xyxy, in pixels of the upright image
-    corrected: bool  # labels were corrected since they were built: true
+    kind: Literal["category", "text", "boolean", "number", "list", "other"]
+    class_names: list[str | int]  # of a category or lists of classes, in the order of their indices
+    ordered: bool  # whether the order of the classes has a meaning
+    box_format: Literal["xyxy", "rel_xyxy"]  # of boxes; stored: pixels of the upright image
+    corrected: bool  # whether `update_labels` changed labels since they were built
 
 
-class Metadata(TypedDict):
-    """The JSON under the `dfgen` key."""
-
-    format: int
-    root: str | None
-    labels: dict[str, Label]
-    recipe: dict[str, Any] | None
-    created_by: str
-    fingerprint: str
-    leaks: NotRequired[Mapping[str, Any]]
-    left_out: NotRequired[Mapping[str, str]]
+def has_whole_facts(schema: pa.Schema) -> bool:
+    """Whether a table has the facts of whole files; a `digest` alone belongs to the user."""
+    return all(name in schema.names for name in OF_WHOLE_FILES)
 
 
 def label_columns(names: list[str]) -> list[str]:
     """Return the columns that are neither id, path, index, split, fold nor a fact.
 
-    If a frame has both `shard` and `row`, they tell where rows lie in packs.
+    `shard` and `row` together are the places of rows in packs.
     """
     places = PLACES if {*PLACES} <= {*names} else ()
     return [name for name in names if name not in ("id", "path", "index", *PARTS, *FACTS, *places)]
 
 
 def part_column(names: Container[str]) -> str | None:
-    """Return which of these columns, or of those of a frame, says what part a row is in."""
+    """Return the column that assigns rows to parts, `split` before `fold`."""
     return next((name for name in PARTS if name in names), None)
 
 
 def describe_labels(table: pa.Table, known: Mapping[str, Label] | None = None) -> dict[str, Label]:
-    """Return what the metadata says of the label columns of `table`.
+    """Return the metadata of the label columns of a table.
 
-    Class names and box format of a list are not in its type: they come from what is `known`, as
-    does that labels were corrected.
+    Class names and box format of lists, and the mark of corrected labels, come from `known`.
     """
     labels, known = {}, known or {}
     for name in label_columns(table.column_names):
@@ -144,18 +100,17 @@ def describe_labels(table: pa.Table, known: Mapping[str, Label] | None = None) -
 
 
 def _check_classes(table: pa.Table, name: str, class_names: list[str | int] | None) -> None:
-    """Raise if a list holds something that is not among its class names."""
+    """Raise if a list has a value that is not among its class names."""
     values = pc.list_flatten(table[name])
     if class_names is None or pa.types.is_null(values.type):
         return
     known = pa.array(class_names, None if class_names else values.type)
-    strangers = rows_where(pc.invert(pc.is_in(values, value_set=known)))
-    if len(strangers):
-        row = pc.list_parent_indices(table[name].combine_chunks())[strangers[0].as_py()].as_py()
+    unknown = rows_where(pc.invert(pc.is_in(values, value_set=known)))
+    if len(unknown):
         raise ManifestError(
-            f'column "{name}" holds {quote(values[strangers[0].as_py()].as_py())} in row {row} '
-            f"(id {quote(table['id'][row].as_py())}), not among its class names {class_names}. "
-            f'Mend the value, or the names: df.attrs["dfgen"]["labels"]["{name}"]["class_names"]'
+            f'column "{name}" has lists with {quote(values[unknown[0].as_py()].as_py())}, which is '
+            f"not among its class names {class_names}. Change the value, or the names in "
+            f'df.attrs["dfgen"]["labels"]["{name}"]["class_names"]'
         )
 
 
@@ -185,138 +140,146 @@ def files_column(schema: pa.Schema) -> str | None:
 
 
 def validate(table: pa.Table, where: str = "the manifest") -> None:
-    """Check that a table has unique ids and paths of the right types and without nulls."""
+    """Raise unless a table has unique ids and paths of the right types and without nulls."""
+    check_table(table, where)
+    refuse_repeated(table["id"], where)
+
+
+def check_table(table: pa.Table, where: str = "the manifest") -> None:
+    """Raise unless a table has ids and paths of the right types and without nulls."""
     names = table.column_names
     check_names(names, where)
-    held = files_column(table.schema)
-    for name, advice in _NEEDED.items():
-        if name not in names and not (name == "path" and held):
+    for name in ("id", "path"):
+        if name not in names and not (name == "path" and files_column(table.schema)):
+            advice = 'Give each row an id: df["id"] = range(len(df))' if name == "id" else ""
             raise ManifestError(
                 f'{where} has no column "{name}". Columns: {column_list(names)}.'
-                f"{did_you_mean(name, names)} {advice}"
+                f"{did_you_mean(name, names)} {advice}".strip()
             )
-    _check_types(table, where)
-    for name in ("path", "id"):  # ids may be made of paths
-        if name in names:
-            _check_filled(table, name, where)
-    _check_repeated(table["id"], where)
-
-
-def _check_types(table: pa.Table, where: str) -> None:
-    kind = table["id"].type
-    if len(table) and not (pa.types.is_integer(kind) or is_text(kind)):
-        cast = "str"
-        ids = table["id"].to_pylist() if pa.types.is_floating(kind) else [0.5]
-        if all(one is None or float(one).is_integer() for one in ids):
-            cast = '"int64"'
-        raise ManifestError(
-            f'column "id" of {where} has type {kind}. An id is a whole number or text: '
-            + 'drop rows without one, df = df[df["id"].notna()], then '
-            * bool(table["id"].null_count)
-            + f'df["id"] = df["id"].astype({cast})'
-        )
     if not len(table):
         return
-    if "path" in table.column_names and not is_text(kind := table["path"].type):
-        raise ManifestError(f'column "path" of {where} has type {kind}. A path is text')
-    facts = [name for name in FACTS if name in table.column_names and are_files(table[name].type)]
+    if not (pa.types.is_integer(table["id"].type) or is_text(table["id"].type)):
+        raise ManifestError(
+            f'column "id" of {where} has type {table["id"].type}, expected whole numbers or text: '
+            'df["id"] = df["id"].astype("int64"), or .astype(str). Rows without an id must be '
+            'dropped before: df = df[df["id"].notna()]'
+        )
+    if "path" in names and not is_text(table["path"].type):
+        raise ManifestError(
+            f'column "path" of {where} has type {table["path"].type}, expected text'
+        )
+    facts = [name for name in FACTS if name in names and are_files(table[name].type)]
     if facts:
         raise ManifestError(
             f'column "{facts[0]}" of {where} holds files, but in a manifest that is a fact of a '
             f'file. Rename it: df = df.rename(columns={{"{facts[0]}": "image"}})'
         )
+    for name in ("path", "id"):  # ids may be made of paths
+        if name in names:
+            _refuse_empty(table, name, where)
 
 
-def _check_filled(table: pa.Table, name: str, where: str) -> None:
+def _refuse_empty(table: pa.Table, name: str, where: str) -> None:
     column = table[name]
     empty = pc.is_null(column)
     if is_text(column.type):
         empty = pc.or_(empty, pc.fill_null(pc.equal(column, ""), False))
-    rows = rows_where(empty)
-    if not len(rows):
-        return
-    other = "path" if name == "id" else "id"
-    has_other = other in table.column_names
-    examples = [
-        f"{row} ({other} {quote(table[other][row].as_py())})" if has_other else f"{row}"
-        for row in first(rows)
-    ]
-    raise ManifestError(
-        f"{len(rows)} of {len(table)} rows of {where} have no {name}: row {', '.join(examples)}. "
-        f'Fill them, or drop them: df = df[df["{name}"].notna()]'
-    )
+    rows = ", ".join(map(str, first(rows_where(empty))))
+    if rows:
+        raise ManifestError(
+            f"{pc.sum(empty).as_py()} of {len(table)} rows of {where} have no {name}: row {rows}. "
+            f'Fill them, or drop them: df = df[df["{name}"].notna()]'
+        )
 
 
-def _check_repeated(ids: pa.ChunkedArray, where: str) -> None:
-    if pa.types.is_integer(ids.type):  # rows that were numbered are soon seen
-        numbers = ids.to_numpy()
-        if (numbers[1:] > numbers[:-1]).all():
-            return
-    if len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
+def refuse_repeated(ids: pa.ChunkedArray, where: str) -> None:
+    """Raise if an id is on several rows."""
+    if is_increasing(ids) or len(pc.unique(ids)) == len(ids):  # twice as fast as counting them
         return
     twice = repeated(ids.drop_null())
     examples = []
     for value in first(twice.field("values")):
         rows = rows_where(pc.fill_null(pc.equal(ids, pa.scalar(value, ids.type)), False))
         examples.append(f"{quote(value)} (rows {', '.join(map(str, first(rows)))})")
-    if examples:  # else nulls alone stand on several
+    if examples:  # else only nulls are repeated
         raise ManifestError(
-            f"{where} has ids that stand on several rows ({len(twice)}): {'; '.join(examples)}. "
-            'An id is the name of one row. Find them with df[df["id"].duplicated(keep=False)]'
+            f"{where} has ids that are on several rows ({len(twice)}): {'; '.join(examples)}. "
+            'Each row needs its own id. Find them with df[df["id"].duplicated(keep=False)]'
         )
 
 
+def is_increasing(ids: pa.ChunkedArray) -> bool:
+    """Whether each id is greater than the one before it."""
+    if not (pa.types.is_integer(ids.type) or is_text(ids.type)) or len(ids) < 2:
+        return len(ids) < 2
+    return bool(pc.all(pc.less(ids[:-1], ids[1:])).as_py())
+
+
 def rows_where(mask: pa.ChunkedArray) -> pa.Array:
-    """Return the numbers of the rows where `mask` is true."""
+    """Return the row numbers where a mask is true."""
     # pyarrow 15 crashes on a column without chunks, which an empty frame has
     return pc.indices_nonzero(mask.combine_chunks())
 
 
 def repeated(values: pa.Array | pa.ChunkedArray) -> pa.StructArray:
-    """Return the `values` that stand more than once, with their `counts`."""
+    """Return the `values` that occur more than once, with their `counts`."""
     counts = pc.value_counts(values)
     return counts.filter(pc.greater(counts.field("counts"), 1))
 
 
 def with_column(table: pa.Table, name: str, column: Any) -> pa.Table:
-    """Return `table` with another column in the place of the one of this name, or as the last."""
+    """Return a table with a column replaced, or added as the last."""
     if name not in table.column_names:
         return table.append_column(name, column)
     return table.set_column(table.column_names.index(name), name, column)
 
 
 def without(table: pa.Table, names: Collection[str]) -> pa.Table:
-    """Return `table` without these columns, where it has them."""
+    """Return a table without these columns."""
     return table.drop_columns([name for name in table.column_names if name in names])
 
 
 def to_categories(
-    table: pa.Table, named: Collection[str] = (), known: Mapping[str, Label] | None = None
+    table: pa.Table,
+    named: Collection[str] = (),
+    known: Mapping[str, Label] | None = None,
+    always: Collection[str] = (),
 ) -> pa.Table:
-    """Make categories of the text and boolean label columns, and of the integers that are `named`.
+    """Return a table whose class columns are categories.
 
-    Class names are text: those that are `known`, else sorted for text, `False` and `True`, in
-    numeric order for integers. Columns that are categories already stay as they are, and so do
-    those that are known to be of the kind `text`.
+    These are booleans, text with at most 1,000 distinct values or with fewer than half of the
+    rows, whole numbers that are `named`, and the text columns that are `named`, are `always`
+    categories, or are `known` as categories. Class names are text: the known ones, else sorted for
+    text, `False` and `True`, in numeric order for integers. Columns that are known as `text` stay
+    text.
     """
     for name in [*label_columns(table.column_names), "split"]:
-        if name in table.column_names and (known or {}).get(name, {}).get("kind") != "text":
-            column = table[name]
-            plain = is_text(column.type) or pa.types.is_boolean(column.type)
-            if plain or (pa.types.is_integer(column.type) and name in named):
-                column = to_category(column, (known or {}).get(name, {}).get("class_names"))
-            elif name in named and not pa.types.is_dictionary(column.type):
-                raise ManifestError(
-                    f'category="{name}": the column has type {column.type}. Text and booleans are '
-                    "categories by themselves, whole numbers on request; others are not classes"
-                )
-            elif name == "split" and not pa.types.is_dictionary(column.type):
-                raise ManifestError(
-                    f'the column "split" has type {column.type}, expected the name of the split of '
-                    'each row, such as "train": make text of it, or rename it'
-                )
-            table = with_column(table, name, column)
+        label = (known or {}).get(name)
+        if name not in table.column_names or (label and label.get("kind") == "text"):
+            continue
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            continue
+        wanted = name in (*named, *always, "split") or label is not None
+        if pa.types.is_boolean(column.type) or (pa.types.is_integer(column.type) and name in named):
+            column = to_category(column, (label or {}).get("class_names"))
+        elif is_text(column.type):
+            if wanted or _has_few_values(column):
+                column = to_category(column, (label or {}).get("class_names"))
+        elif name in named or name == "split":
+            raise ManifestError(
+                f'the column "{name}" has type {column.type}, expected '
+                + ('a split name such as "train" in each row: make it text' if name == "split"
+                   else "text, booleans or whole numbers, because it is in category=")
+            )  # fmt: skip
+        table = with_column(table, name, column)
     return table
+
+
+def _has_few_values(column: pa.ChunkedArray) -> bool:
+    names = pc.unique(column)
+    few = len(names) <= _FEW_NAMES or 2 * len(names) < len(column)
+    return few and names.nbytes < _MOST_NAMES
 
 
 def to_category(
@@ -324,7 +287,7 @@ def to_category(
 ) -> pa.ChunkedArray:
     """Return text, booleans or whole numbers as a category with text names, sorted as values.
 
-    `class_names` of text are all its values, in another order or with more.
+    `class_names` are all values of a text column, in another order or with more.
     """
     if class_names is not None:
         values = pa.array(class_names, pa.string())
@@ -345,15 +308,20 @@ def class_names(column: pa.ChunkedArray) -> pa.Array:
     return column.cast(pa.string()).unique().drop_null().sort()
 
 
-def with_classes(column: pa.ChunkedArray, names: pa.Array, ordered: bool) -> pa.ChunkedArray:
+def with_classes(column: Any, names: pa.Array, ordered: bool = False) -> pa.ChunkedArray:
     """Return a column as a category of these names; values that are not among them are missing."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return as_category(pc.index_in(column.cast(names.type), value_set=names), names, ordered)
+    column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    if not pa.types.is_dictionary(column.type):
+        return as_category(pc.index_in(column.cast(names.type), value_set=names), names, ordered)
+    codes = [
+        pc.index_in(chunk.dictionary.cast(names.type), value_set=names).take(chunk.indices)
+        for chunk in column.chunks
+    ]
+    return as_category(pa.chunked_array(codes, pa.int32()), names, ordered)
 
 
 def numbered_after(name: str, old: int, new: Sequence[object]) -> tuple[str, ...]:
-    """Return what to say of new classes of a column, if there are any."""
+    """Return the warning about new classes of a column, if there are any."""
     if not new:
         return ()
     shown = ", ".join(map(quote, new[:EXAMPLES]))
@@ -361,7 +329,7 @@ def numbered_after(name: str, old: int, new: Sequence[object]) -> tuple[str, ...
 
 
 def as_category(codes: pa.ChunkedArray, names: pa.Array, ordered: bool = False) -> pa.ChunkedArray:
-    """Return the category of class numbers; one without rows has its names too."""
+    """Return the category of class indices; an empty one has its names too."""
     chunks = codes.chunks or [pa.array([], codes.type)]
     parts = [pa.DictionaryArray.from_arrays(part, names, ordered=ordered) for part in chunks]
     return pa.chunked_array(parts, type=pa.dictionary(codes.type, names.type, ordered))

@@ -43,10 +43,6 @@ from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
 
 PACK_FORMAT = 1
 INDEX, TABLE = "_manifest.json", "manifest.arrow"
-PARTS_SUFFIX = ".manifest"
-"""How the folder of a manifest in parts is called; see dfgen/manifest/parts.py."""
-PART_FILE = r"part-[\w-]+\.parquet"
-"""And a file in it, as a pattern."""
 PLACES = ("shard", "row")
 """Columns of rows that lie in packs: the path of a file of a pack, and the row in it."""
 
@@ -55,7 +51,6 @@ _NEEDED: dict[str, Any] = {
     "order": (str, dict), "created_by": str, "plan": dict,
 }  # fmt: skip
 _SEAL = re.compile(rb',\n "checksum": "([0-9a-f]{8})"\n}\s*\Z')
-_HEAD = 200  # bytes of `_manifest.json` that say what it is of
 _SUMMED = 1 << 26  # bytes of a table whose checksum is compared before training
 
 
@@ -161,35 +156,11 @@ def is_pack(path: object, options: StorageOptions | None = None) -> bool:
         >>> is_pack("pets.parquet")
         False
     """
-    if not isinstance(path, str | os.PathLike) or is_in_parts(os.fspath(path)):
-        return False
-    return _has_file(os.fspath(path), INDEX, options)
-
-
-def is_in_parts(path: str) -> bool:
-    """Whether a path is that of a manifest in parts: a folder, or a URL, that is named so.
-
-    A folder with `_manifest.json` may have another name, a file or a pack may have this one.
-
-    Example:
-        >>> is_in_parts("pets.manifest"), is_in_parts("s3://bucket/pets.manifest/")
-        (True, True)
-    """
-    named = path.rstrip("/").endswith(PARTS_SUFFIX)
-    if is_remote(path):
-        return named
-    try:
-        with open(os.path.join(path, INDEX), "rb") as file:
-            found = re.search(rb'"kind": "(\w+)"', file.read(_HEAD))
-    except OSError:
-        return named and not os.path.isfile(path)
-    return found[1] == b"manifest" if found else named
+    return isinstance(path, str | os.PathLike) and _has_file(os.fspath(path), INDEX, options)
 
 
 def looks_like_pack(path: str, options: StorageOptions | None = None) -> bool:
     """Whether a path is that of a pack, or of one that was broken off."""
-    if is_in_parts(path):
-        return False
     return is_pack(path, options) or _has_file(path, "shard-00000.arrow", options)
 
 

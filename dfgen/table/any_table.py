@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, brief
 from dfgen.table.arrow_types import check_names, is_binary, is_list, is_text, storable
 from dfgen.table.file_columns import FILE, are_files, large_bytes, with_large_bytes
 
-# Whole numbers that may be missing are pandas's nullable types: a float is no count of bytes.
+# Whole numbers and booleans that may be missing: a float is no count of bytes, and holds 53 bits.
 PANDAS_TYPES = {
     pa.int64(): pd.Int64Dtype(),
     pa.int32(): pd.Int32Dtype(),
     pa.int16(): pd.Int16Dtype(),
     pa.int8(): pd.Int8Dtype(),
     pa.uint64(): pd.UInt64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
 }
 
 _LISTS = 'make a frame of it, df = pd.DataFrame({"path": paths, "label": labels})'
@@ -322,15 +322,8 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
         frame = table.to_pandas(types_mapper=kept, ignore_metadata=True)
     for name in frame.columns[[isinstance(kind, pd.CategoricalDtype) for kind in frame.dtypes]]:
         frame[name] = frame[name].copy()  # as Arrow gives them they cannot be written to
-    whole = [field.name for field in table.schema if field.type in PANDAS_TYPES]
-    for name in whole:  # of which floats would lose the last digits
-        if whole.count(name) == 1 and table[name].null_count and _is_long(table[name]):
-            found = table[name].to_pandas(types_mapper=PANDAS_TYPES.get)
-            frame[name] = found.set_axis(frame.index)
+    names = table.column_names
+    for name, kind in zip(names, table.schema.types, strict=True):
+        if kind in PANDAS_TYPES and names.count(name) == 1 and table[name].null_count:
+            frame[name] = table[name].to_pandas(types_mapper=PANDAS_TYPES.get).set_axis(frame.index)
     return frame
-
-
-def _is_long(column: pa.ChunkedArray) -> bool:
-    """Whether whole numbers have more digits than floats hold; hashes, unsigned, always may."""
-    low, high = (end.as_py() or 0 for end in pc.min_max(column).values())
-    return bool(pa.types.is_uint64(column.type) or max(-low, high) > 2**53)

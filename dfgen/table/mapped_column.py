@@ -12,19 +12,19 @@ from dfgen.table.arrow_types import in_one
 
 
 class _Text(str):
-    """Text that is asked for as one of Arrow, of which to make one takes over 10 times as long."""
+    """Text with the method of an Arrow scalar, which takes ten times as long to make."""
 
     def as_py(self) -> str:
         return str(self)
 
 
 class MappedColumn:
-    """The rows of an Arrow array; it travels to other processes as a path and a name.
+    """The rows of a column; it travels to other processes as a path and a name.
 
     Args:
         path: of the file.
         name: of the column.
-        ends: of paths, what stands before and after each; None: they are as they stand.
+        ends: the texts before and after each path; None: the values are unchanged.
     """
 
     def __init__(self, path: str, name: str, ends: tuple[str, str] | None = None) -> None:
@@ -34,15 +34,20 @@ class MappedColumn:
         return MappedColumn, (self._path, self._name, self._ends)
 
     @cached_property
-    def array(self) -> Any:
-        """All of it, of which nothing is read that is not asked for."""
+    def stored(self) -> pa.ChunkedArray:
+        """The values without their ends; only what is used is read."""
         with pa.memory_map(self._path) as mapped, pa.ipc.open_file(mapped) as reader:
-            return in_one(reader.read_all()[self._name])
+            return reader.read_all()[self._name]
+
+    @cached_property
+    def _starts(self) -> Any:
+        """The first row of each chunk, and the number of rows."""
+        return np.cumsum([0, *map(len, self.stored.chunks)])
 
     @property
     def type(self) -> pa.DataType:
         """The type of its values."""
-        return self.array.type
+        return self.stored.type
 
     @property
     def nbytes(self) -> int:
@@ -50,42 +55,54 @@ class MappedColumn:
         return 0
 
     def __len__(self) -> int:
-        return len(self.array)
+        return len(self.stored)
 
     def __getitem__(self, key: Any) -> Any:
         """Return one value, or several by a slice, as Arrow has them."""
         if isinstance(key, slice):
-            return self._whole(self.array[key])
-        found = self.array[int(key)]
-        return found if self._ends is None else _Text(found.as_py().join(self._ends))
+            return self._whole(in_one(self.stored[key]))
+        value = self.stored[int(key)]
+        return value if self._ends is None else _Text(value.as_py().join(self._ends))
 
     def take(self, rows: Any) -> Any:
-        """Return some values."""
-        return self._whole(self.array.take(pa.array(np.asarray(rows))))
+        """Return some values, without a look at the others."""
+        rows = np.asarray(rows, np.int64)
+        if not len(rows):
+            return self[:0]
+        chunks = np.searchsorted(self._starts, rows, side="right") - 1
+        order = np.argsort(chunks, kind="stable")
+        used, firsts = np.unique(chunks[order], return_index=True)
+        parts = [
+            self.stored.chunk(int(chunk)).take(pa.array(rows[part] - self._starts[chunk]))
+            for chunk, part in zip(used, np.split(order, firsts[1:]), strict=True)
+        ]
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return self._whole(pa.concat_arrays(parts).take(pa.array(places)))
 
-    def _whole(self, found: Any) -> Any:
+    def _whole(self, values: Any) -> Any:
         if self._ends is None:
-            return found
-        before, after = (pa.scalar(end, found.type) for end in self._ends)
-        return pc.binary_join_element_wise(before, found, after, pa.scalar("", found.type))
+            return values
+        before, after = (pa.scalar(end, values.type) for end in self._ends)
+        return pc.binary_join_element_wise(before, values, after, pa.scalar("", values.type))
 
 
 class HeldColumn(MappedColumn):
-    """A column of an Arrow file that is in memory, as one is that is far away; it travels whole.
+    """A column in memory, such as one of a remote Arrow file; it travels whole.
 
     Args:
-        array: all of it.
+        array: all values.
         ends: as of MappedColumn.
     """
 
     def __init__(self, array: Any, ends: tuple[str, str] | None = None) -> None:
         super().__init__("", "", ends)
-        self.array = in_one(array)
+        self.stored = pa.chunked_array([in_one(array)])
 
     @property
     def nbytes(self) -> int:
         """Bytes that are copied for another process."""
-        return int(self.array.nbytes)
+        return int(self.stored.nbytes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return HeldColumn, (self.array, self._ends)
+        return HeldColumn, (in_one(self.stored), self._ends)

@@ -13,10 +13,8 @@ from dfgen.binding.row_draws import DrawnBy
 from dfgen.binding.row_weights import ClassWeight, SampleWeight
 from dfgen.binding.split_rows import (
     split_rows,
-    warn_of_leaks,
     warn_of_same_hashes,
     warn_of_shared_paths,
-    without_leaks,
 )
 from dfgen.errors import ArgumentError
 from dfgen.explain.other_libraries import refuse_unknown
@@ -118,11 +116,9 @@ def sequences(
     x, y = chosen_features(columns, x, y, Options(**asked), taken)
     given["label_mode"] = None if y is None else "int"  # so that no column is taken for the label
     parts = split_rows(columns, fold)
-    known = warn_of_leaks(columns, whole=True, fold=fold)
     reads = any("path" in feature.columns for feature in leaves(x))
-    if not (known or (reads and warn_of_shared_paths(columns, parts))):
+    if not (reads and warn_of_shared_paths(columns, parts)):
         warn_of_same_hashes(columns, parts)
-    columns = without_leaks(columns)  # not told again of each split
     found = _Splits()
     for name, rows in parts.items():
         part = columns.of_split(name, rows, fold)

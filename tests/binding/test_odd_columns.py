@@ -109,8 +109,8 @@ def test_ids_of_a_column_of_another_name_that_repeat_are_found_in_that_column(fi
     with pytest.raises(ManifestError) as caught:
         bind(table(files, key=list("abac")), y=None, options=Options(label_mode=None), id="key")
     assert str(caught.value) == (
-        'the manifest (id="key") has ids that stand on several rows (1): "a" (rows 0, 2). An id is '
-        'the name of one row. Find them with df[df["key"].duplicated(keep=False)]. Rows 0 and 2 of '
+        'the manifest (id="key") has ids that are on several rows (1): "a" (rows 0, 2). Each row '
+        'needs its own id. Find them with df[df["key"].duplicated(keep=False)]. Rows 0 and 2 of '
         "key='a' differ in id, path: was a table merged that has several rows of an id? Drop those "
         "first: table.drop_duplicates('key'), or gather its rows: groupby('key').agg(list)"
     )

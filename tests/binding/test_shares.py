@@ -1,4 +1,4 @@
-"""Manifests mixed in shares of an epoch, each with a root of its own, in memory and in parts."""
+"""Manifests mixed in shares of an epoch, each with a root of its own, in memory and in a file."""
 
 import numpy as np
 import pandas as pd
@@ -29,12 +29,12 @@ def both(tmp_path_factory):
     return pd.concat(frames, ignore_index=True)
 
 
-@pytest.fixture(params=["frame", "parts"])
+@pytest.fixture(params=["frame", "file"])
 def manifest(request, both, tmp_path):
     if request.param == "frame":
         return both
-    dfgen.write_manifest(both, tmp_path / "both.manifest")
-    return tmp_path / "both.manifest"
+    dfgen.write_manifest(both, tmp_path / "both.parquet")
+    return tmp_path / "both.parquet"
 
 
 def sequence(manifest, balance=SHARES, **options):

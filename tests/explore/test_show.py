@@ -206,8 +206,7 @@ def test_rows_of_array_files_and_bytes_are_images(files, tmp_path):
 
 def test_pack_and_transformed_features_are_shown(rows, tmp_path):
     dfgen.pack(rows, tmp_path / "pack", image_size=(8, 8), color_mode="grayscale")
-    with pytest.warns(UserWarning, match="root"):  # the files are in another folder
-        figure = dfgen.explore.show(tmp_path / "pack")
+    figure = dfgen.explore.show(tmp_path / "pack")
     assert pixels(figure.axes[0]).shape == (8, 8, 3) and len(figure.axes) == 10
     image = dfgen.Image("path", (2, 3), scale="0..1")
     assert pixels(rows.dfgen.show(1, image=image).axes[0]).shape == (2, 3, 3)

@@ -58,7 +58,7 @@ def refuse_pack(path, said):
 
 def indices(last):
     """Return the numbers of the classes of all rows, as Arrow has them."""
-    return bytes([0, 1, 0, 1, 1, 0, 1, last])
+    return np.array([0, 1, 0, 1, 1, 0, 1, last], np.int32).tobytes()
 
 
 @pytest.mark.parametrize("last", [2, 100, 255])

@@ -44,16 +44,16 @@ def first_batch(given, x="path"):
 
 def test_fault_54_files_that_were_removed_in_use_are_neither_data_nor_strangers(folder, tmp_path):
     frame = dfgen.build_manifest(folder)
-    for name in ("", "a.manifest", "pack", "backup", "cache"):
+    for name in ("", "pack", "backup", "cache"):
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / SILLY).write_bytes(b"half of a file")
     (folder / SILLY).write_bytes((folder / "0.png").read_bytes())
     with pytest.warns(UserWarning, match=rf"Left out: 1 path, hidden: {SILLY}"):
         again = dfgen.build_manifest(folder)
     assert again["path"].tolist() == frame["path"].tolist()
-    dfgen.write_manifest(frame, tmp_path / "a.manifest")
-    assert len(dfgen.read_manifest(tmp_path / "a.manifest")) == ROWS
-    assert dfgen.verify(tmp_path / "a.manifest").empty
+    dfgen.write_manifest(frame, tmp_path / "a.parquet")
+    assert len(dfgen.read_manifest(tmp_path / "a.parquet")) == ROWS
+    assert dfgen.verify(tmp_path / "a.parquet").empty
     for _ in range(2):  # the second finds the pack of the first
         packed(frame, tmp_path / "pack", image_size=(4, 4))
     assert dfgen.verify(tmp_path / "pack").empty

@@ -48,15 +48,15 @@ ALL = (list("uvwxyz"), range(ROWS), [0, 1] * 3)
 REFUSED = {
     "duplicate ids": (
         lambda df: df.assign(id=[*"uvwwyz"]),
-        'the manifest has ids that stand on several rows (1): "w" (rows 2, 3). An id is the name',
+        'the manifest has ids that are on several rows (1): "w" (rows 2, 3)',
     ),
     "null ids": (
         lambda df: df.assign(id=["u", None, *"wxyz"]),
-        '1 of 6 rows of the manifest have no id: row 1 (path "{path}"). Fill them, or drop them: ',
+        "1 of 6 rows of the manifest have no id: row 1. Fill them, or drop them: ",
     ),
     "ids with NaN": (
         lambda df: df.assign(id=[0, np.nan, 2, 3, 4, 5]),
-        'column "id" of the manifest has type double. An id is a whole number or text: drop rows',
+        'column "id" of the manifest has type double, expected whole numbers or text',
     ),
     "null paths": (
         lambda df: df.assign(path=[None, *df["path"][1:]]),

@@ -184,7 +184,7 @@ FILES = {
     "toml digits": ("source", "r.toml", f"seed = {'9' * 5_000}",
                     "r.toml cannot be read as TOML: Exceeds the limit (4300 digits) "),
     "jsonl split": ("labels", "l.jsonl", '{"path": "a.png", "split": 5}',
-                    'the column "split" has type int64, expected the name of the split of each '),
+                    'the column "split" has type int64, expected a split name'),
     "toml deep": ("source", "r.toml", f"x = {'[' * 100_000}",
                   "r.toml cannot be read as TOML: it is nested too deep"),
     "yaml date": ("yolo", "d.yaml", "names: [a]\ntrain: 2020-99-99",

@@ -15,7 +15,6 @@ import dfgen
 from dfgen.errors import WorkerError
 from dfgen.loading.read_ahead import ReadAhead
 from dfgen.loading.workers.threads import Threads, Worker
-from dfgen.manifest import parts_writer
 from dfgen.samples.stores.store import Store
 
 MEMORY = Path("/sys/fs/cgroup/memory")
@@ -164,28 +163,23 @@ def test_fault_80_an_error_of_a_worker_itself_is_not_taken_for_one_of_the_system
 
 
 @pytest.fixture(scope="module")
-def places(files, tmp_path_factory):
-    """A manifest in 66 parts, and a pack of as many shards."""
-    folder = tmp_path_factory.mktemp("places")
-    manifest, pack = folder / "parts.manifest", folder / "packed"
+def packed(files, tmp_path_factory):
+    """A pack of 66 shards."""
+    pack = tmp_path_factory.mktemp("places") / "packed"
     df = pd.DataFrame({"id": range(66), "path": files[:66], "label": [*"ab"] * 33})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts_writer, "PART_ROWS", 1)
-        dfgen.write_manifest(df, manifest)
     dfgen.pack(df, pack, image_size=(4, 4), shard_size=1)
-    assert min(len(os.listdir(place)) for place in (manifest, pack)) > 64
-    return manifest, pack
+    assert len(os.listdir(pack)) > 64
+    return pack
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
-def test_fault_81_64_descriptors_are_enough_for_more_parts_and_shards(places, processes):
+def test_fault_81_64_descriptors_are_enough_for_more_shards(packed, processes):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
     options = {"y": None, "label_mode": None, "batch_size": 8, "image_size": (4, 4), "workers": 2}
     try:
-        for place in places:
-            with dfgen.Sequence(place, use_multiprocessing=processes, **options) as seq:
-                assert sorted(int(row) for (x,) in seq for row in x[:, 0, 0, 0]) == [*range(66)]
+        with dfgen.Sequence(packed, use_multiprocessing=processes, **options) as seq:
+            assert sorted(int(row) for (x,) in seq for row in x[:, 0, 0, 0]) == [*range(66)]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

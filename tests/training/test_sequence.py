@@ -553,7 +553,7 @@ def test_columns_of_ids_are_not_proposed_as_labels(frame):
          "the manifest has no rows (columns: id, path, label): was it filtered by a value that "
          "does not occur?"),
         (lambda df: df.assign(id=[0, 1, 2, 3, 4, 5, 6, 6]),
-         "the manifest has ids that stand on several rows (1): 6 (rows 6, 7)"),
+         "the manifest has ids that are on several rows (1): 6 (rows 6, 7)"),
         (lambda df: df.assign(id=[None, *"1234567"]), "1 of 8 rows of the manifest have no id"),
         (lambda df: df.assign(path=[None, *df.path[1:]]),
          "column 'path' has no path in 1 rows, the first is row 0: drop them, "

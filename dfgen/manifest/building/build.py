@@ -297,10 +297,8 @@ def make_split(
     place = len([name for name in frame.columns if name not in FACTS])
     frame.insert(place, how.column, pd.Series(parts, frame.index))
     recipe, messages = _new_recipe(known.get("recipe"), how, came_with)
-    leaks = None if how.group_duplicates else leaks_between_splits(frame)
-    messages += notes_of(leaks, frame)
+    messages += notes_of(None if how.group_duplicates else leaks_between_splits(frame), frame)
     known = {**known, "recipe": recipe} if known else {}
-    known = {**known, "leaks": leaks} if leaks or "leaks" in known else known
     frame.attrs = {"dfgen": known} if known else {}
     messages += lacking_rows(frame, label_columns(list(frame.columns)), how)
     if out is not None:

@@ -10,30 +10,21 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, quote
 from dfgen.explain.missing import missing_path
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.file_facts import NOT_THERE, USUAL, Access
 from dfgen.manifest.building.gather import Gathering
 from dfgen.manifest.building.kept_facts import KeptFacts
-from dfgen.manifest.building.kept_labels import KeptLabels, labels_to_keep
-from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, paths_named, unit_of
+from dfgen.manifest.building.recipe import LABEL_TABLE, Recipe, absolute_recipe, unit_of
 from dfgen.manifest.building.recipe_file import resolve
 from dfgen.manifest.building.scan import read_facts, refresh_facts
 from dfgen.manifest.building.summary import BuildReport, lines_of_skipped
 from dfgen.manifest.building.update import Growth, Old, changed_recipe, grow, read_old, rebase
 from dfgen.manifest.duplicates import leaks_between_splits, notes_of
-from dfgen.manifest.io import Path, attributes, is_plain, only_writer_of, write_frame
-from dfgen.manifest.metadata_check import REMOVED, UNMATCHED, paths_as_text, paths_left_out
+from dfgen.manifest.io import Path, is_plain, only_writer_of, write_frame
 from dfgen.manifest.not_a_manifest import check_out
-from dfgen.manifest.paths import (
-    is_url,
-    reach_of,
-    refuse_signatures,
-    say_outside,
-    stored_paths,
-    tidy,
-)
+from dfgen.manifest.paths import is_url, stored_paths, tidy
 from dfgen.manifest.schema import (
     FACTS,
     OF_WHOLE_FILES,
@@ -68,20 +59,10 @@ class Build:
     def _gathering(self) -> Gathering:
         return Gathering(self.recipe, self.access)
 
-    @cached_property
-    def _kept(self) -> KeptLabels | None:
-        return labels_to_keep(self.recipe, self._gathering.labels_used, self.out)
-
-    @cached_property
-    def _removed(self) -> pa.ChunkedArray:
-        """The files whose rows were removed from the manifest that grows."""
-        known: Mapping[str, Any] = self.old.metadata if self.old else {}
-        return paths_left_out(known.get("left_out", {}), known.get("root"), REMOVED)
-
     @property
     def _arguments(self) -> dict[str, Any]:
         """The arguments of the recipe as the manifest keeps them."""
-        return {**self.recipe.arguments(), **(self._kept.arguments if self._kept else {})}
+        return self.recipe.arguments()
 
     @classmethod
     def of(
@@ -125,12 +106,8 @@ class Build:
                 "update= (--update)"
             )
         gathered, arguments = self._gathered(), self._arguments
-        if self.out is not None:  # before hours of reading
-            refuse_signatures(gathered.rows)
         labels = describe_labels(gathered.rows, gathered.labels)
         _, root = stored_paths(gathered.rows, recipe.root, gathered.folder)
-        if recipe.root is None:  # else all lie in that
-            self._say_outside(gathered.rows)
         grown, warnings = self._grown(gathered, Growth(gathered.rows, labels, {}), root)
         frame = _to_frame(grown.table)
         frame = frame.assign(**self._parts(frame, grown.parts))
@@ -141,13 +118,10 @@ class Build:
         frame = frame[ordered]
         if _box_format(kept):
             kept["boxes"] = {**kept["boxes"], "box_format": "xyxy"}
-        leaks = leaks_between_splits(frame)
-        warnings += notes_of(leaks, frame)
-        left_out = self._left_out(gathered, root)
-        frame.attrs = {"dfgen": attributes(root, kept, arguments, leaks, left_out)}
+        warnings += notes_of(leaks_between_splits(frame), frame)
+        known = {"root": root, "labels": kept, "recipe": absolute_recipe(arguments, os.getcwd())}
+        frame.attrs = {"dfgen": known}
         if self.out is not None:
-            if self._kept:
-                self._kept.write()
             options = self.access.options
             write_frame(frame, self.out, frame.attrs["dfgen"], recipe.root, options)
         return frame, BuildReport(gathered.skipped, gathered.notes, warnings)
@@ -166,40 +140,14 @@ class Build:
                 "the manifest would have no rows: the source or the label table is empty, or no "
                 "file has a row in it. Check labels= and on=, and see with " + "\n".join(seen)
             )
-        table = to_categories(gathered.rows, self.recipe.category, gathered.labels)
-        rows, warnings = with_absolute_paths(table, gathered.folder), gathered.warnings
-        if self.old is not None and "path" in rows.column_names and len(self._removed):
-            rows = rows.filter(pc.invert(pc.is_in(rows["path"], value_set=self._removed)))
-        if self.old is not None and len(rows) < len(table):
-            number = count(len(table) - len(rows), "file")
-            warnings += (
-                f"Left out {number} whose rows were removed from {self.old.name}. "
-                "To take them again, build the manifest anew, without update= (--update)",
-            )
-        return replace(gathered, rows=rows, warnings=warnings)
-
-    def _left_out(self, gathered: RowGroup, root: str | None) -> dict[str, str] | None:
-        """Return which files have no partner, where these are left out, or were removed."""
-        removed = self._removed.to_pylist()
-        kept = {REMOVED: paths_as_text(removed, root)} if removed else {}
-        if self.recipe.unmatched != "drop":
-            return kept or None
-        paths = pa.chunked_array([pa.array(gathered.dropped, pa.string())])
-        absolute = tidy(paths, gathered.folder or self.recipe.folder).to_pylist()
-        return {UNMATCHED: paths_as_text(absolute, root), **kept}
-
-    def _say_outside(self, rows: pa.Table) -> None:
-        """Tell of files elsewhere than what the recipe names; a frame in hand is trusted."""
-        recipe = self.recipe
-        name, named = files_column(rows.schema) or "path", paths_named(recipe.arguments())
-        files = rows[name]
-        if not named or (name != "path" and not is_file_struct(files.type)):
-            return
-        if name != "path":
-            held = pc.is_valid(pc.struct_field(files, "bytes"))
-            files = paths_of(files).filter(pc.invert(held))
-        who = recipe.labels if recipe.kind == LABEL_TABLE else recipe.own[recipe.kind]
-        say_outside(str(who), files.cast(pa.string()), map(reach_of, named), "root={} (--root)")
+        known = {**gathered.labels, **(self.old.metadata.labels if self.old else {})}
+        known = {n: {"kind": v["kind"]} for n, v in known.items() if n not in gathered.labels}
+        always = filter(None, [self.recipe.splitting.stratify])
+        table = to_categories(
+            gathered.rows, self.recipe.category, {**known, **gathered.labels}, [*always]
+        )
+        rows = with_absolute_paths(table, gathered.folder)
+        return replace(gathered, rows=rows)
 
     def _grown(
         self, gathered: RowGroup, fresh: Growth, root: str | None

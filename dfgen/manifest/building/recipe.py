@@ -8,7 +8,7 @@ from typing import Any
 
 from dfgen.errors import ArgumentError, did_you_mean, quote
 from dfgen.manifest.path_roots import URL, absolute_place, in_folder
-from dfgen.manifest.paths import is_utf8, portable_root
+from dfgen.manifest.paths import is_utf8
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import table_name
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument, argument_field, arguments_of
@@ -280,23 +280,6 @@ def _stray(name: str) -> str:
 def absolute_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:
     """Return a recipe with absolute paths, where relative ones start at `folder`."""
     return _with_paths(recipe, lambda path: in_folder(folder, path))
-
-
-def portable_recipe(recipe: dict[str, Any] | None, folder: str) -> dict[str, Any] | None:
-    """Return a recipe as stored: paths relative to the folder of its file, as the root is."""
-    return _with_paths(recipe, lambda path: portable_root(os.path.abspath(path), folder) or path)
-
-
-def paths_named(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the files and folders that arguments name, absolute; no addresses."""
-    found: list[str] = []
-
-    def note(path: str) -> str:
-        found.append(os.path.abspath(path))
-        return path
-
-    _with_paths(dict(arguments), note)
-    return found
 
 
 def _with_paths(

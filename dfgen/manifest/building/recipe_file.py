@@ -8,8 +8,6 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
 from dfgen.errors import ArgumentError, ManifestError, did_you_mean, quote
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.recipe import (
@@ -18,10 +16,8 @@ from dfgen.manifest.building.recipe import (
     absolute_recipe,
     all_arguments,
     make_recipe,
-    paths_named,
 )
 from dfgen.manifest.file_errors import reading
-from dfgen.manifest.paths import reach_of, say_outside
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.table_format import FORMAT_ARGUMENTS
 
@@ -44,8 +40,7 @@ def resolve(
     """Return the recipe of the arguments given, completed by a recipe file or an older recipe.
 
     A source that ends in .toml is the recipe file; else `known` is the recipe of the manifest that
-    is updated, at `where`. A source of another kind than its own replaces it as a whole. Files far
-    from the recipe that names them are told in a warning.
+    is updated, at `where`. A source of another kind than its own replaces it as a whole.
     """
     given = {
         name: value
@@ -72,12 +67,6 @@ def resolve(
         )
     if given.keys() & {"labels", "listing", "metadata"}:  # another table is written otherwise
         base = {name: value for name, value in base.items() if name not in FORMAT_ARGUMENTS}
-    if where:
-        left = {name: value for name, value in base.items() if name not in given}
-        named = pa.chunked_array([[f"{path}/" for path in paths_named(left)]], pa.string())
-        folders = [reach_of(where), *map(reach_of, paths_named(given))]
-        said = f"the recipe of {where}" if where != file else where
-        say_outside(said, named, folders, "to give its arguments yourself, root={} among them,")
     return make_recipe({**base, **given})
 
 

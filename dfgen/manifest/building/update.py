@@ -21,10 +21,10 @@ from dfgen.manifest.building.recipe import Recipe, absolute_recipe
 from dfgen.manifest.building.scan import problems_now
 from dfgen.manifest.diff import differ
 from dfgen.manifest.io import Path
+from dfgen.manifest.metadata import Metadata
 from dfgen.manifest.path_roots import below_place, joined
 from dfgen.manifest.schema import (
     Label,
-    Metadata,
     class_names,
     describe_labels,
     numbered_after,
@@ -50,12 +50,12 @@ class Old:
     @property
     def recipe(self) -> dict[str, Any]:
         """The arguments that built it, with absolute paths; empty if it was made by hand."""
-        return self.metadata["recipe"] or {}
+        return self.metadata.recipe or {}
 
 
 def read_old(path: Path, limits: Limits = DEFAULT, options: StorageOptions | None = None) -> Old:
     """Read the manifest that grows; the errors are those of `read_manifest`."""
-    table, metadata = read_table(path, reads_files=False, limits=limits, options=options)
+    table, metadata = read_table(path, limits=limits, options=options)
     if "path" not in table.column_names:
         raise ManifestError(
             f"{os.fspath(path)} holds the files themselves, and update= (--update) compares files "
@@ -96,7 +96,7 @@ def rebase(old: Old, paths: pa.ChunkedArray, root: str | None) -> tuple[Old, tup
 
     So it is if none of the old paths is among those of the source, as when a data set was moved.
     """
-    before = old.metadata["root"]
+    before = old.metadata.root
     if before is None or root is None or before == root:
         return old, ()
     moved = joined(root, below_place(old.table["path"], before))
@@ -181,12 +181,12 @@ def grow(
         raise ManifestError(
             f"none of the {count(len(old.table), 'row')} of {old.name} is in the source, neither "
             "by id nor by path: it is the manifest of other files, below "
-            f"{old.metadata['root'] or 'several folders'}. Check the source, or build the "
+            f"{old.metadata.root or 'several folders'}. Check the source, or build the "
             "manifest anew, without update= (--update)"
         )
     gone = np.flatnonzero(~taken(len(old.table), places))
     before, fresh, warnings = _same_classes(old.table, fresh)
-    known, of_lists = _same_lists(old.metadata["labels"], labels)
+    known, of_lists = _same_lists(old.metadata.labels, labels)
     warnings += of_lists
     rest = before.take(pa.array(gone))
     rest = _with_facts(rest, read(rest["path"])) if read and len(gone) else rest

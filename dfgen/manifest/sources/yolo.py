@@ -25,7 +25,6 @@ import yaml
 from dfgen.errors import ManifestError, MissingFileError, quote
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import read_bytes, reading
-from dfgen.manifest.paths import reach_of, say_outside
 from dfgen.manifest.schema import Label
 from dfgen.manifest.sources.file_tree import Skipped
 from dfgen.manifest.sources.image_pairs import (
@@ -293,7 +292,6 @@ def _folders(place: str) -> tuple[str, str]:
 
 def _listed_images(file: str, data: DataSet) -> list[Pair]:
     """Return the images that a text file lists, with their labels where there are any."""
-    say_outside(data.file, pa.chunked_array([[file]]), [reach_of(data.file)], "moving it there")
     advice = f". {data.file} names folders of images, or such lists"
     form = " as a list of images, a path a line"
     with reading(file, form, advice=advice), open(file, encoding="utf-8") as text:

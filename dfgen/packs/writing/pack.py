@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Never
 
+import msgspec
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -284,7 +285,7 @@ def _finish(
         order=plan.identity["order"],
         table=write_arrow(path, table, plan.whole.options),
         ids=ids_digest(in_one(table["id"])),
-        dfgen=plan.metadata,
+        dfgen=msgspec.to_builtins(plan.metadata),
         created_by=f"dfgen {__version__}",
         plan=plan.identity,
     )

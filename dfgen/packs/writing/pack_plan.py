@@ -20,10 +20,11 @@ from dfgen.loading.order.windows import Windows, fitting
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.scan import stat_files
 from dfgen.manifest.fingerprint import columns_digest
-from dfgen.manifest.metadata_check import as_written
+from dfgen.manifest.metadata import Metadata
 from dfgen.manifest.path_roots import absolute_place, joined
-from dfgen.manifest.schema import Metadata, label_columns, with_column
+from dfgen.manifest.schema import label_columns, with_column
 from dfgen.manifest.table_reading import read_table
+from dfgen.manifest.writing import as_written
 from dfgen.packs.pack_index import in_pack, is_pack
 from dfgen.packs.writing.pack_arguments import PackArguments, Packer
 from dfgen.packs.writing.shard_files import COLUMN, ShardTask, problems_column
@@ -196,8 +197,8 @@ def _stored(
             "because its files have all their pixels"
         )
     if isinstance(manifest, str | os.PathLike):
-        table, known = read_table(os.fspath(manifest), root, limits=limits, options=options)
-        root = None
+        table, metadata = read_table(os.fspath(manifest), root, limits=limits, options=options)
+        known, root = metadata.attributes, None
     else:
         table, known = arrow_table(manifest), getattr(manifest, "attrs", {}).get("dfgen", {})
     if {"shard", "row"} <= {*table.column_names}:
@@ -230,7 +231,7 @@ def _check(table: pa.Table, metadata: Metadata, arguments: PackArguments) -> Non
         )
     if not len(table):
         raise ManifestError("the manifest has no rows: there is nothing to pack")
-    boxes = [name for name, label in metadata["labels"].items() if "box_format" in label]
+    boxes = [name for name, label in metadata.labels.items() if "box_format" in label]
     facts = [name for name in _SIZES if name not in table.column_names]
     resized = arguments.format != "original" and arguments.image_size != "own"
     if boxes and facts and resized:
@@ -242,9 +243,9 @@ def _check(table: pa.Table, metadata: Metadata, arguments: PackArguments) -> Non
 
 
 def _absolute(table: pa.Table, metadata: Metadata, folder: str) -> pa.ChunkedArray:
-    if metadata["root"] is None:
+    if metadata.root is None:
         return table[COLUMN]
-    root = absolute_place(metadata["root"], folder)
+    root = absolute_place(metadata.root, folder)
     return joined(root, table[COLUMN].cast(pa.large_string()))
 
 
@@ -285,7 +286,7 @@ def _starts(nbytes: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
 def _identity(
     table: pa.Table, metadata: Metadata, arguments: PackArguments, starts: npt.NDArray[np.int64]
 ) -> dict[str, Any]:
-    labels = repr(sorted(metadata["labels"].items())).encode()
+    labels = repr(sorted(metadata.labels.items())).encode()
     digest = columns_digest(table, sorted(table.column_names))
     return {
         "rows": len(table),

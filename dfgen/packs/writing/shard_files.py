@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import IO, Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,8 @@ import pyarrow.ipc
 from dfgen.errors import DecodeError, DfgenError, ManifestError, MissingFileError, WriteError
 from dfgen.limits import Limits
 from dfgen.loading.workers.retries import read_again
-from dfgen.manifest.schema import KEY, with_column
+from dfgen.manifest.metadata import KEY
+from dfgen.manifest.schema import with_column
 from dfgen.packs.pack_index import PackFile, is_remote, open_arrow
 from dfgen.packs.pack_shards import SHARD_NAME, exchanged
 from dfgen.packs.writing.pack_arguments import Packer
@@ -37,7 +39,6 @@ from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import store_at, store_of
 from dfgen.spec import IntArray, unwatched
 from dfgen.system import write_whole
-from dfgen.table.parquet import Summed
 
 COLUMN = "path"
 """The column that is packed."""
@@ -304,6 +305,28 @@ def write_arrow(path: str, table: pa.Table, options: StorageOptions) -> PackFile
         return sink
 
     return put_arrow(path, len(table), write, options)
+
+
+class Summed(io.RawIOBase):
+    """A file that computes the CRC-32 of the bytes written."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._sum = file, 0
+
+    @property
+    def checksum(self) -> str:
+        """The CRC-32, 8 hexadecimal digits."""
+        return f"{self._sum:08x}"
+
+    def writable(self) -> bool:
+        """Return True, as PyArrow asks."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write bytes."""
+        self._sum = crc32(data, self._sum)
+        self._file.write(data)
+        return len(data)
 
 
 class WrittenThrough:

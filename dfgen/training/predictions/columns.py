@@ -9,11 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError
-from dfgen.manifest.verify import NO_PREDICTION
 from dfgen.spec import Present
 from dfgen.table.arrow_types import lists_of, with_ends
 from dfgen.training.checks.model_outputs import LossKind
 from dfgen.training.predictions.heads import Floats, ModelHead
+
+NO_PREDICTION = "the model gave NaN"
+"""The problem of a row whose file has none."""
 
 _BYTES = 1 << 24  # of targets and outputs that a loss gets at once
 

@@ -1,0 +1,232 @@
+"""Write the rows of a manifest as one Parquet file, batch by batch.
+
+The fingerprint and the class names in the key are known only after the last batch. So the footer
+that Parquet writes is replaced at the end by one with the key.
+"""
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dfgen.errors import ArgumentError, ManifestError
+from dfgen.manifest.fingerprint import RunningDigest, hashed_columns
+from dfgen.manifest.metadata import KEY, Metadata, encode_metadata, new_metadata
+from dfgen.manifest.path_roots import has_members
+from dfgen.manifest.paths import check_stored_paths, is_url, refuse_signatures, stored_paths
+from dfgen.manifest.schema import (
+    Label,
+    as_category,
+    check_table,
+    class_names,
+    describe_labels,
+    refuse_repeated,
+    with_classes,
+    with_column,
+)
+from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
+from dfgen.system import write_whole
+from dfgen.table.file_columns import are_files
+
+GROUP_ROWS = 1 << 17
+"""Rows of a row group."""
+_GROUP_BYTES = 1 << 27  # of a row group whose rows hold files
+_FOOTER_END = 8  # bytes: the length of the footer, and PAR1
+
+
+def write_rows(
+    tables: Iterable[pa.Table],
+    path: str,
+    known: Mapping[str, Any],
+    root: str | None = None,
+    options: StorageOptions | None = None,
+    is_stream: bool = False,
+) -> None:
+    """Write tables with the same columns as one manifest, whole or not at all.
+
+    Args:
+        tables: one row group of their rows is in memory at a time.
+        path: absolute, or a URL.
+        known: `df.attrs["dfgen"]` of the rows.
+        root: as of `write_manifest`.
+        options: open a URL.
+        is_stream: whether more than one table may come, so that the root must be given.
+    """
+
+    def write(file: Any) -> None:
+        rows = _Rows(known, root, is_stream)
+        checked = map(rows.checked, tables)
+        first = next(checked, None)
+        if first is None:
+            raise ManifestError("there is no batch to write: an empty batch tells the columns")
+        parts = list[pq.FileMetaData]()
+        with pq.ParquetWriter(
+            file, rows.schema, write_page_checksum=True, metadata_collector=parts
+        ) as writer:
+            for group in _groups(chain([first], checked), _rows_of_group(first)):
+                writer.write_table(rows.with_names(group), len(group))
+        key = encode_metadata(rows.metadata(os.path.dirname(path)), path)
+        _replace_footer(file, parts, rows.schema, key)
+
+    if not has_store(scheme_of(path)):
+        write_whole(path, write)
+        return
+    whole = io.BytesIO()
+    write(whole)
+    store_at(path, options=options).write(path, whole.getvalue())
+
+
+def as_written(
+    table: pa.Table,
+    known: Mapping[str, Any],
+    folder: str,
+    root: os.PathLike[str] | str | None = None,
+) -> tuple[pa.Table, Metadata]:
+    """Return a checked table with stored paths, and its metadata in a folder."""
+    rows = _Rows(known, None if root is None else os.fspath(root))
+    return rows.with_names(rows.checked(table)), rows.metadata(folder)
+
+
+def _replace_footer(file: Any, parts: list[pq.FileMetaData], schema: pa.Schema, key: bytes) -> None:
+    """Replace the footer of a Parquet file by one that has the key in its schema metadata."""
+    footer = io.BytesIO()
+    with_key = schema.with_metadata({**(schema.metadata or {}), KEY: key})
+    pq.write_metadata(with_key, footer, metadata_collector=parts)
+    file.seek(file.tell() - _FOOTER_END - parts[0].serialized_size)
+    file.truncate()
+    file.write(footer.getvalue()[len(b"PAR1") :])
+
+
+def _groups(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of so many rows; the last may have fewer."""
+    held, count = list[pa.Table](), 0
+    for table in tables:
+        while count + len(table) >= rows:
+            yield pa.concat_tables([*held, table[: rows - count]])
+            table, held, count = table[rows - count :], [], 0
+        held.append(table)
+        count += len(table)
+    if count:
+        yield pa.concat_tables(held)
+
+
+def _rows_of_group(table: pa.Table) -> int:
+    if not any(map(are_files, table.schema.types)) or not len(table):
+        return GROUP_ROWS
+    return min(GROUP_ROWS, max(1, _GROUP_BYTES * len(table) // max(1, int(table.nbytes))))
+
+
+class _Rows:
+    """Checks tables, and gathers the metadata of all of them."""
+
+    def __init__(self, known: Mapping[str, Any], root: str | None, is_stream: bool = False) -> None:
+        self.schema = pa.schema([])
+        self._known, self._root, self._is_stream = known, root, is_stream
+        self._absolute_root: str | None = None
+        self._names = dict[str, pa.Array]()  # class names of categories
+        self._labels = dict[str, Label]()
+        self._ids = list[pa.Array]()
+
+    def checked(self, table: pa.Table) -> pa.Table:
+        """Return a table with stored paths and the types of the first table."""
+        check_table(table, "the frame")
+        table = self._in_schema(table)
+        if self._is_stream and self._root is None:
+            _refuse_local(table)
+        table, self._absolute_root = stored_paths(table, self._root, self._known.get("root"))
+        check_stored_paths(table, self._absolute_root, "the frame")
+        refuse_signatures(table)
+        self._labels = describe_labels(table, self._known.get("labels"))
+        self._digest.update(table)
+        ids = table["id"].combine_chunks()
+        is_number = pa.types.is_integer(ids.type)  # which may share memory with other columns
+        self._ids.append(pa.array(np.array(ids), ids.type) if is_number else ids)
+        return table
+
+    def _in_schema(self, table: pa.Table) -> pa.Table:
+        if not len(self.schema):
+            self.schema = pa.schema(map(_field, table.schema), table.schema.metadata)
+            self._digest = RunningDigest(self.schema, hashed_columns(self.schema.names))
+        if table.column_names != self.schema.names:
+            raise ManifestError(
+                f"a batch has the columns {table.column_names}, expected those of the first batch, "
+                f"{self.schema.names}"
+            )
+        columns = [self._column(table[field.name], field) for field in self.schema]
+        return pa.table(columns, self.schema)
+
+    def _column(self, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+        try:
+            if not pa.types.is_dictionary(field.type):
+                return column if column.type == field.type else column.cast(field.type)
+            names = _all_names(column).cast(field.type.value_type)
+        except pa.ArrowException as error:
+            raise ManifestError(
+                f"column {field.name!r} of a batch has type {column.type}, expected that of the "
+                f"first batch, {field.type}: {error}"
+            ) from None
+        known = self._names.get(field.name, names[:0])
+        new = pc.unique(names.filter(pc.invert(pc.is_in(names, value_set=known)))).drop_null()
+        self._names[field.name] = pa.concat_arrays([known, new])
+        return with_classes(column, self._names[field.name], field.type.ordered)
+
+    def with_names(self, table: pa.Table) -> pa.Table:
+        """Return a table whose categories have the class names of all tables so far."""
+        for name, names in self._names.items():
+            column = table[name]
+            codes = pa.chunked_array([chunk.indices for chunk in column.chunks], pa.int32())
+            table = with_column(table, name, as_category(codes, names, column.type.ordered))
+        return table.replace_schema_metadata(self.schema.metadata)
+
+    def metadata(self, folder: str) -> Metadata:
+        """Return the metadata of all tables in a folder.
+
+        Raises:
+            ManifestError: an id is on several rows.
+        """
+        refuse_repeated(pa.chunked_array(self._ids), "the frame")
+        for name, names in self._names.items():
+            if name in self._labels:
+                self._labels[name]["class_names"] = names.to_pylist()
+        digest = self._digest.hexdigest()
+        return new_metadata(self._known, self._absolute_root, self._labels, digest, folder)
+
+
+def _refuse_local(table: pa.Table) -> None:
+    """Raise if paths need a root: the common folder is known only after the last batch."""
+    paths = table["path"].cast(pa.string()) if "path" in table.column_names else None
+    if paths is not None and (has_members(paths) or pc.any(pc.invert(is_url(paths))).as_py()):
+        raise ArgumentError(
+            "write_manifest received batches without root=: expected the folder that holds all "
+            'files, as in write_manifest(batches, path, root="photos")'
+        )
+
+
+def _field(field: pa.Field) -> pa.Field:
+    """Return the field of a column as it is written: a category has int32 indices."""
+    kind = field.type
+    if field.name == "path":
+        return field.with_type(pa.string())
+    if not pa.types.is_dictionary(kind):
+        return field
+    if isinstance(kind.value_type, pa.BaseExtensionType):
+        raise ManifestError(
+            f'column "{field.name}" of the frame has {kind.value_type} as categories, expected '
+            f'text or whole numbers: df["{field.name}"] = df["{field.name}"]'
+            ".cat.rename_categories(str)"
+        )
+    return field.with_type(pa.dictionary(pa.int32(), kind.value_type, kind.ordered))
+
+
+def _all_names(column: pa.ChunkedArray) -> pa.Array:
+    """Return the class names of a category, or the distinct values of another column."""
+    if not pa.types.is_dictionary(column.type):
+        return column.unique().drop_null()
+    return class_names(column.unify_dictionaries())
