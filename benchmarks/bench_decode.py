@@ -20,7 +20,7 @@ from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 from peers import Job, tf_data, tf_data_image, tf_data_png
 
 import dfgen
-from dfgen.samples.pixels.upright import decode, prepare_worker
+from dfgen.samples.pixels.decoders import decode_image, prepare_worker
 from dfgen.samples.stores.local_files import Files
 
 Pixels = npt.NDArray[np.uint8]
@@ -122,7 +122,7 @@ def distance(load: Load, job: Job) -> float:
     for path in job.paths[:: -(-len(job.paths) // COMPARED)]:
         out = np.empty((*job.shape, 3), np.uint8)
         load(path, out)
-        whole = PIL.Image.fromarray(decode(Path(path).read_bytes()))
+        whole = PIL.Image.fromarray(decode_image(Path(path).read_bytes())[0])
         reference = np.asarray(whole.resize(job.shape, PIL.Image.Resampling.BILINEAR))
         differences.append(np.abs(out.astype(int) - reference).mean())
     return float(np.mean(differences))

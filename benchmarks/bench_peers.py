@@ -15,7 +15,7 @@ from measure import THREADS, Findings, Rates, Verdict, alternate, finish, rest
 from peers import Drain, Job
 
 import dfgen
-from dfgen.samples.pixels.upright import prepare_worker
+from dfgen.samples.pixels.decoders import prepare_worker
 from dfgen.samples.stores.local_files import Files
 
 BATCH, BARE = 64, "bare decode and resize"

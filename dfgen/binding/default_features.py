@@ -360,7 +360,7 @@ def _check_images(argument: str, name: str, values: Any) -> None:
         found = formats_by_suffix().get(_suffix_of(path)) if data is None else sniff(data[:16])
     except DecodeError:
         found = None
-    if found is None or FORMATS[found].decode is None:
+    if found is None or FORMATS[found].holds != "image":
         begin = repr(path) if data is None else f"bytes that begin with {data[:8]!r}"
         raise ArgumentError(
             f'{argument}="{name}" holds {begin}, which is no image. For sound write '

@@ -36,8 +36,8 @@ from dfgen.packs.packed_pixels import PackedFiles, PackedPixels, SmallerFiles
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image_packed import image_of_pack
+from dfgen.samples.pixels.decoders import size_of_image
 from dfgen.samples.pixels.geometry import Size, shrunk
-from dfgen.samples.pixels.upright import size_of_image
 from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.stores.schemes import examples_of_schemes
 from dfgen.samples.stores.store import Store

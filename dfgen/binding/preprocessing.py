@@ -21,7 +21,7 @@ from dfgen.samples.bound_feature import BoundFeature, RowLengths, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.items import check_lists, in_lists
 from dfgen.samples.features.one_row import OneRow, is_several
-from dfgen.samples.pixels.upright import size_of_image
+from dfgen.samples.pixels.decoders import size_of_image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.schemes import store_of

@@ -31,7 +31,7 @@ from dfgen.samples.features.bytes import Bytes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
-from dfgen.samples.pixels.sound_files import load_soundfile
+from dfgen.samples.pixels.sounds import load_soundfile
 from dfgen.samples.reader import SampleReader
 from dfgen.system import usable_cpus
 from dfgen.table.file_columns import content_parts

@@ -365,10 +365,9 @@ def test_what_cannot_be_given_is_refused(df, tmp_path):
         (lambda: image([df["path"][0], b""]), DecodeError,
          "row id=1, path=(0 bytes): the file is empty (0 bytes)"),
         (lambda: image(floats), ArgumentError,
-         "an image must be an array of uint8 or uint16, as files hold it, got float32"),
+         "an image must be an array (height, width, channels)"),
         (lambda: image(np.zeros((2, 4, 4, 3), np.uint8)), ArgumentError,
-         "an image must be an array (height, width, channels) of 1, 3 or 4 channels, or (height, "
-         "width), got the shape (2, 4, 4, 3)"),
+         "an image must be an array (height, width, channels) of 1, 3 or 4 channels"),
         (lambda: image({"file": "a.jpg"}), ManifestError,
          "row 0 has no 'path', of which x is made. It has: file"),
         (lambda: image(df["path"][:2]), ManifestError,

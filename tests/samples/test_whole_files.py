@@ -15,8 +15,8 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError
+from dfgen.manifest.building import file_facts
 from dfgen.manifest.building.file_facts import decode_whole
-from dfgen.samples.pixels import sound_files
 from dfgen.samples.stores.local_files import Files
 
 NOISE = np.random.default_rng(0).integers(0, 255, (64, 96, 3), np.uint8)
@@ -129,7 +129,7 @@ def test_files_cut_short_behind_good_headers_are_found_by_decoding_alone(folder)
     assert found["detail"].str.startswith("cannot be decoded: ").all()
     details = found.set_index("id")["detail"]
     assert details["jpg"] == "cannot be decoded: broken jpeg file: Premature end of JPEG file"
-    assert details["png"] == "cannot be decoded: broken png file: truncated or damaged"
+    assert details["png"] == "cannot be decoded: the PNG is cut short"
     assert details["gif"].startswith("cannot be decoded: broken gif file: image file is truncated")
 
 
@@ -229,7 +229,7 @@ def test_decoding_sounds_asks_for_the_package_that_reads_them(folder, monkeypatc
     def none():
         raise ArgumentError("dfgen.Audio needs the package soundfile")
 
-    monkeypatch.setattr(sound_files, "load_soundfile", none)
+    monkeypatch.setattr(file_facts, "load_soundfile", none)
     with pytest.raises(ArgumentError, match="needs the package soundfile"):
         dfgen.verify("m.parquet", decode=True, write=True)
 

@@ -210,7 +210,7 @@ def test_bytes_in_pieces_are_not_copied():
     [
         (b"GIF, or so they say", "row id=11, image=(19 bytes): not an image, array or sound"),
         ({"bytes": b"\xff\xd8\xff", "path": "b.jpg"},
-         "row id=11, image='b.jpg' (3 bytes): broken jpeg header"),
+         "row id=11, image='b.jpg' (3 bytes): broken jpeg"),
         (png(pixels(1))[:50], "row id=11, image=(50 bytes): "),
         ({"bytes": b"", "path": "b.jpg"},
          "row id=11, image='b.jpg' (0 bytes): the file is empty (0 bytes)"),

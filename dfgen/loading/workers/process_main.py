@@ -18,7 +18,7 @@ from dfgen.loading.metrics import IDLE, OF_FILES, Stopwatch
 from dfgen.loading.workers.chunks import ChunkMaker
 from dfgen.loading.workers.shared_memory import shared_arrays, shared_object
 from dfgen.platform_calls import end_with_parent
-from dfgen.samples.pixels.upright import prepare_worker
+from dfgen.samples.pixels.decoders import prepare_worker
 
 READING, ROW, SINCE = 0, 1, 2
 """Places in the header of the shared memory: whether a file is read, of which row, since when."""

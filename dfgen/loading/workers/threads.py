@@ -12,7 +12,7 @@ from typing import Any
 from dfgen.errors import ArgumentError, WorkerError, warn
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
-from dfgen.samples.pixels.upright import prepare_worker
+from dfgen.samples.pixels.decoders import prepare_worker
 
 
 class Worker:

@@ -19,7 +19,7 @@ from dfgen.errors import DecodeError
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.sources.source import ANNOTATED, nest
 from dfgen.manifest.sources.voc import MASKS
-from dfgen.samples.pixels import drawing
+from dfgen.samples.pixels import regions
 from dfgen.samples.pixels.geometry import Size
 from dfgen.spec import Values
 from dfgen.table import arrow_types as arrow
@@ -218,13 +218,10 @@ def turned(
 def _turned(text: str, orientation: int, size: Size, turn: Callable[[Values], Values]) -> str:
     """Return one region upright; as it is if it is none, which the feature refuses."""
     try:
-        region = drawing.parsed(text)
-        if isinstance(region, drawing.RunLengths):
-            [runs] = drawing.runs_of([region], size)
-            canvas = drawing.blank_canvas(size, 0)
-            drawing.paint(runs, 1, canvas)
-            mask = drawing.upright(canvas)[..., 0]
-            made: object = drawing.run_lengths(_TURNS[orientation](mask))
+        region = regions.parsed(text)
+        if isinstance(region, dict):
+            mask = regions.mask_of(region, size)
+            made: object = regions.run_lengths(_TURNS[orientation](mask))
         else:
             made = [turn(np.reshape(one, (-1, 2))).ravel().tolist() for one in region]
     except (DecodeError, ValueError):

@@ -22,12 +22,12 @@ from dfgen.limits import DEFAULT, Limits, read_file
 from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.file_errors import fault_of
 from dfgen.manifest.schema import SCHEMA
+from dfgen.samples.pixels.decoders import decode_stored, turn
 from dfgen.samples.pixels.formats import FORMATS, parse_header, read_header, read_known
-from dfgen.samples.pixels.geometry import CHANNELS, Pixels, Size, place
-from dfgen.samples.pixels.headers import Header, check_decoded
+from dfgen.samples.pixels.geometry import Pixels, Size, place
+from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.resizing import resize
-from dfgen.samples.pixels.sound_files import whole_sound
-from dfgen.samples.pixels.upright import turn
+from dfgen.samples.pixels.sounds import load_soundfile, whole_sound
 from dfgen.samples.stores.array_files import check_row, open_hdf5, read_texts
 from dfgen.samples.stores.npy import whole_array
 from dfgen.samples.stores.remote.store_options import StorageOptions
@@ -273,24 +273,12 @@ def _checked(file: IO[bytes], name: str, limits: Limits) -> Whole:
 
 
 def _image(data: bytes, name: str, limits: Limits) -> Checked:
-    header, format = parse_header(io.BytesIO(data), name, limits), FORMATS[name]
-    decode = format.decode
-    if decode is None:
-        return header, None, None
+    header = parse_header(io.BytesIO(data), name, limits)
     try:
-        counted = header if format.guard is None else format.guard(data, header, limits)
-        check_decoded(counted, limits, CHANNELS["rgb"])
-        if not format.reduces:
-            pixels, reduced = decode(data, "rgb"), 1
-        else:
-            reduced = reduction_for_hash((header.height or 0, header.width or 0))
-            pixels = decode(data, "grayscale", reduced)
+        color_mode = "grayscale" if name == "jpeg" else "rgb"
+        _, pixels, reduced = decode_stored(data, color_mode, reduction_for_hash, limits)
     except DecodeError as error:
         return header, str(error), None
-    except Exception as error:
-        if is_outside(error):
-            raise
-        return header, f"broken {name} file: {reason(error)}", None
     stored = pixels.shape[:2] if reduced == 1 else (header.height or 0, header.width or 0)
     return header, None, perceptual_hash(pixels, stored, reduced, header.orientation)
 
@@ -327,8 +315,13 @@ def _read_rows(file: IO[bytes], limits: Limits) -> None:
             raise DecodeError(f"the array {name} is damaged: {reason(error)}") from error
 
 
+def _sound(file: IO[bytes], name: str, limits: Limits) -> tuple[Header, str | None]:
+    load_soundfile()
+    return whole_sound(file, name)
+
+
 _READERS: dict[str, Callable[[IO[bytes], str, Limits], tuple[Header, str | None]]] = {
     "array": _array,
-    "sound": whole_sound,
+    "sound": _sound,
 }
 """Content of a format -> what decodes it, if not as an image."""

@@ -19,11 +19,11 @@ from dfgen.limits import Limits, bytes_given
 from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_arguments import checked_size
+from dfgen.samples.pixels.decoders import decode_image
 from dfgen.samples.pixels.formats import parse_header, sniff
 from dfgen.samples.pixels.geometry import CHANNELS, RESIZE, Geometry, Size, place, shrunk
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
-from dfgen.samples.pixels.upright import decode_reduced
 from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Present
 from dfgen.system import flag, one_of, whole
@@ -201,8 +201,8 @@ def _smaller(data: bytes, of: SmallerJpegs, limits: Limits) -> bytes:
         size = shrunk(image, of.max_side)
         return place(image, size, size, "stretch")
 
-    pixels, size, reduced = decode_reduced(
-        data, of.color_mode, lambda size: reduction(geometry_of(size)), None, limits
+    pixels, size, reduced = decode_image(
+        data, of.color_mode, None, lambda size: reduction(geometry_of(size)), limits
     )
     geometry = geometry_of(size)
     out = np.empty((*geometry.size, pixels.shape[2]), np.uint8)

@@ -29,8 +29,8 @@ from dfgen.packs.writing.pack_arguments import Packer
 from dfgen.platform_calls import forget_written
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
+from dfgen.samples.pixels.decoders import prepare_worker
 from dfgen.samples.pixels.geometry import Pixels
-from dfgen.samples.pixels.upright import prepare_worker
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.stores.known_files import KnownFiles
 from dfgen.samples.stores.local_files import Files

@@ -9,7 +9,7 @@ from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import MayOwnLength, check_extra, looked
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_header, read_known
-from dfgen.samples.pixels.sound_files import load_soundfile, open_sound, read_frames, sound_source
+from dfgen.samples.pixels.sounds import load_soundfile, open_sound, read_frames, sound_source
 from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec, Values, Watch
 from dfgen.system import one_of, whole
@@ -147,7 +147,7 @@ class Audio(MayOwnLength):
                     f"this is a .{name} {FORMATS[name].holds}, not a sound: use "
                     f"dfgen.{FEATURES[FORMATS[name].holds]} for this column"
                 )
-            source = sound_source(file, name, _SMALL, store.limits)
+            source = sound_source(file, name, _SMALL)
             if not isinstance(source, str):
                 watch("decode", source.getbuffer().nbytes)
             with open_sound(source, name) as sound:

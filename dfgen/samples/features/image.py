@@ -13,7 +13,7 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image_decoded import channels_of, check_decoding, decoded, resize_bands
 from dfgen.samples.features.one_row import OneRow, image_of, pixels_of_row, store_of_row
 from dfgen.samples.pixels import geometry as geo
-from dfgen.samples.pixels.png_files import png_of
+from dfgen.samples.pixels.decoders import decode_image, png_of, size_of_image
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import (
     DEPTHS,
@@ -22,7 +22,6 @@ from dfgen.samples.pixels.scaling import (
     checked_scale,
     rescale,
 )
-from dfgen.samples.pixels.upright import decode_reduced, size_of_image
 from dfgen.samples.stores.store import Store
 from dfgen.spec import OwnDtype, Spec, Values, Watch, unwatched
 from dfgen.system import flag, one_of, whole
@@ -279,13 +278,13 @@ class Image(Feature):
         if self.decode is not None:
             return self.fill(decoded(self, data), out, watch, given)
         size = out.shape[:2]
-        pixels, image, reduced = decode_reduced(
+        pixels, image, reduced = decode_image(
             data,
             self.color_mode,
+            self.dtype,
             lambda image: reduction(
                 self.place(image, size, given), self.interpolation, self.antialias
             ),
-            self.dtype,
             store.limits,
         )
         geometry = self.place(image, size, given)

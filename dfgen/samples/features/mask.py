@@ -14,11 +14,10 @@ from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource, pixels_of_row
+from dfgen.samples.pixels.decoders import decode_values, png_of
 from dfgen.samples.pixels.geometry import Geometry
-from dfgen.samples.pixels.png_files import png_of
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.scaling import as_stored
-from dfgen.samples.pixels.upright import decode_values
 from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec, Values, Watch
 from dfgen.system import one_of

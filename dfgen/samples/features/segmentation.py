@@ -14,8 +14,8 @@ from dfgen.samples.features.boxes import NO_OBJECTS, PADDING, class_numbers
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
-from dfgen.samples.pixels import drawing
 from dfgen.samples.pixels.geometry import Geometry
+from dfgen.samples.pixels.regions import Region, mask_of, parsed
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Spec, Values, Watch
@@ -267,24 +267,23 @@ class Segmentation(Feature):
         """Fill `out` with the objects of one row, by the geometry of its image."""
         watch("decode")
         regions = [_region(one) for one in value.regions]
-        runs = drawing.runs_of(regions, given.image)
         if self.max_items is None:
-            canvas = drawing.blank_canvas(given.image, self._background)
+            canvas = np.full(given.image, self._background, np.uint8, order="F")
             values = np.where(value.crowd, self.ignore or 0, value.numbers)
             for n in np.argsort(~value.crowd, kind="stable"):
-                drawing.paint(runs[n], int(values[n]), canvas)
+                inside = mask_of(regions[n], given.image).view(np.bool_)
+                np.copyto(canvas, np.uint8(values[n]), where=inside)
             watch("resize")
-            pixels = drawing.upright(canvas)
+            pixels = np.ascontiguousarray(canvas)[..., None]
             resize(pixels, given, out, "nearest", fill_value=self._outside)
             return
         masks, labels = out
         watch("resize")
-        for one, into in zip(runs, masks, strict=False):
-            canvas = drawing.blank_canvas(given.image, 0)
-            drawing.paint(one, 1, canvas)
-            resize(drawing.upright(canvas), given, into, "nearest", fill_value=0)
-        masks[len(runs) :] = 0
-        labels[: len(runs)], labels[len(runs) :] = value.numbers, PADDING
+        for one, into in zip(regions, masks, strict=False):
+            pixels = np.ascontiguousarray(mask_of(one, given.image))[..., None]
+            resize(pixels, given, into, "nearest", fill_value=0)
+        masks[len(regions) :] = 0
+        labels[: len(regions)], labels[len(regions) :] = value.numbers, PADDING
 
     @property
     def _background(self) -> int:
@@ -302,9 +301,9 @@ class Segmentation(Feature):
         return np.arange(len(self.class_names))[None]
 
 
-def _region(given: Any) -> drawing.Region:
+def _region(given: Any) -> Region:
     if given is None:
         return []
     if isinstance(given, str):
-        return drawing.parsed(given)
+        return parsed(given)
     return [given] if len(given) else []

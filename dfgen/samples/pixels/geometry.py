@@ -72,19 +72,16 @@ class Geometry(NamedTuple):
 def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = STILL) -> Geometry:
     """Return the geometry of one image, of which `size` is cropped from `load_size`.
 
-    A crop is taken in the image, in whole pixels, before that is made smaller: the other pixels
-    need not be made. Where the image is enlarged, whole pixels are too coarse: it is taken
-    afterwards.
+    A crop is taken in whole pixels of the image before it is made smaller, so that no other pixels
+    are made. Where the image is enlarged it is taken afterwards: whole pixels are too coarse.
     """
     used = filled = (min(image[0], load_size[0]), min(image[1], load_size[1]))
     if resize != "crop_or_pad":
         used = _cut(load_size, image) if resize == "crop" else image
         filled = _fit(image, load_size) if resize == "pad" else load_size
-    top, height, first_row, rows = _along(
-        image[0], used[0], filled[0], load_size[0], size[0], draw.y
-    )
-    left, width, first_column, columns = _along(
-        image[1], used[1], filled[1], load_size[1], size[1], draw.x
+    (top, height, first_row, rows), (left, width, first_column, columns) = (
+        _along(image[axis], used[axis], filled[axis], load_size[axis], size[axis], share)
+        for axis, share in enumerate((draw.y, draw.x))
     )
     source = Box(top, left, height, width)
     target = Box(first_row, first_column, rows, columns)
@@ -92,12 +89,7 @@ def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = ST
 
 
 def shrunk(image: Size, most: int) -> Size:
-    """Return the size of an image whose longer side has at most so many pixels.
-
-    Example:
-        >>> shrunk((2000, 3000), 512), shrunk((20, 30), 512)
-        ((341, 512), (20, 30))
-    """
+    """Return the size of an image whose longer side has at most so many pixels."""
     scale = min(1, most / max(image))
     return max(1, round(image[0] * scale)), max(1, round(image[1] * scale))
 
@@ -111,11 +103,9 @@ def after(first: Geometry, second: Geometry) -> Geometry:
     down, across = target.height / source.height, target.width / source.width
     top, left = (seen.top - source.top) * down, (seen.left - source.left) * across
     landed = top + target.top, left + target.left, seen.height * down, seen.width * across
+    target = Box(*map(round, landed))
     return second._replace(
-        image=first.image,
-        source=first.source,
-        target=Box(*map(round, landed)),
-        steps=(first, second),
+        image=first.image, source=first.source, target=target, steps=(first, second)
     )
 
 
@@ -123,14 +113,10 @@ def enlarged(geometry: Geometry, times: int) -> Geometry:
     """Return the geometry of a file with so many times as many rows and columns."""
     if times == 1:
         return geometry
-    image, size = geometry.image, geometry.size
-    return geometry._replace(
-        image=(image[0] * times, image[1] * times),
-        source=Box(*(times * length for length in geometry.source)),
-        target=Box(*(times * length for length in geometry.target)),
-        size=(size[0] * times, size[1] * times),
-        steps=None,
-    )
+    (height, width), (rows, columns) = geometry.image, geometry.size
+    source, target = (Box(*(times * n for n in box)) for box in (geometry.source, geometry.target))
+    image, size = (height * times, width * times), (rows * times, columns * times)
+    return geometry._replace(image=image, source=source, target=target, size=size, steps=None)
 
 
 def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bool_]]:

@@ -1,7 +1,4 @@
-"""Pixels of any size into an array of one size.
-
-benchmarks/bench_decode.py measures speed and distance from Pillow, beside what was not chosen.
-"""
+"""Pixels of any size into an array of one size."""
 
 import math
 from functools import reduce
@@ -54,7 +51,7 @@ def resize(
     """Fill `out` with the pixels of an image.
 
     Args:
-        pixels: (height, width, channels), of the whole image upright; uint8 unless nearest.
+        pixels: (height, width, channels), of the whole image upright.
         geometry: where they land.
         out: (*geometry.size, channels), of the dtype of `pixels`, C-contiguous.
         interpolation: one of INTERPOLATIONS.
@@ -70,18 +67,18 @@ def resize(
     top, height = _span(source.top, source.height, reduced)
     left, width = _span(source.left, source.width, reduced)
     part = pixels[top : top + math.ceil(height), left : left + math.ceil(width)]
-    whole = (0, 0, *size)
-    if target != whole:
+    if target != (0, 0, *size):
         out[...] = fill_value
-    rows = _seen(target.top, target.height, size[0])
-    columns = _seen(target.left, target.width, size[1])
+    above, left_out = max(-target.top, 0), max(-target.left, 0)  # of the target, outside of `out`
+    rows = slice(target.top + above, max(0, target.top + target.height))
+    columns = slice(target.left + left_out, max(0, target.left + target.width))
     seen = out[rows, columns]
     if seen.shape[:2] == target[2:]:
         _sample(part, (height, width), seen, interpolation, antialias)
     elif seen.size:
         made = np.empty((*target[2:], out.shape[2]), out.dtype)
         _sample(part, (height, width), made, interpolation, antialias)
-        seen[...] = made[_hidden(target.top, rows), _hidden(target.left, columns)]
+        seen[...] = made[above:, left_out:][: seen.shape[0], : seen.shape[1]]
     if flip is not None:
         cv2.flip(out, flip, out)
 
@@ -89,14 +86,6 @@ def resize(
 def _span(start: int, length: int, reduced: int) -> tuple[int, float]:
     """Return where the source starts, and its length, in pixels of an image decoded smaller."""
     return (start, length) if reduced == 1 else (round(start / reduced), length / reduced)
-
-
-def _seen(start: int, length: int, size: int) -> slice:
-    return slice(max(start, 0), max(0, min(start + length, size)))
-
-
-def _hidden(start: int, seen: slice) -> slice:
-    return slice(seen.start - start, seen.stop - start)
 
 
 def _sample(

@@ -1,0 +1,243 @@
+"""Files that Pillow reads: their headers and pixels, as stored and as deep as they are."""
+
+import io
+import sys
+from collections.abc import Callable
+from typing import IO, Any, cast
+
+import numpy as np
+from PIL import _imaging
+from PIL.ImageFile import ImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+
+from dfgen.errors import DecodeError
+from dfgen.limits import Limits
+from dfgen.samples.pixels.geometry import Pixels, in_color_mode, with_channels
+from dfgen.samples.pixels.headers import Header, check_decoded, orientation_of
+from dfgen.samples.pixels.scaling import as_stored
+
+ImageReader = Callable[[IO[bytes]], ImageFile]
+"""A reader of Pillow. `PIL.Image.open` would try all of them, and refuse large images."""
+
+_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
+_STRAIGHT = {"La": "LA", "RGBa": "RGBA"}  # colours multiplied by their alpha -> as they were
+_SUBFILE_TYPE, _WIDTH, _HEIGHT, _BITS, _PHOTOMETRIC = 254, 256, 257, 258, 262  # tags of TIFF
+_ORIENTATION, _SAMPLES, _PLANAR, _SAMPLE_FORMAT = 274, 277, 284, 339
+_TILE_WIDTH, _TILE_HEIGHT = 322, 323
+_OTHER_ORDER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
+_HEAD = 2**16  # bytes in which the depth is looked for where Pillow does not tell it
+_SIZ = b"\xff\x4f\xff\x51"  # how the codestream of JPEG 2000 begins (ITU-T T.800, A.5.1)
+
+
+def open_image(
+    name: str, reader: ImageReader, file: IO[bytes], limits: Limits
+) -> tuple[ImageFile, Header]:
+    """Open a file of a format by its reader, and check that it may be decoded.
+
+    `frames` of the header is 1, as to count them would take time.
+    """
+    head = file.read(_HEAD)
+    file.seek(0)
+    image = reader(file)
+    header = _tiff_header(image) if name == "tiff" else _header(name, image, head)
+    tile = _tag(image, _TILE_WIDTH, 0), _tag(image, _TILE_HEIGHT, 0)
+    largest = max(header.width or 0, tile[0]), max(header.height or 0, tile[1])
+    check_decoded(header._replace(width=largest[0], height=largest[1]), limits)
+    return image, header
+
+
+def _header(name: str, image: ImageFile, head: bytes) -> Header:
+    turned = orientation_of(image.info.get("exif") or b"")
+    bits = _BITS_OF[name](image, head) if name in _BITS_OF else _bits_of(image)
+    if image.mode == "P":
+        channels = 4 if "transparency" in image.info else 3
+    else:
+        channels = 1 if image.mode.startswith("I") else len(image.getbands())
+    return Header(name, *image.size, channels, turned, bits, 1)
+
+
+def frames_of(image: ImageFile) -> int | None:
+    """Count the images in a file; None where the file is damaged behind its first image."""
+    if image.format == "PSD":  # of which Pillow counts layers
+        return 1
+    try:
+        return int(getattr(image, "n_frames", 1))
+    except Exception:  # of Pillow, which raises many kinds
+        return None
+
+
+def _bits_of(image: ImageFile) -> int:
+    return {"1": 1, "I": 32, "F": 32}.get(image.mode, 16 if image.mode.startswith("I;16") else 8)
+
+
+def _pnm_most(image: ImageFile) -> int:
+    """Return the largest number that a PNM may hold, where Pillow keeps that."""
+    args = image.tile[0][3]
+    return args[-1] if isinstance(args, tuple) and isinstance(args[-1], int) else 255
+
+
+def _jpeg2000_bits(image: ImageFile, head: bytes) -> int:
+    at = head.find(_SIZ)
+    sizes = head[at + 42 :: 3][: int.from_bytes(head[at + 40 : at + 42], "big")]
+    return 1 + max((size & 0x7F for size in sizes), default=7)
+
+
+def _avif_bits(image: ImageFile, head: bytes) -> int:
+    flags = head.partition(b"av1C")[2][2:3]  # AV1 in ISOBMFF, section 2.3
+    return 8 if not flags or not flags[0] & 0x40 else 12 if flags[0] & 0x20 else 10
+
+
+_BITS_OF: dict[str, Callable[[ImageFile, bytes], int]] = {
+    "pnm": lambda image, head: (
+        16 if _pnm_most(image) > 255 or image.mode == "I" else _bits_of(image)
+    ),
+    "jpeg2000": _jpeg2000_bits,
+    "avif": _avif_bits,
+    "sgi": lambda image, head: 8 * head[3],
+    "heif": lambda image, head: image.info.get("bit_depth", 8),
+}
+"""Format -> bits of a channel, of which Pillow keeps the first 8."""
+
+
+def pixels_of(image: ImageFile, color_mode: str) -> Pixels:
+    """Return the pixels of an image at its own depth; alpha is dropped, not blended."""
+    if image.mode in ("RGB", "RGBA") and _tag(image, _BITS, 1) == 16:
+        return in_color_mode(_sixteen_bits(image), color_mode)
+    if image.format == "PPM" and image.mode == "RGB" and image.tile[0][0] == "ppm":
+        return in_color_mode(_deep_pnm(image), color_mode)
+    image.load()  # which may change the mode
+    if image.mode[0] in "IF" or _is_signed(image):  # which Pillow would clip
+        return in_color_mode(as_stored(_numbers(image)), color_mode)
+    if image.mode in _STRAIGHT:
+        image = image.convert(_STRAIGHT[image.mode])  # type: ignore[assignment]
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")  # type: ignore[assignment]
+    return with_channels(np.array(image.convert(_MODES[color_mode])))
+
+
+def values_of(image: ImageFile) -> Pixels:
+    """Return gray levels or indices of colours, (height, width)."""
+    image.load()
+    if image.mode not in ("L", "P", "1", "F") and not image.mode.startswith("I"):
+        raise DecodeError(
+            f"the mask is in colours ({image.mode}), whose classes are not known: give palette="
+            "{(red, green, blue): class, ...}, or save it in gray levels"
+        )
+    return np.array(image, np.uint8) if image.mode == "1" else _numbers(image)
+
+
+def _numbers(image: ImageFile) -> Pixels:
+    """Return numbers as the file means them: Pillow has 8 bits unsigned, and 32 bits signed."""
+    pixels = np.asarray(image)
+    if image.mode == "L" and _is_signed(image):
+        return pixels.view(np.int8)
+    if image.mode == "I" and not isinstance(image, TiffImageFile):  # 16 bits of PNM
+        return pixels.astype(np.uint16)
+    if image.mode == "I" and not _is_signed(image) and _tag(image, _BITS, 1) == 32:
+        return pixels.view(np.uint32)
+    return pixels
+
+
+def _deep_pnm(image: ImageFile) -> Pixels:
+    """Return BGR of 16 bits, or 8, of a PNM whose colours Pillow would cut to 8."""
+    most, (width, height), file = _pnm_most(image), image.size, cast(io.BytesIO, image.fp)
+    kind, full = (">u2", 65535) if most > 255 else ("u1", 255)
+    pixels = np.frombuffer(file.getvalue(), kind, width * height * 3, image.tile[0][2])
+    made = np.rint(np.minimum(pixels, most) * (full / most)).astype(kind.strip(">"))
+    return np.ascontiguousarray(made.reshape(height, width, 3)[..., ::-1])
+
+
+class StoredTiff(TiffImageFile):
+    """A TIFF as it is stored: Pillow would turn it, and refuse it beyond a size of its own."""
+
+    def load_prepare(self) -> None:
+        """Make room for the pixels, which `check_decoded` has allowed."""
+        self.im = _imaging.new(self.mode, getattr(self, "_tile_size", self.size))
+        super().load_prepare()
+
+    def load_end(self) -> None:
+        """Leave the pixels as they are."""
+        self._size = self.im.size
+
+
+def tiff(file: IO[bytes]) -> ImageFile:
+    """Open the first image of a TIFF; refuse a kind of which Pillow would show something else."""
+    advice = "save it as a .npy file, for dfgen.Array, or read it with Image(decode=)"
+    try:
+        image = StoredTiff(file)
+    except SyntaxError as error:
+        raise DecodeError(f"the TIFF cannot be opened ({error}): {advice}") from error
+    if _tag(image, _SUBFILE_TYPE, 0) & 1:
+        raise DecodeError("the first image of the TIFF is a thumbnail, as in raw files of cameras")
+    if _tag(image, _SAMPLES, 1) > len(image.getbands()) + 1 or image.mode == "LAB":
+        raise DecodeError(f"the samples of the TIFF are neither gray nor colours: {advice}")
+    return image
+
+
+def _tiff_header(image: ImageFile) -> Header:
+    width, height = _tag(image, _WIDTH, 0), _tag(image, _HEIGHT, 0)
+    turned = _tag(image, _ORIENTATION, 1)
+    palette = _tag(image, _PHOTOMETRIC, 0) == 3
+    channels, bits = (3, 8) if palette else (_tag(image, _SAMPLES, 1), _tag(image, _BITS, 1))
+    return Header("tiff", width, height, channels, turned if 1 <= turned <= 8 else 1, bits, 1)
+
+
+def _tag(image: ImageFile, tag: int, default: int) -> int:
+    """Return a whole number of a TIFF, the first of several."""
+    value: Any = getattr(image, "tag_v2", {}).get(tag, default)
+    value = value[0] if isinstance(value, tuple) and value else value
+    return value if isinstance(value, int) else default
+
+
+def _is_signed(image: ImageFile) -> bool:
+    return _tag(image, _SAMPLE_FORMAT, 1) == 2
+
+
+def _sixteen_bits(image: ImageFile) -> Pixels:
+    """Return BGR or BGRA of 16 bits. Pillow unpacks one byte of each sample: twice makes both.
+
+    The lower byte comes by the name of the other order of bytes. OpenCV would turn some of these
+    files, mix up planes, and write a line to stderr for each tag that it does not know.
+    """
+    if _tag(image, _PLANAR, 1) != 1 or any("a;" in str(tile[3]) for tile in image.tile):
+        raise DecodeError("the TIFF has 16 bits in planes, or multiplied by alpha: save it anew")
+    low = StoredTiff(io.BytesIO(cast(io.BytesIO, image.fp).getvalue()))
+    low.tile = [_in_other_order(tile) for tile in low.tile]
+    order = [2, 1, 0, 3][: len(image.getbands())]
+    upper, lower = (np.asarray(each)[..., order].astype(np.uint16) for each in (image, low))
+    return np.ascontiguousarray(upper * 256 + lower)
+
+
+def _in_other_order(tile: Any) -> Any:
+    name, *rest = tile[3]
+    args = (name[:-1] + _OTHER_ORDER[name[-1]], *rest)
+    return tile._replace(args=args) if hasattr(tile, "_replace") else (*tile[:3], args)
+
+
+def avif(file: IO[bytes]) -> ImageFile:
+    """Open AVIF: Pillow tells `irot` and `imir` as the orientation of EXIF."""
+    try:
+        from PIL.AvifImagePlugin import SUPPORTED, AvifImageFile
+    except ImportError:
+        SUPPORTED = False
+    if not SUPPORTED:
+        raise DecodeError("an AVIF file, which needs Pillow 11.3 or newer: pip install -U pillow")
+    return AvifImageFile(file)
+
+
+def heif(file: IO[bytes]) -> ImageFile:
+    """Open HEIC, which the decoder turns upright already."""
+    size = int.from_bytes(file.read(4), "big")
+    brands = file.read(min(size, 2**12) - 4)
+    file.seek(0)
+    if b"avif" in brands:
+        return avif(file)
+    try:
+        from pillow_heif import HeifImageFile
+    except ImportError:
+        raise DecodeError(
+            'a HEIC file, which needs pillow-heif: pip install "keras-dfgen[heif]"'
+        ) from None
+    image: ImageFile = HeifImageFile(file)  # type: ignore[no-untyped-call]
+    image.info.pop("exif", None)
+    return image
