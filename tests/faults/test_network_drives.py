@@ -18,7 +18,7 @@ from dfgen.errors import DecodeError, WriteError
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.array import Array
 from dfgen.system import only_writer
-from dfgen.training.callbacks.backup_files import Generations
+from dfgen.training.callbacks.generations import Generations
 
 ROWS = 6
 SECOND = 10**9
@@ -104,8 +104,8 @@ def test_fault_56_no_lock_is_taken_and_no_file_called_the_same_by_a_clock(folder
     backups, others = Generations(tmp_path / "backup"), Generations(tmp_path / "other")
     for each in (backups, others):  # the newest is the last one by its number, not by its time
         each.save({"word": "old"}, {})
-        path = each.save({"word": "new"}, {})
-        os.utime(path, (when, when))
+        each.save({"word": "new"}, {})
+        os.utime(f"{each.folder}/backup-00000001.npz", (when, when))
         assert each.load()[1]["word"] == "new"
     for row in range(ROWS):
         os.utime(folder / f"{row}.png", (when, when))
