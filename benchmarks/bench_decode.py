@@ -21,7 +21,7 @@ from peers import Job, tf_data, tf_data_image, tf_data_png
 
 import dfgen
 from dfgen.samples.pixels.decoders import decode_image, prepare_worker
-from dfgen.samples.stores.local_files import Files
+from dfgen.stores.stores import Stores
 
 Pixels = npt.NDArray[np.uint8]
 Load = Callable[[str, Pixels], None]
@@ -129,11 +129,11 @@ def distance(load: Load, job: Job) -> float:
 
 
 def with_dfgen(image: dfgen.Image, path: str, out: Pixels) -> None:
-    image.read(path, out, Files())
+    image.read(path, out, Stores())
 
 
 def with_opencv(interpolation: int, path: str, out: Pixels) -> None:
-    pixels = cv2.imdecode(np.frombuffer(Files().read(path), np.uint8), cv2.IMREAD_COLOR_RGB)
+    pixels = cv2.imdecode(np.frombuffer(Stores().read(path), np.uint8), cv2.IMREAD_COLOR_RGB)
     cv2.resize(pixels, out.shape[:2], out, interpolation=interpolation)
 
 

@@ -16,7 +16,7 @@ from peers import Drain, Job
 
 import dfgen
 from dfgen.samples.pixels.decoders import prepare_worker
-from dfgen.samples.stores.local_files import Files
+from dfgen.stores.stores import Stores
 
 BATCH, BARE = 64, "bare decode and resize"
 DFGEN, ALIASED = "dfgen", "dfgen, antialias=False"
@@ -221,7 +221,7 @@ def process_pass(paths: list[str], size: int, batch: int = BATCH) -> Callable[[]
 def bare_loop(paths: list[str], size: int, antialias: bool) -> Callable[[], int]:
     """Read, decode and resize in random order into one buffer per thread, without a pipeline."""
     image = dfgen.Image("path", size=(size, size), antialias=antialias)
-    order, store = np.random.default_rng(0), Files()
+    order, store = np.random.default_rng(0), Stores()
 
     def run(share: list[str]) -> int:
         buffer = np.empty((BATCH, size, size, 3), np.uint8)

@@ -19,8 +19,8 @@ from corpus import photographs
 from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 
 import dfgen
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import store_at
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import store_at
 
 BATCH, ROWS, EPOCHS, READERS = 64, 1_000, 3, 64
 LOCAL, HTTP, S3 = "local files", "Python's HTTP server + 50 ms", "moto's S3"

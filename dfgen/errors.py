@@ -10,7 +10,6 @@ DfgenError
 ├── DecodeError(ValueError)            a file or value that is not what it should be
 ├── ReadError(OSError)                 a read that failed, and the file is not at fault
 │   └── AccessError                    a store far away that lets nobody in: no use to try again
-│       └── RefusedError               or, maybe, nobody to this one file
 ├── ReadTimeoutError(TimeoutError)     a read that took longer than the limit
 ├── ProblemsError(RuntimeError)        more bad rows than the limit, or a batch of them alone
 ├── TransformError(RuntimeError)       a transform that raised, or returned something else
@@ -90,10 +89,6 @@ class ReadError(DfgenError, OSError):
 
 class AccessError(ReadError):
     """A bucket is not there, or its credentials are missing or refused: no use to try again."""
-
-
-class RefusedError(AccessError):
-    """A store refuses a file, and it is not known whether it refuses others too."""
 
 
 class ReadTimeoutError(DfgenError, TimeoutError):

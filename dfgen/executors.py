@@ -18,7 +18,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from dfgen import __version__
 from dfgen.errors import ArgumentError, WorkerError, brief, reason, warn
-from dfgen.samples.stores.remote.store_options import travelling
 
 LOSSES = 3  # of a task, before it is held to end its worker
 ISOLATED = 100  # parts that end each worker: more are no fault of theirs
@@ -165,9 +164,8 @@ class _Run(Generic[_Task]):
 
     def _send(self, task: _Task, alone: bool = False) -> None:
         try:
-            with travelling():
-                packed = pickle.dumps((self._work.call, self._work.arguments(task)))
-                packed = zlib.compress(packed, 1)  # paths to a tenth
+            packed = pickle.dumps((self._work.call, self._work.arguments(task)))
+            packed = zlib.compress(packed, 1)  # paths to a tenth
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             name = self._work.name(task)
             raise ArgumentError(

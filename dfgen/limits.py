@@ -87,9 +87,6 @@ class Limits:
             that the manifest knows: a count, or a share of all rows from 0.0 to 1.0; None (default)
             is 5 % of them or 10, whichever is more. One more, and training stops with a list. With
             `shard` each process counts its own.
-        read_ahead: bytes of remote files (in a bucket, behind HTTP) that were read before their
-            rows are decoded, or are being read; about, as their sizes are guessed from those
-            before. Beside `memory`. Default `"256MB"`; 0 reads nothing ahead.
         file_bytes: of a file that is read as a whole: an image, a .npy file, a sound in memory, a
             table of labels, annotations. Default `"2GB"`: a sparse file of any size costs nothing
             to make. Files read by rows or in part (HDF5, .npy with `index=`, WAV) have no bound.
@@ -114,7 +111,6 @@ class Limits:
     memory: Amount = None
     read_timeout: float | None = 120.0
     problems: int | float | None = None
-    read_ahead: int | str = "256MB"
     file_bytes: Amount = "2GB"
     decoded_bytes: Amount = "512MiB"
     cache: Amount = None
@@ -131,11 +127,6 @@ class Limits:
             nbytes = self._bytes(name)
             if nbytes is not None and nbytes < 1:
                 raise ArgumentError(f"{name} must be above 0, got {getattr(self, name)!r}")
-        if self._bytes("read_ahead") is None or self.read_ahead_bytes < 0:
-            raise ArgumentError(
-                f'read_ahead must be bytes or a text such as "256MB", 0 for none, got '
-                f"{self.read_ahead!r}"
-            )
 
     @property
     def nbytes(self) -> int | None:
@@ -146,11 +137,6 @@ class Limits:
     def cache_bytes(self) -> int | None:
         """The bound on a cache in bytes, or None."""
         return self._bytes("cache")
-
-    @property
-    def read_ahead_bytes(self) -> int:
-        """The bound on what is read ahead, in bytes."""
-        return self._bytes("read_ahead") or 0
 
     def _bytes(self, name: str) -> int | None:
         given = getattr(self, name)

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dfgen
-from dfgen.samples.stores.cache.slot_file import SlotFile
 from dfgen.spec import Spec
+from dfgen.stores.slots import Room, Slots
 
 LARGEST = 20_000  # bytes of a seed
 SMALL = (0, 1, 2, 3, 4, 7, 8, 16, 17, 24, 25, 32, 127, 128, 255)
@@ -226,14 +226,15 @@ def pack_files():
 
 def slots(folder):
     """Return a cache of three arrays, or what is found of it."""
-    return SlotFile(f"{folder}/index", f"{folder}/pixels", Spec((2, 2, 3), np.dtype(np.uint8)))
+    spec = Spec((2, 2, 3), np.dtype(np.uint8))
+    return Slots((f"{folder}/x.slots", f"{folder}/x.records"), 3, spec, Room(folder))
 
 
 def cache_files():
     with tempfile.TemporaryDirectory() as folder:
         for number in range(3):
-            slots(folder).put((number + 1, 5), (2, 2), np.full((2, 2, 3), number, np.uint8))
-        for name in ("index", "pixels"):
+            slots(folder).put(number, np.full((2, 2, 3), number, np.uint8), 5, (2, 2))
+        for name in ("x.slots", "x.records"):
             yield Path(folder, name).read_bytes()
 
 

@@ -59,19 +59,20 @@ class FlakyExecutor(Executor):
 
 def die_at(name=""):
     """Have this process die when it reads the header of a file of that name, or of any."""
-    read = file_facts.read_header
+    read = file_facts.header_of
 
-    def deadly(path, store):
+    def deadly(file, limits):
+        path = getattr(file, "name", "")
         if name in ("", os.path.basename(path)):
             os.kill(os.getpid(), signal.SIGKILL)
-        return read(path, store)
+        return read(file, limits)
 
-    file_facts.read_header = deadly
+    file_facts.header_of = deadly
 
 
 def seen_there(access):
     """Return what a worker has of what was given here."""
-    return access.workers, access.limits.file_bytes, access.options.values()
+    return access.workers, access.limits.file_bytes, dict(access.options)
 
 
 def be_of(version="0.0.1"):
@@ -96,7 +97,7 @@ def build_and_die(event, arguments, workers=None):
 
     file_facts.TASK = file_facts.DECODED = 4
     kept_facts.KEPT_EVERY = 0
-    file_facts.read_header = dying(file_facts.read_header)
+    file_facts.header_of = dying(file_facts.header_of)
     file_facts.decode_whole = dying(file_facts.decode_whole)
     for name in ("fsync", "replace", "rename", "makedirs", "unlink"):
         setattr(os, name, dying(getattr(os, name)))

@@ -22,8 +22,8 @@ from dfgen.binding.row_ids import ids_of, note_id
 from dfgen.binding.row_lengths import row_lengths
 from dfgen.binding.row_problems import (
     checked_problems,
-    known_files,
     known_problems,
+    known_sizes_of_files,
     warn_of_no_region,
 )
 from dfgen.binding.row_weights import ClassWeight, SampleWeight, row_weights
@@ -41,12 +41,11 @@ from dfgen.samples.features.image_arguments import followed_image
 from dfgen.samples.features.items import check_lists, in_lists
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.samples.stores.known_files import KnownFiles
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import store_of
 from dfgen.samples.transforms import Transform
 from dfgen.samples.user_functions import check_transform
-from dfgen.spec import each
+from dfgen.spec import IntArray, each
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import store_of
 from dfgen.system import one_of
 from dfgen.table.any_table import Table
 
@@ -192,13 +191,11 @@ def bind(
     bad = unread | (told if files or annotated else {})
     problems = checked_problems(columns, rows, bad, packs, refuse=on_error == "raise")
 
-    known = known_files(columns, features, packs, store, problems)
+    known = known_sizes_of_files(columns, features, packs)
     sources = _sources(features, packs, known)
-    sources = cached(features, sources, cache, limits, store, transform is not None)
-    stored = stored_rows(features, sources, store)
-    if stored:
-        store = store.holding(2 * order.window_bytes)
-        sources |= {name: replace(one, store=store) for name, one in stored.items()}
+    sources = cached(columns, features, sources, cache, limits, store, transform is not None)
+    stored = stored_rows(features, sources, store, 2 * order.window_bytes)
+    sources |= stored
 
     by_name = {bound.name: bound for bound in features}
     targets = map_leaves(by_name.get, y)
@@ -227,7 +224,7 @@ def _of_features(transform: Transform | None, features: Iterable[BoundFeature]) 
 
 
 def _sources(
-    features: Iterable[BoundFeature], packs: Mapping[str, InPacks], known: Mapping[str, KnownFiles]
+    features: Iterable[BoundFeature], packs: Mapping[str, InPacks], known: Mapping[str, IntArray]
 ) -> dict[str, RowSource]:
     """Return name of a feature -> its files, and before these what packs hold of them."""
     sources = dict[str, RowSource]()

@@ -31,8 +31,8 @@ from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.scaling import Scale
-from dfgen.samples.stores.archives.archive_paths import member_of
-from dfgen.samples.stores.schemes import store_of
+from dfgen.stores.archives import member_of
+from dfgen.stores.stores import store_of
 from dfgen.system import one_of
 from dfgen.table.arrow_types import (
     are_fractions,

@@ -21,9 +21,8 @@ from dfgen.manifest.table_reading import read_table
 from dfgen.packs.packed_pixels import PackedPixels, PackRows, SmallerFiles
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
-from dfgen.samples.stores.archives.archive_paths import archive_at
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.store import Store
+from dfgen.stores.archives import archive_at
+from dfgen.stores.store import StorageOptions, Store
 from dfgen.table.any_table import TAKEN, arrow_column, arrow_table, frame_of, is_table, to_frame
 from dfgen.table.arrow_types import (
     OR_IGNORE,

@@ -15,7 +15,7 @@ from dfgen.loading.order.row_order import PaddingShare, padding_share
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.stores.store import StorageOptions
 
 _FACTS = ("height", "width", "orientation")
 _FIRST = 16  # rows whose files tell by how much an image is larger than the one that it follows

@@ -23,14 +23,7 @@ from dfgen.manifest.metadata import metadata_of
 from dfgen.manifest.path_roots import absolute_place, ends_of, joined
 from dfgen.manifest.paths import absolute_paths
 from dfgen.packs.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
-from dfgen.packs.pack_index import (
-    PLACES,
-    PackIndex,
-    is_remote,
-    looks_like_pack,
-    mapped_table,
-    read_index,
-)
+from dfgen.packs.pack_index import PLACES, PackIndex, looks_like_pack, mapped_table, read_index
 from dfgen.packs.pack_shards import NOTHING
 from dfgen.packs.packed_pixels import PackedFiles, PackedPixels, SmallerFiles
 from dfgen.samples.bound_feature import BoundFeature, Sizes
@@ -38,10 +31,9 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image_packed import image_of_pack
 from dfgen.samples.pixels.decoders import size_of_image
 from dfgen.samples.pixels.geometry import Size, shrunk
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import examples_of_schemes
-from dfgen.samples.stores.store import Store
 from dfgen.spec import Present
+from dfgen.stores.store import StorageOptions, Store
+from dfgen.stores.stores import is_remote
 from dfgen.table.any_table import to_frame
 from dfgen.table.file_columns import FILE
 from dfgen.table.mapped_column import HeldColumn, MappedColumn
@@ -98,7 +90,7 @@ class MappedColumns(Columns):
             return super().loose_files(bound)
         if self.rows.metadata.root is not None:
             return [bound.values.take([0])]
-        return [examples_of_schemes(bound.values.stored)]
+        return [bound.values.stored[:1]]
 
     def known_paths(self, bound: BoundFeature) -> Any:
         """Return the paths of a feature's files, None if they stay on the disk."""
@@ -201,7 +193,7 @@ class PackedColumns(Columns):
         index = self.packs.index
         if index is None:
             return super().frame()
-        given = self.options.values() if self.options else None
+        given = self.options
         return read_manifest(index.folder, self.root, storage_options=given)
 
     @cached_property

@@ -23,10 +23,9 @@ from dfgen.samples.features.items import check_lists, in_lists
 from dfgen.samples.features.one_row import OneRow, is_several
 from dfgen.samples.pixels.decoders import size_of_image
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.local_files import Files
-from dfgen.samples.stores.schemes import store_of
-from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Transform
+from dfgen.stores.store import Store
+from dfgen.stores.stores import Stores, store_of
 from dfgen.system import write_whole
 from dfgen.table.file_columns import FILE, content_shown
 
@@ -293,13 +292,13 @@ def load_preprocessing(
         >>> model.predict(preprocessing(["a.jpg", "b.jpg"]))
     """
     try:
-        data = Files().read(os.fspath(path))
+        data = Stores().read(os.fspath(path))
         return Preprocessing.from_json(data, allow_functions)
     except (ArgumentError, DecodeError, MissingFileError) as error:
         raise type(error)(f"{os.fspath(path)}: {error}") from error
 
 
-def _lengths(features: Iterable[BoundFeature], store: Store) -> dict[str, RowLengths]:
+def _lengths(features: Iterable[BoundFeature], store: Stores) -> dict[str, RowLengths]:
     """Return the lengths of what has its own in each row."""
     lengths, problems = row_lengths(None, features, store)
     for why in problems.values():

@@ -10,8 +10,8 @@ import pyarrow as pa
 from dfgen.errors import DecodeError, ManifestError, MissingFileError, reason
 from dfgen.manifest.building.file_facts import USUAL
 from dfgen.samples.bound_feature import BoundFeature, RowLengths
-from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray
+from dfgen.stores.stores import Stores
 from dfgen.system import threads
 from dfgen.table.arrow_types import is_list, lengths_of
 
@@ -22,7 +22,7 @@ _TASK = 256  # rows whose files a thread looks into
 
 
 def row_lengths(
-    columns: "Columns | None", features: Iterable[BoundFeature], store: Store
+    columns: "Columns | None", features: Iterable[BoundFeature], store: Stores
 ) -> tuple[dict[str, RowLengths], dict[int, str]]:
     """Return name -> the length of every row, shape (rows, 1), and row -> why one has none.
 
@@ -64,7 +64,7 @@ def _told(columns: "Columns | None", bound: BoundFeature) -> IntArray:
     return np.zeros(len(values), np.int64)
 
 
-def _asked(bound: BoundFeature, rows: IntArray, store: Store) -> tuple[IntArray, dict[int, str]]:
+def _asked(bound: BoundFeature, rows: IntArray, store: Stores) -> tuple[IntArray, dict[int, str]]:
     """Return the lengths of some rows, by the headers of their files."""
     tasks = [rows[start : start + _TASK] for start in range(0, len(rows), _TASK)]
     with threads(USUAL.threads(store)) as pool:
@@ -73,7 +73,9 @@ def _asked(bound: BoundFeature, rows: IntArray, store: Store) -> tuple[IntArray,
     return np.concatenate([lengths for lengths, _ in found]), problems
 
 
-def _lengths(bound: BoundFeature, store: Store, rows: IntArray) -> tuple[list[int], dict[int, str]]:
+def _lengths(
+    bound: BoundFeature, store: Stores, rows: IntArray
+) -> tuple[list[int], dict[int, str]]:
     feature: Any = bound.feature
     lengths, problems = [0] * len(rows), dict[int, str]()
     for place, row in enumerate(rows.tolist()):

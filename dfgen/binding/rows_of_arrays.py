@@ -14,11 +14,11 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import holds_pixels
 from dfgen.samples.sources.file_source import FileSource, RowSource, StoredRows
-from dfgen.samples.stores.array_files import BROKEN_ROWS, open_hdf5
-from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec
+from dfgen.stores.array_files import BROKEN_ROWS, ArrayFiles, hdf5_arrays
+from dfgen.stores.stores import Stores
 
-StoreOf = Callable[[Iterable[Any]], Store]
+StoreOf = Callable[[Iterable[Any]], Stores]
 
 
 def array_feature(columns: Columns, image: Callable[..., Image], store_of: StoreOf) -> Image:
@@ -57,42 +57,46 @@ def _first_array(
     path, dataset = paths[0].as_py(), None
     try:
         if os.path.isfile(path) and not path.endswith(".npy"):
-            several = [name for name, array in open_hdf5(path).items() if array.ndim > 1]
+            several = [name for name, array in hdf5_arrays(path).items() if array.ndim > 1]
             dataset = several[0] if len(several) == 1 else None
-        array = store_of([paths]).array(path, dataset)
+        array = store_of([paths]).arrays.array(path, dataset)
     except (DfgenError, *BROKEN_ROWS):
         return None
     return array.shape[1:], array.dtype, dataset
 
 
 def stored_rows(
-    features: Iterable[BoundFeature], sources: Mapping[str, RowSource], store: Store
+    features: Iterable[BoundFeature], sources: Mapping[str, RowSource], store: Stores, window: int
 ) -> dict[str, StoredRows]:
     """Return name of a feature of array files -> what takes a whole chunk of its rows at once.
 
-    The first row tells how all lie in their files.
+    The first row says how all lie in their files. HDF5 files together keep unpacked chunks of
+    `window` bytes.
     """
     return {
-        bound.name: _stored(bound, sources[bound.name].files, store)
+        bound.name: _stored(bound, sources[bound.name].files, store, window)
         for bound in features
         if bound.array_rows
     }
 
 
-def _stored(bound: BoundFeature, files: FileSource, store: Store) -> StoredRows:
+def _stored(bound: BoundFeature, files: FileSource, store: Stores, window: int) -> StoredRows:
     rows, feature = bound.values, bound.feature
     encoded = pc.dictionary_encode(rows.field("path"))
     dataset = getattr(feature, "dataset", None)
     shape, dtype, chunk = feature.read_spec(False).shape, feature.spec.dtype, 1
+    arrays = ArrayFiles(
+        Stores(store.limits, store.options, store.folder), window // len(encoded.dictionary)
+    )
     try:
-        array = store.array(encoded.dictionary[0].as_py(), dataset)
+        array = arrays.array(encoded.dictionary[0].as_py(), dataset)
         shape, dtype = array.shape[1:], array.dtype
         chunk = (getattr(array, "chunks", None) or (1,))[0]
-    except (DfgenError, *BROKEN_ROWS):  # reading it tells more
+    except (DfgenError, *BROKEN_ROWS):  # reading it says more
         pass
     pixels = (*shape, 1) if feature.pixel_kind and len(shape) == 2 else shape
     numbers = encoded.indices.to_numpy().astype(np.int64)  # times blocks, they pass 32 bits
     return StoredRows(
         files, Spec(pixels, dtype), shape, chunk, encoded.dictionary, numbers,
-        rows.field("index").to_numpy(), dataset, store,
+        rows.field("index").to_numpy(), dataset, arrays,
     )  # fmt: skip

@@ -13,8 +13,7 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows
 from dfgen.loading.pending_batch import OwnWeights, PendingBatch, Weights
-from dfgen.loading.read_ahead import Expected, ReadAhead
-from dfgen.loading.workers.chunks import Chunk, ChunkMaker, making
+from dfgen.loading.workers.chunks import Chunk, ChunkMaker, Expected, making
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import Threads, Worker
 from dfgen.packs.remote_shards import CAN_LEND
@@ -84,7 +83,6 @@ class BatchMaker:
     own: OwnWeights  # of all rows
     transform: TriedTransform | None
     chunk_sizes: tuple[int, int]  # in rows: of a batch wanted at once, and of many under way
-    ahead: ReadAhead | None = None  # where files are far
 
     @cached_property
     def batch_rows(self) -> BatchRows:
@@ -139,8 +137,9 @@ class BatchMaker:
             part = slice(start, start + size)
             here = known and set(rows[part].tolist()).intersection(known)
             chunk = Chunk(epoch, rows[part], earlier[part], here)
-            if self.ahead is not None:
-                chunk = replace(chunk, ahead=self._ahead_of(chunk, self.ahead, pending))
+            if self.maker.reader.store.far:
+                left = (row for row in chunk.rows.tolist() if row not in chunk.known)
+                chunk = replace(chunk, ahead=Expected(self.maker.reader, left))
             chunks.append((chunk, part))
         for chunk, part in chunks:
             self.pool.run(partial(pending.run, chunk, part))
@@ -151,12 +150,6 @@ class BatchMaker:
     ) -> BatchArrays:
         with making(self.maker.reader):
             return transform(arrays, **at)
-
-    def _ahead_of(self, chunk: Chunk, ahead: ReadAhead, pending: PendingBatch) -> Expected | None:
-        """Have the files of a chunk read ahead, in the order in which it comes to them."""
-        rows = (row for row in chunk.rows.tolist() if row not in chunk.known)
-        paths = (path for row in rows for path in self.maker.reader.remote_paths(row))
-        return ahead.expect(paths, lambda: pending.cancelled)
 
     def _specs(
         self, epoch: int, step: int, plan: Plan, rows: IntArray

@@ -26,13 +26,12 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import Drawing, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch, Weights
 from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
-from dfgen.loading.read_ahead import ReadAhead
 from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, refuse_inside, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.cache.slot_file import CACHE_FAILED
+from dfgen.samples.sources.cached_pixels import CACHE_FAILED
 from dfgen.spec import IntArray, Present, Spec
 from dfgen.system import flag, machine_memory, usable_cpus, whole
 
@@ -174,14 +173,11 @@ class Loader:
         maker = ChunkMaker(reader, seed, self._skip)
         mode = self.use_multiprocessing, largest, sizes[1], self._chooses
         pool = Pool(maker, self.workers, *mode)
-        bound, ahead = self.limits.read_ahead_bytes, None
-        if bound and reader.store.far:
-            ahead = ReadAhead(reader.store, bound)
         own: dict[str, Any] = {**self.own_weights}
         for name, there in reader.present.items():
             own[name] = own[name] * there if name in own else there
         weights = self.weights, own
-        return BatchMaker(pool, maker, order, self.plan, *weights, transform, sizes, ahead)
+        return BatchMaker(pool, maker, order, self.plan, *weights, transform, sizes)
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -250,13 +246,10 @@ class Loader:
     def metrics(self) -> Metrics:
         """The work of the workers since the loader was made, and how long it took them."""
         stopwatches = (worker.stopwatch for worker in self._maker.pool.workers)
-        for slots in self.reader.cached:
-            slots.refresh()
         held = sum(slots.nbytes for slots in self.reader.cached)
-        pool, ahead = self._maker.pool, self._maker.ahead
+        pool = self._maker.pool
         made = total(stopwatches, self._waited, self._handed_out, pool.abandoned, held)
-        counts = {} if ahead is None else ahead.counts
-        return replace(made, workers=pool.used, use_multiprocessing=pool.in_processes, ahead=counts)
+        return replace(made, workers=pool.used, use_multiprocessing=pool.in_processes)
 
     def rows(self, epoch: int, step: int, plan: Plan | None = None) -> IntArray:
         """Return the rows of one batch on this host: those at its positions of the order."""
@@ -316,9 +309,8 @@ class Loader:
         self._closed = True
         self.park(None)
         self._maker.pool.close()
-        for ahead in (self._maker.ahead, self._maker.next_window):
-            if ahead is not None:
-                ahead.close()
+        if self._maker.next_window is not None:
+            self._maker.next_window.close()
         self.reader.store.close()
 
     def start(
@@ -345,8 +337,7 @@ class Loader:
     def _begin_anew_where_forked(self) -> None:
         """Start workers in a process that was forked, as torch's DataLoader does: threads stay."""
         if self._process != os.getpid():
-            pool, ahead = copy.copy(self._maker.pool), copy.copy(self._maker.ahead)
-            self._maker = replace(self._maker, pool=pool, ahead=ahead)
+            self._maker = replace(self._maker, pool=copy.copy(self._maker.pool))
             self._parked = Parked()
             self._process = os.getpid()
 

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 STAGES = ("read", "decode", "resize", "transform", "scale", "batch_transform", "table")
 """The stages of a worker with a row, or a batch; a feature tells when a stage begins.
@@ -85,9 +85,6 @@ class Metrics:
     cache_hits: int = 0  # images whose pixels were in the cache, or blocks of packs in a store
     cache_misses: int = 0  # those that were decoded, or fetched, and kept if there was room
     cache_bytes: int = 0  # in the cache, those of other Sequences of its settings included
-    ahead: dict[str, int] = field(default_factory=dict)
-    """Counts of remote files: `reads` begun ahead, `retries` and `hedges` among them, reads
-    `in_flight` now, and the `readers` that there are."""
     workers: int = 0
     """That make batches now: where none are asked for, as many as turned out to be fastest."""
     use_multiprocessing: bool = False

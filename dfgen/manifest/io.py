@@ -15,8 +15,8 @@ from dfgen.manifest.not_a_manifest import check_out, path_of_manifest
 from dfgen.manifest.table_reading import Path as Path
 from dfgen.manifest.table_reading import read_table
 from dfgen.manifest.writing import write_rows
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import has_store, scheme_of
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import has_store, scheme_of
 from dfgen.system import is_special, only_writer
 from dfgen.table.any_table import Table, arrow_table, data_frame, to_frame
 

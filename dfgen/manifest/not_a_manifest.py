@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from dfgen.errors import ArgumentError, DfgenError, WriteError, did_you_mean
 from dfgen.manifest.metadata import KEY
 from dfgen.manifest.paths import is_utf8
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import has_store, scheme_of, store_at
 from dfgen.system import check_writable, refuse_others
 from dfgen.table.any_table import frame_of
 
@@ -72,7 +72,7 @@ def check_out(path: str, options: StorageOptions | None = None) -> None:
 def _opened(options: StorageOptions | None, path: str) -> IO[bytes]:
     """Open a remote file; errors of reading are left to the writer."""
     try:
-        return store_at(path, options=options).open(path)
+        return store_at(path, options=options).begin(path)[1]
     except DfgenError as error:
         raise FileNotFoundError from error
 

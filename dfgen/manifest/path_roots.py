@@ -7,9 +7,8 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import has_password
-from dfgen.samples.stores.archives.archive_paths import ARCHIVES, Member, archive_at, member_of
-from dfgen.samples.stores.remote.store_options import password_refused
+from dfgen.stores.archives import ARCHIVES, Member, archive_at, member_of
+from dfgen.stores.stores import refuse_password
 
 URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
 _MEMBER = rf"^(?s)(?:{'|'.join(ARCHIVES)})://.*::"
@@ -63,8 +62,7 @@ def in_folder(folder: str, path: str) -> str:
 
 
 def _without_slash(address: str) -> str:
-    if has_password(address):
-        raise password_refused(address)
+    refuse_password(address)
     return address.rstrip("/")
 
 

@@ -23,8 +23,7 @@ from dfgen.manifest.path_roots import (
     with_absolute_archives,
 )
 from dfgen.manifest.schema import rows_where, with_column
-from dfgen.samples.stores.archives.archive_paths import member_of
-from dfgen.samples.stores.schemes import refuse_passwords
+from dfgen.stores.archives import member_of
 
 _ABSOLUTE = rf"^/|{URL}" if os.name == "posix" else rf"^[/\\]|^[A-Za-z]:[/\\]|{URL}"
 _UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"
@@ -137,7 +136,6 @@ def stored_paths(
     if "path" not in table.column_names:
         return table, None
     paths = tidy(table["path"].cast(pa.string()), absolute_place(root or known_root or os.curdir))
-    refuse_passwords(paths)
     for folder in (root, known_root, common_archive(paths)):
         if folder is None:
             continue

@@ -36,8 +36,8 @@ from dfgen.manifest.schema import (
 )
 from dfgen.manifest.where import Condition, columns_asked, condition_of
 from dfgen.packs.pack_index import INDEX, folder_of, in_pack, looks_like_pack, read_pack
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import has_store, scheme_of, store_at
 from dfgen.table.arrow_types import value_type
 from dfgen.table.file_columns import with_large_bytes
 from dfgen.table.parquet import read_parquet, refuse_unfolding

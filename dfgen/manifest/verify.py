@@ -31,8 +31,8 @@ from dfgen.manifest.schema import (
 )
 from dfgen.packs.pack_check import PackFinding, check_pack
 from dfgen.packs.pack_index import is_pack
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import without_store
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import without_store
 from dfgen.table.any_table import PANDAS_TYPES, Table, arrow_table, data_frame
 from dfgen.table.arrow_types import text_where
 from dfgen.table.file_columns import paths_of

@@ -30,8 +30,8 @@ from dfgen.manifest.schema import (
     with_classes,
     with_column,
 )
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import has_store, scheme_of, store_at
 from dfgen.system import write_whole
 from dfgen.table.file_columns import are_files
 

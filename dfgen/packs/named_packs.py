@@ -19,20 +19,18 @@ from dfgen.packs.pack_index import (
     PackIndex,
     folder_of,
     in_pack,
-    is_remote,
     is_shard,
     mapped_table,
     read_index,
+    version_of,
 )
 from dfgen.packs.pack_shards import NOTHING, PackShards, PixelsOfOneSize, ShardFile, opened_shard
 from dfgen.packs.packed_pixels import PackRows
 from dfgen.packs.remote_shards import RemoteShards, check_all_there
 from dfgen.samples.pixels.geometry import CHANNELS
-from dfgen.samples.stores.archives.archive_index import version_of
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import store_of
-from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec
+from dfgen.stores.store import StorageOptions, Store
+from dfgen.stores.stores import is_remote, store_of
 from dfgen.table.arrow_types import in_one, is_text, value_type
 
 _READ_AGAIN = "df = dfgen.read_manifest({!r})"

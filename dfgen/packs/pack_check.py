@@ -7,10 +7,10 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ReadError, reason
 from dfgen.packs.pack_index import PackFile, PackIndex, checked_table, open_arrow, read_index
+from dfgen.packs.ranges import checksum_of
 from dfgen.progress_bars import progress
-from dfgen.samples.stores.remote.ranges import checksum_of
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import store_at
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import store_at
 from dfgen.system import threads, usable_cpus
 
 

@@ -37,9 +37,9 @@ from dfgen.errors import (
     is_outside,
     reason,
 )
-from dfgen.samples.stores.remote.ranges import checksum_of, whole_file
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
+from dfgen.packs.ranges import checksum_of, whole_file
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import is_remote, store_at
 
 PACK_FORMAT = 1
 INDEX, TABLE = "_manifest.json", "manifest.arrow"
@@ -112,6 +112,15 @@ class PackIndex:
         return sealed(content)
 
 
+FileVersion = tuple[int, int, int]
+"""Size, time of the last change and number of a file."""
+
+
+def version_of(status: os.stat_result) -> FileVersion:
+    """Return the version of a file by its status."""
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
 def sealed(content: Mapping[str, Any]) -> bytes:
     """Return content as JSON, whose last entry is the CRC-32 of those before it."""
     text = json.dumps(content, ensure_ascii=False, indent=1).encode().removesuffix(b"\n}")
@@ -137,11 +146,6 @@ def folder_of(pack: str | os.PathLike[str]) -> str:
     """
     folder = os.fspath(pack)
     return folder.rstrip("/") if is_remote(folder) else os.path.abspath(folder)
-
-
-def is_remote(path: str) -> bool:
-    """Whether a path is the URL of a store."""
-    return has_store(scheme_of(path))
 
 
 def in_pack(folder: str, name: str) -> str:

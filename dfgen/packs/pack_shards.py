@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from dfgen.errors import ManifestError, MissingFileError, ReadError, is_outside, reason
+from dfgen.packs.pack_index import FileVersion, version_of
+from dfgen.packs.ranges import checksum_of
 from dfgen.platform_calls import read_ahead
-from dfgen.samples.stores.archives.archive_index import ArchiveVersion, version_of
-from dfgen.samples.stores.remote.ranges import checksum_of
-from dfgen.samples.stores.schemes import store_at
 from dfgen.spec import IntArray, Present, Values
+from dfgen.stores.stores import store_at
 
 _plan_of = lru_cache(64)(json.loads)  # all shards of a pack carry the same
 _MOST_MAPPED = 16_384  # shards: Linux gives a process 65,530 maps
@@ -39,7 +39,7 @@ class ShardFile(NamedTuple):
     rows: int
     nbytes: int
     plan: Mapping[str, Any]  # what tells its pack from another, as of `PackIndex`
-    written: tuple[str, ArchiveVersion] | tuple[()] = ()  # `_manifest.json`, and its version
+    written: tuple[str, FileVersion] | tuple[()] = ()  # `_manifest.json`, and its version
     checksum: str = ""
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class PackShards:
     def __init__(self, files: Iterable[ShardFile], column: str) -> None:
         self.files, self.column = tuple(files), column
         self._opened: dict[int, Opened] = {}
-        self._versions: dict[int, ArchiveVersion] = {}
+        self._versions: dict[int, FileVersion] = {}
         self._look_at = 0.0
         self._lock = threading.Lock()
 
@@ -243,7 +243,7 @@ def exchanged(path: str, metadata: Mapping[bytes, bytes] | None) -> str | None:
     return name if name != os.path.basename(path) else None
 
 
-def _is_rewritten(path: str = "", version: ArchiveVersion | None = None) -> bool:
+def _is_rewritten(path: str = "", version: FileVersion | None = None) -> bool:
     """Whether its pack was written anew, maybe by the same plan from files that have changed."""
     try:
         return path != "" and version_of(os.stat(path)) != version

@@ -13,8 +13,8 @@ from dfgen.errors import DecodeError
 from dfgen.packs.pack_shards import NOTHING, PackShards
 from dfgen.samples.pixels.geometry import Geometry, Size, after, place, shrunk
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Present, Spec, Values, Watch
+from dfgen.stores.store import Store
 from dfgen.table.file_columns import FILE
 
 BAD_WHEN_PACKED = (

@@ -23,12 +23,12 @@ from dfgen.packs.pack_shards import (
     held,
     telling,
 )
+from dfgen.packs.ranges import PIECE, as_file, fetch, request_each
 from dfgen.packs.shard_blocks import Extent, ShardBlocks
+from dfgen.packs.slot_file import SlotFile
 from dfgen.platform_calls import HAS_MEMORY_FILES, memory_file
-from dfgen.samples.stores.cache.slot_file import SlotFile
-from dfgen.samples.stores.remote.ranges import PIECE, as_file, fetch, request_each
-from dfgen.samples.stores.store import Head, Store
 from dfgen.spec import IntArray, Values
+from dfgen.stores.store import Head, Store
 
 _HEADS = 32  # requests at a time
 _ENDS = 1 << 16  # bytes of a file, at its begin and its end, that tell how rows lie in it
@@ -345,7 +345,7 @@ def check_all_there(files: Iterable[ShardFile], store: Store) -> None:
         if nbytes != file.nbytes:
             raise ManifestError(file.of_length(nbytes))
 
-    request_each(check, files, _HEADS if store.far else 1)
+    request_each(check, files, _HEADS)
 
 
 def _address(array: Values) -> int:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 import numpy as np
 
 from dfgen.packs.pack_shards import ShardFile
-from dfgen.samples.stores.cache.slot_file import NOWHERE, SlotFile
+from dfgen.packs.slot_file import NOWHERE, SlotFile
 from dfgen.spec import IntArray, Present, Values
 
 Extent = tuple[int, int]

@@ -22,11 +22,10 @@ from dfgen.samples.bound_feature import BoundFeature, Padding, Sizes, padding_of
 from dfgen.samples.features.base import Encoded, Feature
 from dfgen.samples.sources.cached_pixels import CachedPixels
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.samples.stores.cache.slot_file import SlotFile
-from dfgen.samples.stores.local_files import Files
-from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import Sample, Transform, transformed, without_blanks
 from dfgen.spec import IntArray, Present, Spec, Values, Watch, each, empty, filled, unwatched
+from dfgen.stores.store import Store
+from dfgen.stores.stores import Stores, is_remote
 from dfgen.table.file_columns import content_shown
 from dfgen.table.mapped_column import MappedColumn
 
@@ -99,7 +98,7 @@ class SampleReader(BoundRows):
     """
 
     transform: Transform | None = None
-    store: Store = field(default_factory=Files)
+    store: Stores = field(default_factory=Stores)
     sources: Mapping[str, RowSource] = field(default_factory=dict)
     sizes: Mapping[str, Sizes] = field(default_factory=dict)
 
@@ -164,10 +163,10 @@ class SampleReader(BoundRows):
         }
 
     @cached_property
-    def cached(self) -> list[SlotFile]:
-        """The slots of `cache=`, for the pixels of images, and for blocks of packs in a store."""
+    def cached(self) -> list[Any]:
+        """The caches of `cache=`, for the pixels of images, and for blocks of packs in a store."""
         sources = self.sources.values()
-        found = [source.slots for source in sources if isinstance(source, CachedPixels)]
+        found: list[Any] = [source for source in sources if isinstance(source, CachedPixels)]
         found += [shards.slots for _, shards in self.far_packs]
         return [*dict.fromkeys(slots for slots in found if slots is not None)]
 
@@ -378,4 +377,4 @@ class SampleReader(BoundRows):
         found = (
             path for bound in whole if not self.source(bound).has(row) for path in bound.paths(row)
         )
-        return [path for path in found if self.store.of(path).far]
+        return [path for path in found if is_remote(path)]

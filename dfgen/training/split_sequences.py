@@ -21,8 +21,8 @@ from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.samples.pixels.scaling import Scale
-from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.samples.transforms import Transform
+from dfgen.stores.store import StorageOptions
 from dfgen.table.any_table import Table
 from dfgen.training.sequence import Sequence
 

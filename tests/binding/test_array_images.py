@@ -14,7 +14,7 @@ from dfgen.errors import ArgumentError, DecodeError
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.stores.local_files import Files
+from dfgen.stores.stores import Stores
 
 N, HEIGHT, WIDTH = 24, 12, 18
 
@@ -132,7 +132,7 @@ def test_a_transform_sees_rows_as_it_sees_files(frame):
 
 
 def test_rows_of_the_size_asked_for_are_taken_a_chunk_at_once(frame, monkeypatch):
-    monkeypatch.setattr(Files, "row", None)
+    monkeypatch.setattr(Stores, "row", None)
     for name, mode in (("rgb.npy", "rgb"), ("gray.npy", "grayscale")):
         found = batches(frame, Image(name, (HEIGHT, WIDTH), color_mode=mode, index="index"))
         expected = np.load(frame[name][0]).reshape(found["image"].shape)

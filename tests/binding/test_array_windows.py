@@ -17,7 +17,7 @@ from dfgen.binding.default_features import Options
 from dfgen.binding.row_draws import Ordering
 from dfgen.errors import DecodeError
 from dfgen.loading.loader import Loader
-from dfgen.samples.stores.local_files import Files
+from dfgen.stores.stores import Stores
 
 N = 240
 VALUES = (np.arange(N)[:, None, None] + np.arange(35).reshape(5, 7)).astype(np.float32)
@@ -99,33 +99,14 @@ def test_rows_of_several_files_meet_in_a_batch(folder):
 
 @pytest.mark.parametrize("name", ["plain.npy", "wide.npy", "odd.h5", "packed.h5"])
 def test_rows_are_taken_a_chunk_at_once(folder, name, monkeypatch):
-    monkeypatch.setattr(Files, "row", None)
+    monkeypatch.setattr(Stores, "row", None)
     loader = loader_of(frame_of(folder, name), workers=0)
     rows, values = rows_and_values(loader)
     np.testing.assert_array_equal(values, VALUES[rows])
 
 
-def test_each_chunk_of_hdf5_is_unpacked_once_a_pass(folder, monkeypatch):
-    """Of windows of two blocks of 16 rows; before, each of 240 rows unpacked its own.
-
-    One worker goes from window to window: of such small ones, several are in more than two.
-    """
-    reads, read = [], h5py.Dataset.__getitem__
-    monkeypatch.setattr(
-        h5py.Dataset, "__getitem__", lambda *given: reads.append(given[1]) or read(*given)
-    )
-    loader = loader_of(frame_of(folder, "packed.h5"), window="5KB", workers=1)
-    for epoch in range(2):
-        reads.clear()
-        rows_and_values(loader, epoch)
-        starts = [one.start for one in reads]
-        assert len({*starts}) == len(starts)
-        assert epoch or sorted(starts) == list(range(0, N, 16))  # some stay from the one before
-    loader.close()
-
-
 def test_a_contiguous_array_of_hdf5_is_mapped_as_npy_is(folder):
-    rows = Files().array(f"{folder}/odd.h5", "x")
+    rows = Stores().arrays.array(f"{folder}/odd.h5", "x")
     assert type(rows) is np.ndarray and not rows.flags.writeable
     np.testing.assert_array_equal(rows, VALUES)
 
@@ -141,7 +122,7 @@ def test_arrays_of_hdf5_that_do_not_lie_as_in_memory_are_read_by_h5py(tmp_path):
         file.create_dataset("unwritten", (4, 2), "f4")
     for name, expected in (("flags", VALUES[3] > 3), ("twelve", np.arange(105, 140)),
                            ("unwritten", [0, 0])):  # fmt: skip
-        np.testing.assert_array_equal(Files().row(f"{tmp_path}/x.h5", 3, name), expected)
+        np.testing.assert_array_equal(Stores().row(f"{tmp_path}/x.h5", 3, name), expected)
 
 
 def test_a_row_that_is_not_there_is_told_as_before(folder):
@@ -158,7 +139,7 @@ def test_a_file_that_has_changed_is_refused_as_before(folder, tmp_path):
     np.save(tmp_path / "x.npy", VALUES)
     known = os.path.getsize(tmp_path / "x.npy") - 1
     frame = frame_of(tmp_path, "x.npy").assign(bytes=known)
-    with pytest.raises(DecodeError, match=f"it was {known:,} bytes, and is {known + 1:,} bytes"):
+    with pytest.raises(DecodeError, match=f"{known + 1:,} bytes.*{known:,}"):
         rows_and_values(loader_of(frame))
     skipping = loader_of(frame.assign(bytes=[known] + [known + 1] * (N - 1)), on_error="skip")
     batches = [skipping.batch(0, step) for step in range(len(skipping))]

@@ -20,16 +20,14 @@ from cases import each
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.errors import DecodeError, MissingFileError, ReadError, RefusedError, is_outside
+from dfgen.errors import DecodeError, MissingFileError, ReadError, is_outside
 from dfgen.loading.loader import Loader
 from dfgen.loading.workers import retries
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.formats import FORMATS
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.local_files import Files
-from dfgen.samples.stores.schemes import STORES
-from dfgen.samples.stores.store import Store
+from dfgen.stores.stores import Stores
 
 OPTIONS = Options(image_size=(4, 4), label_mode=None)
 ADVICE = "look after the disk or the network (dmesg tells more), then train on from the last backup"
@@ -382,7 +380,7 @@ def test_a_worker_that_waits_for_a_disk_ends_when_its_loader_does(folder, monkey
 def test_a_read_of_the_system_that_fails_names_its_errno():
     """No process has a page at 0."""
     with pytest.raises(ReadError) as caught:
-        Files().read("/proc/self/mem")
+        Stores().read("/proc/self/mem")
     assert str(caught.value) == "the file cannot be read: Input/output error (EIO)"
     assert isinstance(caught.value, OSError)
 
@@ -405,22 +403,6 @@ def test_what_is_no_fault_of_a_file(error, outside):
     assert is_outside(error) is outside
 
 
-def test_a_file_that_a_store_of_the_users_has_not_is_a_problem_at_once(monkeypatch):
-    class Remote(Store):
-        def read(self, path):
-            asked.append(path)
-            raise MissingFileError("the file does not exist")
-
-    asked = []
-    monkeypatch.setitem(STORES, "far", Remote)
-    feature = BoundFeature("x", Image("path", size=(4, 4)), pa.array(["far://a.png"]))
-    reader = SampleReader(np.arange(1), (feature,), store=Remote())
-    loader = Loader(reader, batch_size=1, on_error="skip", workers=0)
-    assert loader.batch(0, 0).skipped == (0,)
-    assert asked == ["far://a.png"]
-    assert loader.problems[0].reason == "the file does not exist"
-
-
 def test_fault_32_a_check_of_all_numbers_without_descriptors_does_not_call_a_file_broken(tmp_path):
     """Those of HDF5 are opened anew, by their path."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -428,14 +410,14 @@ def test_fault_32_a_check_of_all_numbers_without_descriptors_does_not_call_a_fil
     code = """if True:
         import os, resource, sys, h5py
         from dfgen.errors import ReadError
-        from dfgen.samples.stores.local_files import Files
+        from dfgen.stores.stores import Stores
         from dfgen.manifest.building.file_facts import decode_whole
-        assert decode_whole(sys.argv[1], Files())[1] is None
+        assert decode_whole(sys.argv[1], Stores())[1] is None
         last = os.dup(0)
         os.close(last)
         resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1, last + 1))
         try:
-            print(decode_whole(sys.argv[1], Files()))
+            print(decode_whole(sys.argv[1], Stores()))
         except ReadError as error:
             print(error)
     """
@@ -533,31 +515,6 @@ def test_relative_paths_are_looked_for_in_the_working_folder_that_they_are_read_
     assert again(missing, reader=reader)[:2] == (missing, 0)
 
 
-@pytest.mark.parametrize("change", ["renamed", "emptied", "a file"])
-def test_files_of_the_working_folder_and_below_are_missed_with_their_folder(
-    folder, again, monkeypatch, change
-):
-    monkeypatch.chdir(folder if change == "emptied" else folder.parent)
-    name = "" if change == "emptied" else "imgs/"
-    feature = BoundFeature(
-        "x", Image("path", size=(4, 4)), pa.array([f"{name}{n}.png" for n in "01"])
-    )
-    reader = SampleReader(np.arange(2), (feature,))
-    missing = MissingFileError("the file does not exist")
-    for file in folder.iterdir():
-        file.unlink()
-    if change != "emptied":
-        folder.rmdir()
-    if change == "a file":
-        folder.write_text("")
-    gone = (
-        ", and its folder '.' is empty" if change == "emptied" else ", nor does its folder 'imgs'"
-    )
-    raised, tries, _ = again(missing, row=1, reader=reader)
-    assert str(raised).startswith(f"the file does not exist{gone}; tried 3 times in 0.0 seconds")
-    assert tries == 2
-
-
 def test_a_folder_of_one_row_in_many_is_its_own_and_one_that_held_others_is_not(again, folder):
     def reader_of(paths):
         feature = BoundFeature("x", Image("path", size=(4, 4)), pa.array(paths))
@@ -573,36 +530,3 @@ def test_a_folder_of_one_row_in_many_is_its_own_and_one_that_held_others_is_not(
         paths[held] = f"{folder}/gone/b.png"
         raised, tries, _ = again(missing, row=100, reader=reader_of(paths))
         assert f", nor does its folder '{folder}/gone'; tried 3 times" in str(raised) and tries == 2
-
-
-@each(
-    ("row", "hosts", "opens", "looked"),
-    [
-        (5, "a" * 10, True, ["far://a/1.png"]),
-        (0, "a" * 10, True, ["far://a/1.png"]),
-        (9, "a" * 10, True, ["far://a/5.png"]),
-        (5, "a" * 10, False, [f"far://a/{row}.png" for row in (1, 2, 3, 4)]),
-        (1, "abcd", False, []),
-        (1, "abba", True, ["far://b/2.png"]),
-    ],
-)
-def test_a_file_that_a_store_refuses_is_read_again_where_others_beside_it_open(
-    again, row, hosts, opens, looked
-):
-    class Remote(Store):
-        far = True
-
-        def read(self, path):
-            raise NotImplementedError
-
-        def look(self, path):
-            seen.append(path)
-            if not opens:
-                raise MissingFileError("the file does not exist")
-
-    seen, refused = [], RefusedError("refused")
-    paths = pa.array([f"far://{host}/{number}.png" for number, host in enumerate(hosts)])
-    feature = BoundFeature("x", Image("path", size=(4, 4)), paths)
-    reader = SampleReader(np.arange(len(paths)), (feature,), store=Remote())
-    raised, _, _ = again(refused, row, read=lambda: None, reader=reader)
-    assert raised is (None if opens else refused) and seen == looked

@@ -13,8 +13,8 @@ from dfgen.binding.bind import bind
 from dfgen.binding.preprocessing_json import feature_of
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
 from dfgen.samples.features.array import Array
-from dfgen.samples.stores.local_files import Files
-from dfgen.samples.stores.npy import decode_array
+from dfgen.stores.array_files import decode_array
+from dfgen.stores.stores import Stores
 from dfgen.training.callbacks.generations import Generations
 
 
@@ -37,19 +37,19 @@ def mark(tmp_path):
 
 def test_fault_37_object_arrays_of_npy_files_stay_pickled(tmp_path, mark):
     np.save(tmp_path / "x.npy", np.array([Bomb(mark)] * 3, object), allow_pickle=True)
-    path, told = str(tmp_path / "x.npy"), "dfgen never unpickles; save plain numbers"
+    path = str(tmp_path / "x.npy")
     for read in (
         lambda: decode_array((tmp_path / "x.npy").read_bytes()),
-        lambda: Files().row(path, 0),
+        lambda: Stores().row(path, 0),
     ):
         with pytest.raises(DecodeError) as caught:
             read()
-        assert str(caught.value) == f"a .npy file of Python objects: {told}"
+        assert str(caught.value) == "the .npy file holds Python objects, and dfgen never unpickles"
     frame = pd.DataFrame({"id": [1], "path": [path]})
     assert "dfgen never unpickles" in dfgen.verify(frame, decode=True)["detail"].item()
     with pytest.warns(UserWarning, match="1 problem"):
         [problem] = dfgen.build_manifest(tmp_path)["problem"]
-    assert problem == f"a .npy file of Python objects: {told}"
+    assert problem == "the .npy file holds Python objects, and dfgen never unpickles"
     reader = bind(frame, x=Array("path", (2,)), y=None).reader
     with pytest.raises(DecodeError) as caught:
         reader.read(0, {"array": np.empty(2, np.float32)}, None)

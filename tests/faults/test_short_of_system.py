@@ -13,9 +13,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import WorkerError
-from dfgen.loading.read_ahead import ReadAhead
 from dfgen.loading.workers.threads import Threads, Worker
-from dfgen.samples.stores.store import Store
 
 MEMORY = Path("/sys/fs/cgroup/memory")
 
@@ -106,15 +104,6 @@ def test_fault_80_where_some_threads_can_be_started_they_do_the_work():
         "more processes, as by ulimit -u, or give fewer workers="
     ]
     assert len(done) == 10 and len(threads.workers) == 2
-
-
-def test_fault_80_where_no_thread_can_be_started_who_wants_a_file_reads_it_himself():
-    ahead, paths = ReadAhead(Store(), 1 << 20), ["a.png", "b.png"]
-    with stacks_of(TOO_LARGE):
-        expected = ahead.expect(paths, lambda: False)
-    for path, patient in zip(paths, (False, True), strict=True):
-        assert expected.take(path, lambda: True, patient) is None  # who waits would be cancelled
-    ahead.close()
 
 
 class Counted(Worker):

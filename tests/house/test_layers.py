@@ -27,16 +27,17 @@ LAYERS = {
     "progress_bars": set(),
     "limits": {"errors", "system"},
     "table": {"errors", "spec", "locks", "system", "limits"},
-    "samples": LOW,
-    "packs": LOW | {"samples"},  # workers read by it
-    "loading": LOW | {"samples", "packs"},
+    "stores": LOW,
+    "samples": LOW | {"stores"},
+    "packs": LOW | {"stores", "samples"},  # workers read by it
+    "loading": LOW | {"stores", "samples", "packs"},
     "explain": {"errors", "table"},
-    "executors": LOW | {"samples"},
-    "manifest": LOW | {"samples", "packs", "explain", "executors"},
-    "binding": LOW | {"samples", "packs", "loading", "explain", "manifest"},
+    "executors": LOW,
+    "manifest": LOW | {"stores", "samples", "packs", "explain", "executors"},
+    "binding": LOW | {"stores", "samples", "packs", "loading", "explain", "manifest"},
     "packs.writing": LOW
-    | {"samples", "packs", "loading", "explain", "executors", "manifest", "binding"},
-    "training": LOW | {"samples", "packs", "loading", "explain", "manifest", "binding"},
+    | {"stores", "samples", "packs", "loading", "explain", "executors", "manifest", "binding"},
+    "training": LOW | {"stores", "samples", "packs", "loading", "explain", "manifest", "binding"},
 }
 # The only rooms that may import a library.
 ROOMS_OF = {
@@ -56,11 +57,9 @@ PARTS = {
     "manifest/splitting": "manifest",
     "samples/features": "samples",  # features run functions of the user's, which stand above
     "samples/sources": "samples",
-    "samples/stores/archives": "samples/stores",  # a store by its scheme may open an archive
-    "samples/stores/remote": "samples/stores",
     "training/checks": "training",
 }
-NO_PANDAS = LOW - {"table"} | {"samples", "packs", "loading"}
+NO_PANDAS = LOW - {"table"} | {"stores", "samples", "packs", "loading"}
 NO_PANDAS |= {"table.arrow_types", "table.file_columns", "table.mapped_column"}
 
 MODULES = {

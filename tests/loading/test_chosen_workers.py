@@ -32,7 +32,7 @@ from dfgen.loading.workers.worker_tuning import (
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.local_files import Files
+from dfgen.stores.stores import Stores
 
 ROWS = 64
 
@@ -401,11 +401,8 @@ def test_processes_are_not_tried_where_a_function_of_the_user_would_run_on_copie
 
 
 def test_processes_are_not_tried_where_each_would_hold_or_ask_for_the_same(tmp_path, monkeypatch):
-    class Remote(Files):
-        far = True
-
     reader = image_loader(tmp_path).reader
-    assert not may_be_processes(replace(reader, store=Remote()))
+    assert not may_be_processes(replace(reader, store=Stores(far=True)))
     frame = pd.DataFrame({"id": range(96), "path": reader.features[0].files.to_pylist()})
     given = {"options": Options(label_mode=None), "x": Image("path", size=(6, 6))}
     assert may_be_processes(bind(frame, **given).reader)

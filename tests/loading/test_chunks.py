@@ -347,23 +347,6 @@ def test_a_chunk_is_asked_of_another_process_when_one_dies_and_blames_its_rows(f
     assert worker.fill(chunk, {}, lambda: False) == {}
 
 
-@each("gone", ["cancelled", "abandoned"])
-def test_a_process_waits_for_what_is_read_ahead_as_long_as_its_chunk_is_wanted(frame, gone):
-    class Ahead:
-        def take(self, path, is_gone, patient):
-            asked.append((path, patient, is_gone(), worker.file()[0]))
-            cancelled.append(gone == "cancelled")
-            worker.abandoned = gone == "abandoned"
-            return None if is_gone() else path
-
-    worker, asked, cancelled = worker_of(frame), [], []
-    worker._reader = SimpleNamespace(remote_paths=lambda row: [f"{row}.png", f"{row}.json"])
-    chunk = Chunk(0, np.array([3]), np.zeros(1))
-    taken = worker._taken(chunk, Ahead(), lambda: any(cancelled))
-    assert asked == [("3.png", True, False, 3), ("3.json", True, True, 3)]
-    assert taken.take("3.png", None) is taken.take("3.json", None) is worker.file() is None
-
-
 @each(
     ("number", "tries", "more"),
     [(errno.EMFILE, 3, True), (errno.ENFILE, 3, True), (errno.ENOMEM, 3, False),

@@ -77,7 +77,7 @@ def test_each_row_once_padded_to_the_longest_of_its_batch_and_the_mask_says_wher
 
 
 def test_facts_tell_frames_and_a_file_that_changed_since_is_named(rows):
-    known = rows.assign(frames=LENGTHS, bytes=1)
+    known = rows.assign(frames=LENGTHS)
     known.loc[3, "frames"] = 999
     x = dfgen.Audio("path", RATE, None)
     with sequence(known, x, shuffle=False) as seq:
@@ -122,8 +122,7 @@ FAULTS = {
     "no .npy": (lambda path: path.write_bytes(b"P5 1 1 255 0"), "this is a .pnm image, not a .npy"),
     "longer than its bytes": (
         long_by_its_header,
-        "truncated .npy file: float32 of shape (20000000, 2) takes 160,000,000 bytes after the "
-        "header, 56 are there",
+        "truncated .npy file: float32 of shape (20000000, 2) takes 160,000,000 bytes",
     ),
     "another shape": (
         lambda path: np.save(path, np.ones((5000, 4), "f4")),

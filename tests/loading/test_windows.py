@@ -29,7 +29,7 @@ from dfgen.loading.order.windows import Windows, fitting, windows_of
 from dfgen.loading.state import Identity, Place, ids_digest
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.sources.file_source import FileSource
-from dfgen.samples.stores.local_files import Files
+from dfgen.stores.stores import Stores
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 PER_WINDOW = st.integers(2, 8)
@@ -323,7 +323,7 @@ def test_blocks_of_many_large_files_have_numbers_of_their_own(last):
         [paths.take(pa.array(files)), pa.array(rows)], ["path", "index"]
     )
     bound, sources = BoundFeature("array", X, values), {"array": FileSource(X, values)}
-    found = windowed(stored_rows([bound], sources, Files()), None, 12 * 64, False, 32)[0]
+    found = windowed(stored_rows([bound], sources, Stores(), 1), None, 12 * 64, False, 32)[0]
     assert (np.diff(found.starts) == 1).all()
     assert len(found.starts) == 10_001
 

@@ -24,7 +24,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building import file_facts, kept_facts, scan
 from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.fingerprint import fingerprint
-from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.stores.store import StorageOptions
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:[0-9]+ problem", "ignore:.*more than one split", "ignore:Kept 1 row"
@@ -43,11 +43,11 @@ def data(tmp_path, monkeypatch):
 @pytest.fixture
 def opened(monkeypatch):
     """Names of the files whose headers are read in this process."""
-    names, read = [], file_facts.read_header
+    names, read = [], file_facts.header_of
     monkeypatch.setattr(
         file_facts,
-        "read_header",
-        lambda path, store: names.append(os.path.basename(path)) or read(path, store),
+        "header_of",
+        lambda file, limits: names.append(os.path.basename(file.name)) or read(file, limits),
     )
     return names
 

@@ -131,11 +131,11 @@ def test_manifests_older_than_a_fact_read_only_what_is_new(folder, pixels, monke
     pixels()
     Image.new("RGB", (9, 4)).save(folder / "new.png")
     Image.new("RGB", (9, 5)).save(folder / "gray.png")
-    opened, read = [], reading.read_header
+    opened, read = [], reading.header_of
     monkeypatch.setattr(
         reading,
-        "read_header",
-        lambda path, store: opened.append(os.path.basename(path)) or read(path, store),
+        "header_of",
+        lambda file, limits: opened.append(os.path.basename(file.name)) or read(file, limits),
     )
     assert dfgen.verify(f"{folder}.parquet")["change"].tolist() == ["changed"]
     frame = dfgen.build_manifest(update=f"{folder}.parquet", out=f"{folder}.parquet")

@@ -38,11 +38,11 @@ def data(tmp_path):
 def opened(monkeypatch):
     """Names of the files whose headers are read."""
     names = []
-    read = file_facts.read_header
+    read = file_facts.header_of
     monkeypatch.setattr(
         file_facts,
-        "read_header",
-        lambda path, store: names.append(os.path.basename(path)) or read(path, store),
+        "header_of",
+        lambda file, limits: names.append(os.path.basename(file.name)) or read(file, limits),
     )
     return names
 

@@ -132,17 +132,6 @@ def test_original_files_are_packed_byte_for_byte(frame, tmp_path):
     assert len(read_index(tmp_path / "out").shards) > 2
 
 
-def test_a_file_is_compared_with_what_the_manifest_knows_of_its_own_row(frame, tmp_path):
-    times = [(10**9 + 10 * row) * 10**9 for row in range(ROWS)]
-    for path, time in zip(frame["path"], times, strict=True):
-        os.utime(path, ns=(time, time))
-    os.utime(frame["path"][7])
-    done = packed(frame.assign(mtime_ns=times), tmp_path / "out", shard_size=1500)
-    assert len(read_index(tmp_path / "out").shards) > 2
-    assert done.problems["id"].tolist() == [7]
-    assert done.problems["problem"].iloc[0].startswith("the file has changed since the manifest")
-
-
 def test_jpegs_become_smaller_and_upright_and_small_ones_stay_as_they_are(tmp_path):
     files = {
         "large": photograph((90, 150)), "turned": photograph((60, 40), 6),

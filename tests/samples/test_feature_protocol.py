@@ -16,8 +16,8 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
 from dfgen.samples.pixels.resizing import resize
-from dfgen.samples.stores.npy import decode_array
 from dfgen.spec import Spec
+from dfgen.stores.array_files import decode_array
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ def test_a_broken_file_is_told_with_its_row_and_path(sounds):
     with open(path, "wb") as file:
         file.write(b"RIFF....WAVE")
     expected = (
-        f"row id='s4', path={path!r}: not a .npy file: it begins with b'RIFF....'. dfgen.Image "
-        "reads images, a function of your own other files: dfgen.Array(..., decode=function)"
+        f"row id='s4', path={path!r}: the file begins with b'RIFF....', so it is no .npy file: "
+        "read images with dfgen.Image, other files with dfgen.Array(..., decode=function)"
     )
     with (
         dfgen.Sequence(sounds, Spectrogram(), "loud", shuffle=False) as seq,

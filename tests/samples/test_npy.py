@@ -11,7 +11,7 @@ from messages import message_of
 
 from dfgen.errors import DecodeError
 from dfgen.samples.pixels.formats import read_header
-from dfgen.samples.stores.npy import array_header, decode_array
+from dfgen.stores.array_files import array_header, decode_array
 
 
 def saved(array, **options):

@@ -14,7 +14,7 @@ import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.geometry import Draw, move
-from dfgen.samples.stores.local_files import Files
+from dfgen.stores.stores import Stores
 
 SIZE = (20, 24)
 CROPPED = Image(size=SIZE, crop="random_resized", flip="horizontal_and_vertical")
@@ -122,8 +122,8 @@ def test_flips_turn_pixels_and_boxes(tmp_path, suffix, size, across, channels):
     Pillow.fromarray(pixels).save(path)
     image = Image(size=size, color_mode="rgb" if channels == 3 else "grayscale")
     plain, flipped = (np.empty((*(size or (60, 80)), channels), np.uint8) for _ in range(2))
-    image.read(path, plain, Files())
-    geometry = image.read(path, flipped, Files(), given=Draw(flip=across, flip_vertical=True))
+    image.read(path, plain, Stores())
+    geometry = image.read(path, flipped, Stores(), given=Draw(flip=across, flip_vertical=True))
     np.testing.assert_array_equal(flipped, plain[::-1, ::-1] if across else plain[::-1])
     height, width = geometry.size
     boxes, left = move(np.array([[0.0, 0, 40, 15]]), geometry)

@@ -12,13 +12,10 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.items import Items
 from dfgen.samples.features.number import Number
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.local_files import Files
-from dfgen.samples.stores.schemes import Several
-from dfgen.samples.stores.store import Store
 from dfgen.samples.transforms import fits, without_blanks
+from dfgen.stores.store import Store
 
 SHAPE = (4, 5, 3)
 CATEGORY = Category("kind", "categorical", ("cat", "dog"))
@@ -211,26 +208,6 @@ def test_what_no_decoder_raises_is_raised_as_it_is_and_names_the_row(parts, monk
 
 class Far(Store):
     far = True
-
-
-def test_paths_of_a_row_are_told_and_those_that_are_far(parts):
-    lists = pa.array([["s3://b/0.png", "x.png"], [], ["s3://b/2.png"]])
-    bytes_or_path = [{"bytes": b"1", "path": None}, {"bytes": None, "path": "s3://b/y"}, None]
-    rows = pa.StructArray.from_arrays([["s3://b/a.npy"] * 3, range(3)], ["path", "index"])
-    more = (
-        BoundFeature("list", Items(Image("list", size=(4, 4), max_items=2), None), lists),
-        BoundFeature("held", Image("held", size=(4, 4)), pa.array(bytes_or_path),
-                     present=np.array([True, True, False])),
-        BoundFeature("rows", Array("rows", (2,), index="index"), rows),
-    )  # fmt: skip
-    found = reader((*parts[2:], *more))
-    assert [path for _, path in found.paths(0)][1:] == ["s3://b/0.png", "x.png", "s3://b/a.npy"]
-    assert [*found.paths(1)][1:] == [("held", "s3://b/y"), ("rows", "s3://b/a.npy")]
-    assert [*found.paths(2)][1:] == [("list", "s3://b/2.png"), ("rows", "s3://b/a.npy")]
-    assert found.remote_paths(0) == []
-    vars(found)["store"] = Several({"": Files(), "s3": Far()})
-    told = [found.remote_paths(row) for row in range(3)]
-    assert told == [["s3://b/0.png"], ["s3://b/y"], ["s3://b/2.png"]]
 
 
 class Source:

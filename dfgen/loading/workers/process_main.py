@@ -48,6 +48,7 @@ def serve() -> None:
             stopwatch.leave_row()
             arrays = shared_arrays(memory, specs)
             maker.reader.borrow(chunk.lent)
+            maker.reader.store.files = chunk.files
             blanks = maker.fill(chunk, arrays, stopwatch, lambda: False)
             objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
         except BaseException as raised:

@@ -23,7 +23,6 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, WorkerError, is_outside
 from dfgen.loading.problems import WORKER, Failure
-from dfgen.loading.read_ahead import Expected, Taken
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.process_main import NO_ROW, READING, ROW, SINCE, STARTING
 from dfgen.loading.workers.retries import WAITS, waited
@@ -84,7 +83,9 @@ class ProcessWorker(Worker):
         deadly: dict[int, Failure] = {}
         deaths: Counter[int] = Counter()
         if chunk.ahead is not None:
-            chunk = replace(chunk, ahead=self._taken(chunk, chunk.ahead, cancelled))
+            self._taking = int(chunk.rows[0]), time.perf_counter()
+            chunk = replace(chunk, ahead=None, files=chunk.ahead.taken())
+            self._taking = None
         if self._reader.far_packs:
             chunk = replace(chunk, lent=self._lent(chunk))
         while not cancelled():
@@ -105,18 +106,6 @@ class ProcessWorker(Worker):
             rows = chunk.rows.tolist()
             return {place: why or deadly.get(rows[place]) for place, why in blanks.items()}
         return {}
-
-    def _taken(self, chunk: Chunk, ahead: Expected, cancelled: Callable[[], bool]) -> Expected:
-        """Take what this process has read ahead for the other one, and watch how long it waits."""
-        found = {}
-        try:
-            for row in chunk.rows.tolist():
-                self._taking = row, time.perf_counter()
-                for path in self._reader.remote_paths(row):
-                    found[path] = ahead.take(path, lambda: cancelled() or self.abandoned, True)
-        finally:
-            self._taking = None
-        return Taken(found)
 
     def _lent(self, chunk: Chunk) -> list[Any]:
         """Have the rows of packs in a store in the memory of this process."""

@@ -4,23 +4,20 @@ import errno
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import numpy as np
 
 from dfgen.errors import (
-    DfgenError,
     MissingFileError,
     ReadError,
-    RefusedError,
     is_outside,
     may_pass,
     reason,
 )
 from dfgen.loading.metrics import IDLE
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.schemes import has_store, scheme_of
 from dfgen.spec import Watch
+from dfgen.stores.stores import has_store, scheme_of
 
 WAITS = (0.1, 0.4, 1.2, 2.4)
 """Seconds before each further try: about those that a network drive takes to come back."""
@@ -64,8 +61,6 @@ def read_again(
     """
     began = time.monotonic()
     try:
-        if isinstance(error, RefusedError) and _others_open(reader, row):
-            return read()  # the store knows now that it is this file alone
         for wait in WAITS:
             if not _is_worth_it(error, reader, row):
                 raise error
@@ -139,23 +134,10 @@ def _others_are_gone(reader: SampleReader, row: int, folder: str) -> bool:
     return any(path.startswith(below) for path in paths) or not any(map(os.path.exists, paths))
 
 
-def _others_open(reader: SampleReader, row: int) -> bool:
-    """Whether a file of a handful of other rows can be read from the store of the row's files."""
-    others = {*range(row - _NEAR, row + _NEAR + 1)} & {*range(len(reader))} - {row}
-    paths = [path for other in sorted(others) for path in reader.remote_paths(other)]
-    places = {path.split("/")[2] for path in reader.remote_paths(row)}
-    for path in paths[:_NEAR]:
-        if path.split("/")[2] in places:
-            with suppress(DfgenError):
-                reader.store.look(path)
-                return True
-    return False
-
-
 def _loose(reader: SampleReader, row: int) -> list[str]:
     """Return the paths of a row's files, as they are read; none of those that have an address."""
     paths = [path for _, path in reader.paths(row) if not has_store(scheme_of(path))]
-    return [os.path.join(getattr(reader.store.of(path), "folder", ""), path) for path in paths]
+    return [os.path.join(reader.store.folder, path) for path in paths]
 
 
 def _told(error: Exception, reader: SampleReader, row: int) -> str:

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from dfgen.errors import WorkerError, warn
 from dfgen.platform_calls import HAS_MEMORY_FILES, inherited, memory_file, reserve
-from dfgen.samples.stores.remote.store_options import travelling
 from dfgen.samples.user_functions import pickled_by_value
 from dfgen.spec import Spec
 
@@ -40,10 +39,9 @@ class SharedPickle:
         self._places: list[tuple[int, int]] = []  # offset and size of each buffer
         self._offsets: dict[tuple[int, int], int] = {}
         self._size, parts = 0, list[tuple[int, memoryview]]()
-        with travelling():  # it reaches processes of this one alone
-            self._pickled = pickled_by_value(
-                value, protocol=5, buffer_callback=lambda buffer: self._place(buffer.raw(), parts)
-            )
+        self._pickled = pickled_by_value(
+            value, protocol=5, buffer_callback=lambda buffer: self._place(buffer.raw(), parts)
+        )
         self.handles: tuple[int, ...] = ()
         if not parts:
             return

@@ -29,7 +29,7 @@ from dfgen.manifest.schema import FACTS, PARTS, label_columns
 from dfgen.manifest.sources.file_tree import NO_FIT
 from dfgen.manifest.sources.source import NAMES, Argument
 from dfgen.manifest.splitting.split_rules import Splitting, lacking_rows
-from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.stores.store import StorageOptions
 from dfgen.table.any_table import Table
 from dfgen.table.arrow_types import check_names
 

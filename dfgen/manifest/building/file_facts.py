@@ -23,16 +23,14 @@ from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.file_errors import fault_of
 from dfgen.manifest.schema import SCHEMA
 from dfgen.samples.pixels.decoders import decode_stored, turn
-from dfgen.samples.pixels.formats import FORMATS, parse_header, read_header, read_known
+from dfgen.samples.pixels.formats import FORMATS, header_of, parse_header, read_known
 from dfgen.samples.pixels.geometry import Pixels, Size, place
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.sounds import load_soundfile, whole_sound
-from dfgen.samples.stores.array_files import check_row, open_hdf5, read_texts
-from dfgen.samples.stores.npy import whole_array
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import store_of
-from dfgen.samples.stores.store import Head, Store
+from dfgen.stores.array_files import check_row, hdf5_arrays, whole_array
+from dfgen.stores.store import Head, StorageOptions, Store
+from dfgen.stores.stores import Stores, store_of
 from dfgen.system import threads, usable_cpus, whole
 from dfgen.table.arrow_types import is_text
 from dfgen.table.file_columns import Content
@@ -104,7 +102,7 @@ class Access:
         if self.workers is not None:
             whole("workers", self.workers)
 
-    def threads(self, store: Store) -> int:
+    def threads(self, store: Stores) -> int:
         """Return how many threads read: where each waits for a network, many more than CPUs."""
         return self.workers or (FAR_READERS if store.far else usable_cpus())
 
@@ -169,12 +167,16 @@ def _read(path: Content, store: Store, decode: bool) -> _Found:
     """Return what the store and the header say of a file, and what is wrong with it."""
     head = None
     try:
-        store = store if decode else store.look(path)
-        head = store.head(path)
-        if decode and not head.problem:
+        if decode:
+            head = store.head(path)
+            if head.problem:
+                return head, None, None, head.problem
             whole = decode_whole(path, store)
             return head, whole.header, whole, whole.fault and f"{UNDECODABLE}: {whole.fault}"
-        return head, None if head.problem else read_header(path, store), None, head.problem
+        head, file = store.begin(path)
+        with file:
+            header = None if head.problem else header_of(file, store.limits)
+        return head, header, None, head.problem
     except FileNotFoundError:  # dfgen's MissingFileError is one too
         return head, None, None, NOT_THERE
     except (ArgumentError, MemoryError):
@@ -301,10 +303,9 @@ def _array(file: IO[bytes], name: str, limits: Limits) -> tuple[Header, str | No
 def _read_rows(file: IO[bytes], limits: Limits) -> None:
     """Read all arrays of an HDF5 file, from the disk where it is on one."""
     on_disk = isinstance(getattr(file, "raw", None), io.FileIO)
-    source = file.name if on_disk else read_file(file, limits)
-    for name, rows in open_hdf5(source).items():
+    source: Any = file.name if on_disk else io.BytesIO(read_file(file, limits))
+    for name, rows in hdf5_arrays(source).items():
         if rows.dtype.hasobject:
-            read_texts(source, [name])
             continue
         check_row(rows, limits)
         step = max(1, _BLOCK * len(rows) // max(1, rows.nbytes))

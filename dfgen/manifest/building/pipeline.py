@@ -41,7 +41,7 @@ from dfgen.manifest.schema import (
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.source import RowGroup
 from dfgen.manifest.splitting.split_rules import lacking_rows
-from dfgen.samples.stores.schemes import has_store, scheme_of, without_store
+from dfgen.stores.stores import has_store, scheme_of, without_store
 from dfgen.table.any_table import PANDAS_TYPES, to_frame
 from dfgen.table.file_columns import are_files, is_file_struct, paths_of, with_paths
 

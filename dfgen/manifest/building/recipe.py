@@ -14,8 +14,8 @@ from dfgen.manifest.sources.label_table import table_name
 from dfgen.manifest.sources.source import NAMES, TEXT, Argument, argument_field, arguments_of
 from dfgen.manifest.sources.table_format import TableFormat
 from dfgen.manifest.splitting.split_rules import Splitting
-from dfgen.samples.stores.archives.archive_paths import ARCHIVES, member_of
-from dfgen.samples.stores.schemes import has_store, scheme_of
+from dfgen.stores.archives import ARCHIVES, member_of
+from dfgen.stores.stores import has_store, scheme_of
 
 A_FRAME = "a DataFrame"
 """The entry of a recipe for a table of labels that was never a file."""

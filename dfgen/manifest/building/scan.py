@@ -33,9 +33,8 @@ from dfgen.manifest.building.file_facts import (
 )
 from dfgen.manifest.schema import FACTS, SCHEMA, with_column
 from dfgen.progress_bars import progress
-from dfgen.samples.stores.known_files import are_same_times
-from dfgen.samples.stores.schemes import store_at, store_of
-from dfgen.samples.stores.store import Head, Store
+from dfgen.stores.store import Head, Store
+from dfgen.stores.stores import store_at, store_of
 from dfgen.system import threads
 from dfgen.table.arrow_types import is_text, text_where
 
@@ -160,8 +159,15 @@ def _of_readable(known: pa.Table, decode: bool) -> pa.Table:
 def _same(known: pa.Table, sizes: Any, times: Any) -> pa.ChunkedArray:
     """Say of each file whether its size and time are those known."""
     now, then = (pc.fill_null(each, -1).to_numpy() for each in (times, known["mtime_ns"]))
-    same = pc.and_(pc.equal(known["bytes"], sizes), pa.array(are_same_times(now, then)))
+    same = pc.and_(pc.equal(known["bytes"], sizes), pa.array(_same_times(now, then)))
     return pc.fill_null(same, False)
+
+
+def _same_times(times: Any, known: Any) -> Any:
+    """Return which times are equal; copies and archives cut them to ms, seconds, or 2 seconds."""
+    apart = np.abs(times - known)
+    cut = (times % 10**9 == 0) | (known % 10**9 == 0)
+    return (apart < 10**6) | (cut & (apart <= 2 * 10**9))
 
 
 def _sizes_and_times(paths: list[str], listed: pa.Table | None, access: Access) -> tuple[Any, Any]:

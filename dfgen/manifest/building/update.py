@@ -33,8 +33,8 @@ from dfgen.manifest.schema import (
     with_column,
 )
 from dfgen.manifest.table_reading import read_table
-from dfgen.samples.stores.remote.store_options import StorageOptions
 from dfgen.spec import IntArray
+from dfgen.stores.store import StorageOptions
 from dfgen.table.any_table import PANDAS_TYPES
 from dfgen.table.arrow_types import is_text
 

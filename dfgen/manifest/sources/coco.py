@@ -44,7 +44,7 @@ from dfgen.manifest.sources.source import (
     nest,
     nest_boxes,
 )
-from dfgen.samples.stores.archives.archive_paths import member_of
+from dfgen.stores.archives import member_of
 
 _WholeFloat = Annotated[float, msgspec.Meta(multiple_of=1, gt=-(2.0**53), lt=2.0**53)]
 """A whole number as pandas exports it, 5.0."""

@@ -27,15 +27,9 @@ from dfgen.manifest.paths import is_utf8
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import TEXT, Argument, RowGroup, Source
 from dfgen.samples.pixels.formats import formats_by_suffix
-from dfgen.samples.stores.archives.archive_paths import (
-    ARCHIVES,
-    Member,
-    is_named_archive,
-    member_of,
-)
-from dfgen.samples.stores.archives.members import Archives
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import has_store, scheme_of, store_at
+from dfgen.stores.archives import ARCHIVES, Archives, Member, is_named_archive, member_of
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import has_store, scheme_of, store_at
 
 FILES_A_GROUP = 8_192
 NO_FIT = "not of the pattern"
@@ -105,7 +99,7 @@ def _taken(
 def _members(archive: Member) -> Iterator[Listed]:
     """Yield the files of an archive in the order of a folder's."""
     below = f"{archive.name}/" if archive.name else ""
-    within = [name for name in Archives().contents(archive).names if name.startswith(below)]
+    within = [name for name in Archives().names(archive) if name.startswith(below)]
     if below and not within:
         raise ManifestError(
             f"the archive {archive.archive} has nothing in {archive.name!r}: see what it holds "

@@ -64,7 +64,7 @@ from dfgen.manifest.sources.source import (
     Source,
 )
 from dfgen.manifest.sources.yolo import SPLITS
-from dfgen.samples.stores.archives.archive_paths import archive_at
+from dfgen.stores.archives import archive_at
 
 BACKGROUND = "background"
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")

@@ -37,7 +37,7 @@ from dfgen.packs.writing.shard_files import (
     write_arrow,
 )
 from dfgen.progress_bars import progress
-from dfgen.samples.stores.remote.store_options import StorageOptions
+from dfgen.stores.store import StorageOptions
 from dfgen.system import usable_cpus, whole
 from dfgen.table.any_table import Table
 from dfgen.table.arrow_types import in_one

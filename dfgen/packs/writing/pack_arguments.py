@@ -24,8 +24,8 @@ from dfgen.samples.pixels.formats import parse_header, sniff
 from dfgen.samples.pixels.geometry import CHANNELS, RESIZE, Geometry, Size, place, shrunk
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
-from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Present
+from dfgen.stores.store import Store
 from dfgen.system import flag, one_of, whole
 from dfgen.table.file_columns import Content
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from dfgen.errors import MissingFileError, ReadError, WriteError, listed, reason
 from dfgen.locks import LOCK_SUFFIX, FileLock
-from dfgen.packs.pack_index import INDEX, TABLE, PackFile, folder_of, in_pack, is_remote
+from dfgen.packs.pack_index import INDEX, TABLE, PackFile, folder_of, in_pack
 from dfgen.packs.writing.pack_plan import PackPlan
 from dfgen.packs.writing.shard_files import (
     PackedShard,
@@ -21,9 +21,9 @@ from dfgen.packs.writing.shard_files import (
     put_whole,
     read_shard,
 )
-from dfgen.samples.stores.archives.archive_paths import ARCHIVES
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import scheme_of, store_at
+from dfgen.stores.archives import ARCHIVES
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import is_remote, scheme_of, store_at
 from dfgen.system import NFS_NAME, write_whole
 
 BEGUN = "_packing.json"

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.image_sizes import image_sizes
 from dfgen.binding.row_draws import window_bytes
-from dfgen.binding.row_problems import known_files, known_problems, look_for_files
+from dfgen.binding.row_problems import known_problems, known_sizes_of_files, look_for_files
 from dfgen.errors import ManifestError
 from dfgen.limits import Limits
 from dfgen.loading.order.shuffle import permutation
@@ -31,10 +31,9 @@ from dfgen.packs.writing.shard_files import COLUMN, ShardTask, problems_column
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import store_of
-from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray
+from dfgen.stores.store import StorageOptions, Store
+from dfgen.stores.stores import store_of
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import in_one, is_text
 from dfgen.table.file_columns import are_files
@@ -167,8 +166,8 @@ def make_plan(
     store, bad = store_of([bound.values], limits, options), known_problems(columns)
     look_for_files(columns, SampleReader(table["id"], (bound,), None, store), bad, skips=True)
     sizes, packer, bad = _sized(columns, bound, arguments, store, bad)
-    known = known_files(columns, (bound,), {}, store, bad).get(COLUMN)
-    files = None if known is None else known.sizes
+    known = known_sizes_of_files(columns, (bound,), {}).get(COLUMN)
+    files = known
     if arguments.format == "original" and files is None:
         files = stat_files(bound.values.to_pylist(), Access(options=options))[0].to_numpy()
     nbytes = packer.nbytes(sizes, files, len(table))

@@ -23,8 +23,9 @@ from dfgen.limits import Limits
 from dfgen.loading.workers.retries import read_again
 from dfgen.manifest.metadata import KEY
 from dfgen.manifest.schema import with_column
-from dfgen.packs.pack_index import PackFile, is_remote, open_arrow
+from dfgen.packs.pack_index import PackFile, open_arrow
 from dfgen.packs.pack_shards import SHARD_NAME, exchanged
+from dfgen.packs.ranges import checksum_of, remote_file
 from dfgen.packs.writing.pack_arguments import Packer
 from dfgen.platform_calls import forget_written
 from dfgen.samples.bound_feature import BoundFeature, Sizes
@@ -32,12 +33,10 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.decoders import prepare_worker
 from dfgen.samples.pixels.geometry import Pixels
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.stores.known_files import KnownFiles
-from dfgen.samples.stores.local_files import Files
-from dfgen.samples.stores.remote.ranges import checksum_of, remote_file
-from dfgen.samples.stores.remote.store_options import StorageOptions
-from dfgen.samples.stores.schemes import store_at, store_of
 from dfgen.spec import IntArray, unwatched
+from dfgen.stores.local_files import Files
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import OfSize, is_remote, store_at, store_of
 from dfgen.system import write_whole
 
 COLUMN = "path"
@@ -113,7 +112,7 @@ class ShardTask:
         path: of the file.
         rows: the columns of the manifest as they are stored, `problem` among them.
         contents: the absolute path of each row.
-        known: what the manifest knows of the files; None: nothing.
+        known: sizes of the files in the manifest, -1 if unknown; None: of no file.
         sizes: of the upright images, where the packer needs them.
         packer: what the files become.
         limits: what one file may ask for.
@@ -124,7 +123,7 @@ class ShardTask:
     path: str
     rows: pa.Table
     contents: Any
-    known: KnownFiles | None
+    known: IntArray | None
     sizes: Sizes | None
     packer: Packer
     limits: Limits
@@ -145,11 +144,7 @@ class ShardTask:
             path=path,
             rows=self.rows.take(places),
             contents=self.contents.take(places),
-            known=known
-            and KnownFiles(
-                None if known.sizes is None else known.sizes[rows],
-                None if known.times is None else known.times[rows],
-            ),
+            known=None if known is None else known[rows],
             sizes=None if self.sizes is None else self.sizes[rows],
         )
 
@@ -222,7 +217,9 @@ def _read_row(
 
 
 def _pack(task: ShardTask, reader: SampleReader, into: Any, place: int, row: int) -> None:
-    store = reader.store if task.known is None else task.known.of(row, reader.store)
+    store: Any = reader.store
+    if task.known is not None and task.known[row] >= 0:
+        store = OfSize(store, int(task.known[row]))
     size = None if task.sizes is None else tuple(task.sizes[row].tolist())
     task.packer.pack(task.contents[row].as_py(), store, into, place, size)
 
@@ -381,7 +378,9 @@ def put_arrow(
 def put_whole(path: str, data: bytes | IO[bytes], options: StorageOptions) -> None:
     """Make an object of a store, whole or not at all, or raise a WriteError."""
     try:
-        store_at(path, options=options).write(path, data)
+        store_at(path, options=options).write(
+            path, data if isinstance(data, bytes) else data.read()
+        )
     except DfgenError as error:
         why = str(error).removeprefix("the file cannot be read: ")
         raise WriteError(

@@ -11,13 +11,13 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.limits import Limits
 from dfgen.samples.features.arguments import check_column, number_dtype
-from dfgen.samples.features.base import MayOwnLength, check_extra, looked, own_shape
+from dfgen.samples.features.base import MayOwnLength, check_extra, own_shape
 from dfgen.samples.features.casting import fill, fill_by, number_spec
 from dfgen.samples.pixels.formats import FORMATS, read_known
-from dfgen.samples.stores.npy import decode_array, whole_array
-from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
 from dfgen.spec import Spec, Values, Watch
+from dfgen.stores.array_files import decode_array, whole_array
+from dfgen.stores.store import Store
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +92,7 @@ class Array(MayOwnLength):
 
     def length(self, value: Any, store: Store) -> int:
         """Return the first length of a .npy file, whose header and size must be those wanted."""
-        return read_known(value, looked(value, store), partial(self._length, limits=store.limits))
+        return read_known(value, store, partial(self._length, limits=store.limits))
 
     def _length(self, file: IO[bytes], name: str, limits: Limits) -> int:
         if name != "npy":
@@ -133,6 +133,7 @@ class Array(MayOwnLength):
                 return fill_by(f"Array({self.column!r})", self.decode, [data], out)
             array = decode_array(data, store.limits)
         else:
-            array = store.row(value["path"], value["index"], self.dataset)
+            rows: Any = store
+            array = rows.row(value["path"], value["index"], self.dataset)
             watch("decode", array.nbytes)
         fill("the array", array, out)

@@ -7,11 +7,11 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.arguments import check_column
-from dfgen.samples.features.base import MayOwnLength, check_extra, looked
+from dfgen.samples.features.base import MayOwnLength, check_extra
 from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_header, read_known
 from dfgen.samples.pixels.sounds import load_soundfile, open_sound, read_frames, sound_source
-from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec, Values, Watch
+from dfgen.stores.store import Store
 from dfgen.system import one_of, whole
 
 _SMALL = 1 << 22  # bytes of a file that is read as a whole
@@ -108,7 +108,7 @@ class Audio(MayOwnLength):
 
     def length(self, value: Any, store: Store) -> int:
         """Return the frames of a file, of which its header tells."""
-        frames = read_header(value, looked(value, store)).frames or 0
+        frames = read_header(value, store).frames or 0
         nbytes = min(frames, self.most_length or frames) * self.channels * 4
         if not store.limits.allows("decoded_bytes", nbytes):
             what = f"the sound says that it has {frames:,} frames, {nbytes:,} bytes decoded"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, DecodeError, DfgenError, unreadable
+from dfgen.errors import ArgumentError
 from dfgen.samples.features.arguments import checked_shape, column_names, lacks_class_names
 from dfgen.samples.features.one_row import (
     ColumnSource,
@@ -23,8 +23,8 @@ from dfgen.samples.features.one_row import (
     check_present,
     files_among,
 )
-from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Present, Spec, Values, Watch, each
+from dfgen.stores.store import Store
 from dfgen.table.arrow_types import in_one, is_text
 
 
@@ -328,17 +328,3 @@ def check_extra(feature: Any, instead: str) -> None:
             f"extra={feature.extra!r} is for arrays of unequal length, {instead}: "
             "with one length there is no padding, leave it out"
         )
-
-
-def looked(value: Any, store: Store) -> Store:
-    """Return the store that tells the header of a file; a pipe is refused, and not waited for."""
-    try:
-        store = store.look(value)
-        head = store.head(value)
-    except (DfgenError, MemoryError):
-        raise
-    except Exception as error:
-        raise unreadable(error) from error
-    if head.problem:
-        raise DecodeError(f"the file cannot be read: {head.problem}")
-    return store

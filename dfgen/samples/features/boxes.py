@@ -15,8 +15,8 @@ from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.pixels.geometry import Geometry, move
-from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Present, Spec, Values, Watch
+from dfgen.stores.store import Store
 from dfgen.system import one_of
 from dfgen.table import arrow_types as arrow
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from dfgen.samples.features.arguments import check_column
 from dfgen.samples.features.base import Feature
-from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec, Values, Watch
+from dfgen.stores.store import Store
 from dfgen.table.file_columns import Content
 
 

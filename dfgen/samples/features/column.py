@@ -11,9 +11,9 @@ from dfgen.samples.features.arguments import column_names, number_dtype
 from dfgen.samples.features.base import MayOwnLength, check_extra, own_shape
 from dfgen.samples.features.casting import fill_by, number_spec
 from dfgen.samples.features.one_row import ColumnSource, OneRow
-from dfgen.samples.stores.store import Store
 from dfgen.samples.user_functions import check_call
 from dfgen.spec import Spec, Values, Watch
+from dfgen.stores.store import Store
 from dfgen.table import arrow_types as arrow
 
 

@@ -22,8 +22,8 @@ from dfgen.samples.pixels.scaling import (
     checked_scale,
     rescale,
 )
-from dfgen.samples.stores.store import Store
 from dfgen.spec import OwnDtype, Spec, Values, Watch, unwatched
+from dfgen.stores.store import Store
 from dfgen.system import flag, one_of, whole
 from dfgen.table.file_columns import Content
 

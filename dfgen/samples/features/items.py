@@ -20,8 +20,8 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.one_row import files_among
 from dfgen.samples.reader import BoundRows
-from dfgen.samples.stores.store import Store
 from dfgen.spec import OwnDtype, Values, Watch, alone, each
+from dfgen.stores.store import Store
 from dfgen.table.arrow_types import is_list, lengths_of
 from dfgen.table.file_columns import content_shown
 

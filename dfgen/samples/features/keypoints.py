@@ -14,8 +14,8 @@ from dfgen.samples.features.boxes import NO_OBJECTS, PADDING
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.pixels.geometry import Geometry
-from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Spec, Values, Watch
+from dfgen.stores.store import Store
 from dfgen.system import whole
 from dfgen.table import arrow_types as arrow
 

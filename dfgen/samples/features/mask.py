@@ -18,8 +18,8 @@ from dfgen.samples.pixels.decoders import decode_values, png_of
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.scaling import as_stored
-from dfgen.samples.stores.store import Store
 from dfgen.spec import Spec, Values, Watch
+from dfgen.stores.store import Store
 from dfgen.system import one_of
 from dfgen.table.arrow_types import flattened
 

@@ -20,9 +20,9 @@ from dfgen.errors import (
 )
 from dfgen.samples.pixels.geometry import CHANNELS, in_rgb_mode
 from dfgen.samples.pixels.scaling import as_stored, in_depth
-from dfgen.samples.stores.schemes import store_of
-from dfgen.samples.stores.store import Store
 from dfgen.spec import Present, Values, alone, each, empty, filled, unwatched
+from dfgen.stores.store import Store
+from dfgen.stores.stores import store_of
 from dfgen.table.arrow_types import is_list, nulls
 from dfgen.table.file_columns import FILE, are_files, content_shown
 
@@ -207,9 +207,9 @@ def holds_pixels(shape: tuple[int, ...]) -> bool:
     return 0 not in shape and (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4)))
 
 
-def pixels_of_row(value: Any, dataset: str | None, store: Store) -> Values:
+def pixels_of_row(value: Any, dataset: str | None, store: Any) -> Values:
     """Return a row of an array file as (height, width, channels)."""
-    row = store.row(value["path"], value["index"], dataset)
+    row: Values = store.row(value["path"], value["index"], dataset)
     if not holds_pixels(row.shape):
         raise DecodeError(
             f"the row has shape {row.shape}, expected that of an image: (height, width), or "

@@ -17,8 +17,8 @@ from dfgen.samples.features.one_row import ColumnSource
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.pixels.regions import Region, mask_of, parsed
 from dfgen.samples.pixels.resizing import resize
-from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Spec, Values, Watch
+from dfgen.stores.store import Store
 from dfgen.system import whole
 from dfgen.table import arrow_types as arrow
 

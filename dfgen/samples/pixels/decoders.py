@@ -24,7 +24,7 @@ from dfgen.samples.pixels.geometry import CHANNELS, Pixels, Size, in_color_mode
 from dfgen.samples.pixels.headers import Header, check_decoded
 from dfgen.samples.pixels.pillow_readers import open_image, pixels_of, values_of
 from dfgen.samples.pixels.scaling import in_depth
-from dfgen.samples.stores.store import Store
+from dfgen.stores.store import Store
 from dfgen.table.file_columns import Content
 
 Reduction = Callable[[Size], int]

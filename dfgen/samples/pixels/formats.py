@@ -38,9 +38,9 @@ from dfgen.samples.pixels.headers import (
 )
 from dfgen.samples.pixels.pillow_readers import avif, frames_of, heif, open_image, tiff
 from dfgen.samples.pixels.sounds import sound_header
-from dfgen.samples.stores.local_files import Files
-from dfgen.samples.stores.npy import array_header
-from dfgen.samples.stores.store import Store
+from dfgen.stores.array_files import array_header
+from dfgen.stores.local_files import Files
+from dfgen.stores.store import Store
 from dfgen.table.file_columns import Content
 
 Read = TypeVar("Read")
@@ -163,15 +163,28 @@ def read_known(content: Content, store: Store, read: Callable[[IO[bytes], str], 
         DecodeError: it is empty, of no known format, or cannot be read.
     """
     try:
-        with store.open(content) as file:
-            head = file.read(16)
-            if not head:
-                raise DecodeError("the file is empty (0 bytes)")
-            return read(file, sniff(head))
+        head, file = store.begin(content)
+        with file:
+            if head.problem:
+                raise DecodeError(f"the file cannot be read: {head.problem}")
+            return read(file, announced_format(file))
     except (DfgenError, MemoryError):
         raise
     except Exception as error:  # of a store, which may be anybody's
         raise unreadable(error) from error
+
+
+def announced_format(file: IO[bytes]) -> str:
+    """Return the format that the begin of an open file announces."""
+    head = file.read(16)
+    if not head:
+        raise DecodeError("the file is empty (0 bytes)")
+    return sniff(head)
+
+
+def header_of(file: IO[bytes], limits: Limits) -> Header:
+    """Read the header of an open file of any format."""
+    return parse_header(file, announced_format(file), limits)
 
 
 def parse_header(file: IO[bytes], name: str, limits: Limits = DEFAULT) -> Header:

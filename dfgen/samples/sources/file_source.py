@@ -5,19 +5,20 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from dfgen.errors import DecodeError
+from dfgen.errors import DecodeError, DfgenError
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.casting import fill
-from dfgen.samples.stores.known_files import KnownFiles
-from dfgen.samples.stores.store import Store
 from dfgen.spec import IntArray, Present, Spec, Values, Watch
+from dfgen.stores.array_files import BROKEN_ROWS, ArrayFiles
+from dfgen.stores.store import Store
+from dfgen.stores.stores import OfSize
 
 
 class HeldRows(Protocol):
@@ -75,13 +76,13 @@ class RowSource:
 class FileSource(RowSource):
     """Reads and decodes the file of each row, or runs the user's function on its columns.
 
-    `known` are sizes and times that the manifest has (None: nothing is compared), `packed` tells
-    which rows lie in packs.
+    `sizes` of files are those of the manifest, -1 if unknown (None: nothing is compared); `packed`
+    tells which rows lie in packs.
     """
 
     feature: Feature
     values: Any
-    known: KnownFiles | None = None
+    sizes: IntArray | None = None
     packed: HeldRows | None = None
     spec = None
 
@@ -101,13 +102,21 @@ class FileSource(RowSource):
             yield from self.values.ahead(rows)
 
     def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Any:
-        """Read the file of one row, if it is the one that the manifest knows."""
-        if self.known is not None:
-            store = self.known.of(row, store)
-        return self.feature.read(self.feature.at(self.values, row), out, store, watch, given)
+        """Read the file of one row, if it has the size of the manifest."""
+        return self.read_by(self.feature, row, out, store, watch, given)
 
+    def read_by(
+        self, feature: Any, row: int, out: Any, store: Any, watch: Watch, given: Any = None
+    ) -> Any:
+        """Read the file of one row by another feature of the same values."""
+        size = self.size(row)
+        store = store if size is None else OfSize(store, size)
+        return feature.read(self.feature.at(self.values, row), out, store, watch, given)
 
-_BETWEEN = 1 << 16  # bytes that are read sooner than left out
+    def size(self, row: int) -> int | None:
+        """Return the size of a row's file in the manifest, None if unknown."""
+        size = -1 if self.sizes is None else self.sizes.item(row)
+        return None if size < 0 else size
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +133,7 @@ class StoredRows(RowSource):
         numbers: of the file of each row of the manifest.
         indices: of the rows in their files.
         dataset: the name of the array in HDF5 files that hold several.
-        store: where the array files are.
+        arrays: the array files.
     """
 
     files: FileSource
@@ -135,7 +144,7 @@ class StoredRows(RowSource):
     numbers: IntArray
     indices: IntArray
     dataset: str | None
-    store: Store
+    arrays: ArrayFiles
 
     @property
     def row_bytes(self) -> int:
@@ -151,23 +160,24 @@ class StoredRows(RowSource):
         taken = np.zeros(len(rows), np.bool_)
         out = out.reshape(len(out), *self.shape)
         for path, here in self._by_file(rows):
-            known = self.files.known
-            check = None if known is None else partial(known.check, rows[here])
-            take = partial(self.store.take, path, self.indices[rows[here]])
+            size = None if self.files.sizes is None else self.files.sizes[rows[here]]
+            if size is not None and size.min() != size.max():
+                continue  # reading them one by one says which row is wrong
+            known = None if size is None or size[0] < 0 else int(size[0])
+            indices = self.indices[rows[here]]
             if len(here) == len(rows) and out.dtype == self.spec.dtype:
-                taken[here] = take(out, self.dataset, check)
+                taken[here] = self.arrays.take(path, indices, out, self.dataset, known)
                 continue
             found = np.empty((len(here), *self.shape), self.spec.dtype)
-            taken[here] = take(found, self.dataset, check) and _cast(found, out, here)
+            is_taken = self.arrays.take(path, indices, found, self.dataset, known)
+            taken[here] = is_taken and _cast(found, out, here)
         return None if taken.all() else taken
 
     def ahead(self, rows: IntArray) -> Iterator[None]:
-        """Have the files read where some rows lie; a few between them too."""
-        between = _BETWEEN // self.row_bytes
+        """Have the system read rows from their files."""
         for path, here in self._by_file(rows):
-            indices = np.unique(self.indices[rows[here]])
-            for part in np.split(indices, np.flatnonzero(np.diff(indices) > between + 1) + 1):
-                self.store.ahead(path, int(part[0]), int(part[-1]) + 1, self.dataset)
+            with suppress(DfgenError, *BROKEN_ROWS):  # reading them says what is wrong
+                self.arrays.ahead(path, self.indices[rows[here]], self.dataset)
             yield
 
     def _by_file(self, rows: IntArray) -> Iterator[tuple[str, IntArray]]:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
+from dfgen.packs.slot_file import SlotFile, close_files
 from dfgen.platform_calls import memory_file
-from dfgen.samples.stores.cache.slot_file import SlotFile, close_files
 from dfgen.spec import Spec
 from dfgen.system import write_whole
 
@@ -52,7 +52,7 @@ def open_folder(folder: str, settings: Mapping[str, Any], spec: Spec, most: int 
     return SlotFile(index, pixels, spec, most, spare, folder)
 
 
-def open_memory(spec: Spec, most: int) -> SlotFile:
+def open_blocks_in_memory(spec: Spec, most: int) -> SlotFile:
     """Return slots in memory, for this process and those that it starts, till the last ends."""
     files = [memory_file(f"dfgen-{name}") for name in ("index", "pixels")]
     index, pixels = (f"/proc/{os.getpid()}/fd/{file}" for file in files)

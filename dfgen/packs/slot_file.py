@@ -52,8 +52,7 @@ NOWHERE = -1
 SlotFacts = tuple[int, int]
 """Two numbers that are kept with an array."""
 
-CACHE_FAILED = "cache_failed_"
-"""Before an errno: the count that tells why nothing more is kept."""
+_CACHE_FAILED = "cache_failed_"
 
 
 class SlotsByKey:
@@ -173,7 +172,7 @@ class SlotFile:
             counts, self._counts = self._counts, Counter()
             failed, self._told = self.failed != self._told, self.failed
         if failed:
-            counts[f"{CACHE_FAILED}{self.failed}"] = 1
+            counts[f"{_CACHE_FAILED}{self.failed}"] = 1
         return counts
 
     def refresh(self) -> None:

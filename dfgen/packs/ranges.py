@@ -10,8 +10,8 @@ from zlib import crc32
 import numpy as np
 
 from dfgen.errors import ReadError
-from dfgen.samples.stores.store import Store
 from dfgen.spec import Values
+from dfgen.stores.store import Store
 
 PIECE = 1 << 23
 """Bytes of a request: it takes far longer than a server takes to answer."""
@@ -75,7 +75,7 @@ def _piece(store: Store, path: str, start: int, stop: int) -> bytes:
     return data
 
 
-FIRST = 1 << 15
+_FIRST = 1 << 15
 """Bytes asked for first: they hold most headers, and cost hardly more than one."""
 
 _MORE = 1 << 17  # at least so many with each further request

@@ -1,1 +1,0 @@
-"""Places of bytes: a store for each scheme of URLs, and rows of array files."""

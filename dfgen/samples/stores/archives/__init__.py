@@ -1,1 +1,0 @@
-"""Members of zip and tar archives, by their paths."""

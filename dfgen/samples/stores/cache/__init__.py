@@ -1,1 +1,0 @@
-"""Decoded pixels that are kept, in a folder or in memory."""

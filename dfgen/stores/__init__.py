@@ -1,0 +1,1 @@
+"""Where bytes are: local files, archives, object stores, array files, and slots of pixels."""
