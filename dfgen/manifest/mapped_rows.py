@@ -21,7 +21,7 @@ from dfgen.manifest.fingerprint import RunningDigest, hashed_columns
 from dfgen.manifest.metadata import Metadata
 from dfgen.manifest.path_roots import ends_of
 from dfgen.manifest.paths import check_stored_paths
-from dfgen.manifest.schema import refuse_repeated
+from dfgen.manifest.schema import check_table, refuse_repeated
 from dfgen.manifest.table_reading import ManifestFile, opened_manifest, root_given, warn_of_change
 from dfgen.manifest.where import condition_of
 from dfgen.system import write_whole
@@ -118,6 +118,7 @@ def _convert(file: ManifestFile, root: str | None, conditions: Sequence[Any], ta
     digest, ids = RunningDigest(schema, hashed_columns(schema.names)), list[pa.Array]()
     with pa.ipc.new_file(target, schema) as writer:
         for table in file.chosen(schema.names, [one for one in asked if one], root):
+            check_table(table, file.path)
             check_stored_paths(table, root, file.path)
             ids += table["id"].chunks
             if not conditions:

@@ -44,14 +44,13 @@ def path_of_manifest(path: Any) -> str:
     return place
 
 
-def missing_manifest(given: str, path: str) -> str:
-    """Return the message for a path without a file; `given` is the path as the user wrote it."""
+def missing_manifest(path: str) -> str:
+    """Return the message for a path without a file."""
     folder, name = os.path.split(path)
     if has_store(scheme_of(path)):
         return f"there is no manifest {path}"
     if not os.path.isdir(folder):
-        tilde = ': "~" is not expanded, use os.path.expanduser' if given.startswith("~") else ""
-        return f"there is no manifest {path}: the folder {folder} does not exist{tilde}"
+        return f"there is no manifest {path}: the folder {folder} does not exist"
     return f"there is no manifest {path}.{did_you_mean(name, os.listdir(folder))}".rstrip(".")
 
 

@@ -234,7 +234,7 @@ def opened_manifest(
         file = pq.ParquetFile(handle, page_checksum_verification=True)
         return ManifestFile(place, file, limits, nbytes)
     except FileNotFoundError:
-        raise MissingFileError(missing_manifest(os.fspath(path), place)) from None
+        raise MissingFileError(missing_manifest(place)) from None
     except DfgenError:
         raise
     except Exception as error:  # of a file that may be anything

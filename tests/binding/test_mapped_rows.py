@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import PIL.Image
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dfgen
@@ -165,3 +166,14 @@ def test_root_of_a_moved_data_set_is_given(pets, tmp_path):
     for root, rows in ((tmp_path, ROWS - 1), (tmp_path / "other", ROWS)):
         with opened("moved.parquet", root=root, where=where, batch_size=1) as sequence:
             assert len(sequence) == len(sequence.manifest) == rows
+
+
+@pytest.mark.parametrize(
+    "rows", [{"id": ["a", None, "c"]}, {"id": [*"aba"]}, {"path": ["x", "", "y"]}]
+)
+def test_wrong_rows_of_another_program_are_refused(pets, rows):
+    key = pq.read_schema(pets).metadata
+    columns = {"id": [*"abc"], "path": [*"xyz"], **rows}
+    pq.write_table(pa.table(columns).replace_schema_metadata(key), pets)
+    with pytest.raises(ManifestError, match=next(iter(rows))):
+        opened(pets, y=None, label_mode=None)
