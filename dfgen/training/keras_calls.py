@@ -5,9 +5,8 @@ of arguments are read.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -27,7 +26,6 @@ _STATES = {
     "predict": _OF_MODEL,
 }
 """The variables that a step of each takes and returns on JAX, in this order."""
-_ASKED = "asked_of_losses"
 _CALLERS = "fit", "evaluate", "predict"
 
 
@@ -205,24 +203,3 @@ def put_variables_back() -> None:
                 held["self"].jax_state_sync()
             break
         frame = frame.f_back
-
-
-def when_losses_are_built(call: Any, act: Callable[[Any], None]) -> None:
-    """Tell a function what the model of a call makes, symbolic as it is, before the first step.
-
-    Keras settles its losses once after `compile`, as a model is built or its first step is traced.
-    It is done for this call alone, whose iterator holds the function.
-    """
-    losses = getattr(call.model, "_compile_loss", None)
-    if losses is not None and not getattr(losses, "built", True):
-        vars(call.iterator).setdefault(_ASKED, []).append(act)
-        losses.build = partial(_build_losses, losses)
-
-
-def _build_losses(losses: Any, y_true: Any, y_pred: Any) -> None:
-    running = _running(sys._getframe(1), "fit", "evaluate")
-    iterator = None if running is None else _own_iterator(running.f_locals)
-    for act in getattr(iterator, _ASKED, ()):
-        act(y_pred)  # what it raises, torch may ask for again
-    vars(losses).pop("build", None)
-    losses.build(y_true, y_pred)

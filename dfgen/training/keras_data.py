@@ -16,24 +16,10 @@ from dfgen.loading.state import OF_RANK, State
 from dfgen.spec import IntArray
 from dfgen.system import whole
 from dfgen.training.backends import tensorflow_dataset
-from dfgen.training.checks.class_indices import check_trained, note_trained
-from dfgen.training.checks.loss_axes import fit_to_losses
-from dfgen.training.checks.losses import check_loss
-from dfgen.training.checks.model_check import (
-    check_arguments,
-    check_model,
-    check_variables,
-    check_weighing,
-    check_whole,
-    warn_of_metrics,
-)
-from dfgen.training.checks.pairing import paired
-from dfgen.training.checks.scale_check import warn_of_scaling_twice
-from dfgen.training.checks.validation_check import (
-    check_validation,
-    validation_of,
-    warn_of_same_rows,
-)
+from dfgen.training.checks.check import check
+from dfgen.training.checks.class_indices import note_trained
+from dfgen.training.checks.losses import check_first_batch
+from dfgen.training.checks.model_outputs import nested
 from dfgen.training.device_division import (
     check_not_empty,
     check_ranks,
@@ -133,30 +119,11 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
             raise refusal
 
     def _check(self, loop: Loop) -> None:
-        check_arguments(loop, self._loader.shuffle, self.endless)
-        if loop.purpose == "predict":
-            check_whole(self._loader.given)
-        check_variables(loop.model)
-        view = view_of(self, loop.model, loop.purpose)
-        check_model(loop, view)
-        check_loss(loop, view)
-        if loop.purpose in ("fit", "evaluate") and self._layout.y is not None:
-            padded = self._divided(loop)[0].tail == "pad"
-            warn_of_metrics(loop.model, view, padded)
-            check_weighing(view, padded)
-        if (other := validation_of(loop, KerasData)) is not None:
-            validated = replace(loop, purpose="evaluate")
-            tested = view_of(other, loop.model, "evaluate")
-            check_validation(loop, view, tested)
-            check_model(validated, tested, "validation_data: ")
-            check_loss(validated, tested, "validation_data: ")
-            warn_of_same_rows(view, tested)
+        view, val = view_of(self, loop.model, loop.purpose), loop.validation
+        val = view_of(val, loop.model, "evaluate") if isinstance(val, KerasData) else None
+        check(loop, view, val, self._divided(loop)[0].tail == "pad")
         if loop.purpose == "fit":
-            warn_of_scaling_twice(loop.model, view)
             check_ranks(loop.model, self._loader.given)
-            self._divided(loop)
-        if loop.purpose != "predict":
-            check_trained(loop.model, view, loop.purpose)
 
     def _divided(self, loop: Loop) -> tuple[Plan, Layout]:
         """Return how batches are divided over processes and devices, and nested, for Keras."""
@@ -165,6 +132,15 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
         weighted = self._layout.weighted or (divided and weighable)
         layout = view_of(self, loop.model, loop.purpose).layout
         return plan, replace(layout, weighted=weighted)
+
+    def check_nesting(self, model: Any, purpose: str) -> None:
+        """Check the outputs of a model that Keras has built."""
+        view_of(self, model, purpose)
+
+    def check_first(self, model: Any, purpose: str, layout: Layout, batch: Any) -> None:
+        """Check the first batch of a loop."""
+        if purpose != "predict":
+            check_first_batch(model, SequenceView(self._loader, layout), purpose, batch)
 
     def note_trained(self, model: Any, layout: Layout) -> None:
         """Note the class names that `fit` has trained a model on."""
@@ -288,7 +264,5 @@ def view_of(data: KerasData, model: Any = None, purpose: str | None = None) -> S
     """Return the parts of a Sequence, nested for what a model is to do if one is passed."""
     loader, layout = data._loader, data._layout
     if model is not None:
-        layout = paired(layout, loader.reader.features, model, purpose)
-    if purpose in ("fit", "evaluate"):
-        layout = fit_to_losses(layout, loader.reader.features, model, purpose)
+        layout = nested(layout, loader, model, purpose or "predict")
     return SequenceView(loader, layout, data.endless, vars(data).get("_binding"))

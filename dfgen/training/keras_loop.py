@@ -163,7 +163,7 @@ class Run(DataAdapter):
         self._steps_per_epoch = loop.iterator.steps_per_epoch
         self._at_once = loop.steps_per_execution
         self._callbacks = loop.callbacks if self.purpose == "fit" else None
-        self._has_begun = self._is_reset = False
+        self._has_begun = self._is_reset = self._is_checked = False
         self._steps = self._done = 0  # of Keras's epoch: counted, and taken before it
         self._failure: BaseException | None = None
         self._variables: list[tuple[Any, Any]] = []
@@ -182,6 +182,8 @@ class Run(DataAdapter):
         """Begin a pass, of an epoch or to build the model."""
         if not self._has_begun and self._builds(_running(sys._getframe(1), _LOOPS)):
             return
+        if not self._is_checked:
+            self._data.check_nesting(self._model(), self.purpose)
         if self.purpose == "fit":
             self._begin_epoch()
         self._has_begun = True
@@ -265,7 +267,10 @@ class Run(DataAdapter):
         return self.progress.place, self._waiting.append
 
     def check_first(self, batch: Any) -> None:
-        """Check the first batch of fit."""
+        """Check the first batch that is not read to build the model."""
+        if self._is_reset and not self._is_checked:
+            self._is_checked = True
+            self._data.check_first(self._model(), self.purpose, self._layout, batch)
 
     def end_pass(self) -> None:
         """Count on: the steps of prefetched batches come later."""

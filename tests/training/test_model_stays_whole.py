@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 import pytest
-from watching import trained_watcher, watcher
+from watching import trained_watcher
 
 import dfgen
-from dfgen.errors import ArgumentError, DecodeError, MissingFileError
+from dfgen.errors import DecodeError, MissingFileError
 
 pytestmark = pytest.mark.backend
 
@@ -45,21 +45,3 @@ def test_a_file_of_validation_that_cannot_be_read_leaves_what_was_trained(frame,
         model.fit(sequence(rows[:12]), validation_data=sequence(validation), verbose=0)
     assert any((old != new).any() for old, new in zip(before, weights(model), strict=True))
     assert model.predict(sequence(rows), verbose=0).shape == (16, 2)
-
-
-def test_a_model_that_has_lost_its_weights_is_told(frame, monkeypatch):
-    model = watcher(built=True)
-    if keras.backend.backend() != "jax":  # nowhere else Keras takes them out
-        monkeypatch.setattr(
-            "dfgen.training.checks.model_check.has_lost_variables", lambda model: True
-        )
-    else:
-        for variable in model.dense.variables:
-            variable._value = None
-    with pytest.raises(ArgumentError) as told:
-        model.fit(sequence(frame(12)), verbose=0)
-    assert str(told.value) == (
-        "the model has lost its weights: on JAX Keras takes them out for its steps, and does not "
-        "put them back where evaluate, predict or the first step of fit is cut off. Make the model "
-        "anew, and load weights that were saved"
-    )

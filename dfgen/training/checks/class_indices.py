@@ -1,49 +1,40 @@
 """Compares the class indices of a Sequence with those that a model was trained on."""
 
-import weakref
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
-import keras
-
+from dfgen.binding.nested import leaves
 from dfgen.errors import listed, warn
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.training.layout import SequenceView
 
-_TRAINED: weakref.WeakKeyDictionary[Any, dict[object, list[str]]] = weakref.WeakKeyDictionary()
-"""Model -> the class names of the targets that `fit` trained it on, in this process."""
+_TRAINED = WeakKeyDictionary[Any, dict[object, list[str]]]()  # model -> class names in fit
 
 
 def features(view: SequenceView, what: str) -> dict[object, BoundFeature]:
-    """Return the features of x or y by their keys, or by their places in a list."""
-    tree = getattr(view.layout, what)
-    by_array = {next(iter(bound.arrays.values())): bound for bound in view.loader.reader.features}
-    bound = [by_array[name] for name in keras.tree.flatten(tree or ()) if name in by_array]
-    if not isinstance(tree, Mapping):
-        return dict(enumerate(bound))
-    keys = {name: key for key, name in tree.items() if isinstance(name, str)}
-    return {keys.get(next(iter(one.arrays.values())), one.name): one for one in bound}
+    """Return the features of x or y by key or place."""
+    tree = getattr(view.layout, what) or ()
+    bound = {array: bound for bound in view.loader.reader.features for array in bound.specs}
+    items = tree.items() if isinstance(tree, Mapping) else enumerate(leaves(tree))
+    return {key: bound[next(leaves(arrays))] for key, arrays in items}
 
 
 def target_classes(view: SequenceView) -> dict[object, list[str]]:
-    """Return the class names of the targets that have some, by key or place."""
-    targets = {key: bound.feature.class_names for key, bound in features(view, "y").items()}
-    return {key: [*map(str, names)] for key, names in targets.items() if names}
+    """Return the class names of the targets by key or place."""
+    targets = features(view, "y").items()
+    return {key: [*map(str, bound.feature.class_names or ())] for key, bound in targets}
 
 
 def moved_class(ours: Mapping[object, list[str]], theirs: Mapping[object, list[str]]) -> str:
-    """Return a sentence about the first class with another index in theirs, or "".
-
-    New and missing names are fine.
-    """
+    """Return a sentence about the first class with another index in theirs, or ""."""
     for key in ours.keys() & theirs.keys():
         indices = {name: index for index, name in enumerate(ours[key])}
         for index, name in enumerate(theirs[key]):
             if indices.get(name, index) != index:
                 return (
-                    f"class {name!r} had the index {indices[name]} in training and has {index} "
-                    f"here: {listed(ours[key])} in training, {listed(theirs[key])} here. Give both "
-                    "Sequences the same class_names="
+                    f"class {name!r} has the index {index} in {listed(theirs[key])}, but "
+                    f"{indices[name]} in {listed(ours[key])} of training: give both class_names="
                 )
     return ""
 

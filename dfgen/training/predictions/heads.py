@@ -13,8 +13,15 @@ from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, listed
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.multilabel import MultiLabel
-from dfgen.training.checks.model_outputs import KnownLoss, LossKind, known_loss, outputs_of
-from dfgen.training.checks.pairing import by_output, has_keras_loss, steps_as_keras
+from dfgen.training.checks.model_outputs import (
+    KnownLoss,
+    LossKind,
+    by_output,
+    has_keras_loss,
+    known_loss,
+    outputs_of,
+    steps_as_keras,
+)
 from dfgen.training.keras_private import loss_weights
 
 Floats = npt.NDArray[np.float32]

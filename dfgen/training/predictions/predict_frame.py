@@ -27,7 +27,7 @@ from dfgen.system import flag, write_whole
 from dfgen.table.any_table import arrow_table
 from dfgen.table.file_columns import are_files
 from dfgen.training.checks.class_indices import check_trained
-from dfgen.training.checks.pairing import paired
+from dfgen.training.checks.model_outputs import nested
 from dfgen.training.device_division import keras_division
 from dfgen.training.keras_data import view_of
 from dfgen.training.layout import SequenceView
@@ -182,7 +182,7 @@ def _tables(
 ) -> Iterator[pa.Table]:
     """Yield the columns of the rows of some batches, some batches at a time."""
     loader, binding = view.loader, view.binding
-    layout = paired(view.layout, loader.reader.features, model, "evaluate")
+    layout = nested(view.layout, loader, model, "evaluate")
     if not len(steps):
         return
     size, rows = loader.given.size, min(len(loader.reader), steps.stop * loader.given.size)

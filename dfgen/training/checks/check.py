@@ -1,0 +1,147 @@
+"""The checks of `fit`, `evaluate` and `predict` before their first step."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import pandas as pd
+
+from dfgen.binding.nested import leaves
+from dfgen.errors import ArgumentError, warn
+from dfgen.loading.loader import Loader
+from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.pixels.scaling import rescale
+from dfgen.training.checks.class_indices import check_trained, features, moved_class, target_classes
+from dfgen.training.checks.losses import check_losses
+from dfgen.training.checks.scale_check import scaled_twice
+from dfgen.training.layout import SequenceView
+
+_IGNORED = "y", "sample_weight", "class_weight", "batch_size", "validation_batch_size"
+"""Arguments that Keras drops without a warning."""
+
+
+def check(call: Any, view: SequenceView, validation: SequenceView | None, padded: bool) -> None:
+    """Raise or warn if a call of Keras and its model do not suit a Sequence.
+
+    Args:
+        call: its purpose, "fit", "evaluate" or "predict", its model and its arguments.
+        view: the Sequence, nested for the model.
+        validation: the Sequence that `fit` validates on, nested for `evaluate`.
+        padded: whether rows of weight 0 fill up the last batch.
+    """
+    if isinstance(call.validation, pd.DataFrame):
+        raise ArgumentError("validation_data is a DataFrame: make a dfgen.Sequence of it")
+    _check_arguments(call, view, validation)
+    if call.purpose == "predict":
+        return
+    check_losses(call.model, view, call.purpose)
+    _warn_of_metrics(call.model, view, padded)
+    if validation is not None:
+        check_losses(call.model, validation, "evaluate", "validation_data: ")
+        _check_validation(call, view, validation)
+    for fault in scaled_twice(call.model, view) if call.purpose == "fit" else ():
+        warn(fault)
+    check_trained(call.model, view, call.purpose)
+
+
+def _check_arguments(call: Any, view: SequenceView, validation: SequenceView | None) -> None:
+    purpose, loader = call.purpose, view.loader
+    arguments = {**call.arguments, **(call.of_validation if validation is not None else {})}
+    ignored = [name for name in _IGNORED if arguments.get(name) is not None]
+    if purpose == "fit" and loader.shuffle and arguments.get("shuffle") is False:
+        ignored.append("shuffle")
+    if ignored:
+        raise ArgumentError(
+            f"Keras ignores {ignored[0]}= in {purpose} with a dfgen.Sequence: give the Sequence "
+            f"its own {ignored[0].removeprefix('validation_')}="
+        )
+    if view.endless and call.steps is None:
+        steps = "steps_per_epoch" if purpose == "fit" else "steps"
+        raise ArgumentError(f"{purpose} on repeat() would never end: give {purpose} {steps}=")
+    if purpose == "predict" and (loader.shuffle or loader.given.left_out):
+        raise ArgumentError(
+            "predictions of a Sequence that shuffles or leaves rows out do not match its rows: "
+            "make one with shuffle=False and without drop_remainder"
+        )
+
+
+def _warn_of_metrics(model: Any, view: SequenceView, padded: bool) -> None:
+    """Warn of metrics that count rows of weight 0."""
+    metrics = getattr(getattr(model, "_compile_metrics", None), "_user_metrics", None)
+    if not metrics or view.layout.y is None:
+        return
+    names = {*metrics} if isinstance(metrics, Mapping) else {*leaves(view.layout.y)}
+    rows = [
+        f"{np.count_nonzero(~present):,} without a label in {name!r}"
+        for name, present in view.loader.reader.present.items()
+        if name in names and not present.all()
+    ]
+    rows += [f"{len(view.loader.problems):,} that cannot be read"] * bool(view.loader.problems)
+    rows += ["those that fill up the last batch"] * padded
+    if rows:
+        warn(
+            f"metrics= of Keras ignore weights and count rows of weight 0: {', '.join(rows)}. "
+            "Compile the model with weighted_metrics= instead"
+        )
+
+
+def _check_validation(call: Any, train: SequenceView, val: SequenceView) -> None:
+    """Raise if validation data have other class indices or another scale; warn of equal rows."""
+    if val.endless and call.of_validation.get("validation_steps") is None:
+        raise ArgumentError("validation_data=sequence.repeat() never ends: give validation_steps=")
+    if moved := moved_class(target_classes(train), target_classes(val)):
+        raise ArgumentError(f"validation_data: {moved}")
+    if type(call.model).test_step is not keras.Model.test_step:
+        return
+    for what in ("x", "y"):
+        ours, theirs = features(train, what), features(val, what)
+        for key in ours.keys() & theirs.keys():
+            shape, wrong = (
+                f"(batch, {str(next(iter(side[key].specs.values())).shape)[1:]}"
+                for side in (ours, theirs)
+            )
+            if ours[key].channel_arrays and shape.split()[-1] != wrong.split()[-1]:
+                raise ArgumentError(
+                    f"{what} of validation_data has the shape {wrong}, but {what} of training has "
+                    f"{shape}: give both Sequences the same color_mode="
+                )
+            scale, other = (getattr(side[key].feature, "scale", None) for side in (ours, theirs))
+            pixels, others = _scaled(train, ours[key]), _scaled(val, theirs[key])
+            if np.shape(pixels) == np.shape(others) and not np.allclose(pixels, others, atol=1e-3):
+                raise ArgumentError(
+                    f"{what} of validation_data has scale={other!r}, but {what} of training has "
+                    f"scale={scale!r}: give both Sequences the same scale="
+                )
+    if _has_same_rows(train.loader, val.loader):
+        warn(
+            f"validation_data has the {len(train.loader.reader):,} rows of training, so val_loss "
+            "does not show how the model does on other rows: keep rows back with dfgen.split"
+        )
+
+
+def _scaled(view: SequenceView, bound: BoundFeature) -> Any:
+    """Return pixels as an image scales them, or 0 if a function of the user can scale them too."""
+    image, transform = bound.image, view.loader.reader.transform
+    if image is None or view.loader.transforms_batches:
+        return 0
+    if transform is not None and image.read_spec(False).dtype is None:
+        return 0
+    pixels = np.arange(256, dtype=np.uint8).reshape(16, 16, 1).repeat(image.spec.shape[-1], axis=-1)
+    scaled = np.zeros(pixels.shape, np.float32)
+    rescale(pixels, image.scale, scaled)
+    return scaled
+
+
+def _has_same_rows(ours: Loader, theirs: Loader) -> bool:
+    """Whether the same rows validate, in any order; compares 64 ids and the paths of these rows."""
+    count = len(ours.reader)
+    if count != len(theirs.reader) or not (ours.counted.all() and theirs.counted.all()):
+        return False
+    rows = np.unique(np.linspace(0, count - 1, 64).astype(int))
+    ids = getattr(ours.reader.ids, "array", ours.reader.ids)  # of a pack
+    matches = pd.Index(np.asarray(ids)).get_indexer(pd.Index(theirs.order.ids_at(rows)))
+    return -1 not in matches and all(
+        ours.reader.where(int(match)) == theirs.reader.where(int(row))
+        for match, row in zip(matches, rows, strict=True)
+    )
