@@ -10,7 +10,6 @@ import msgspec
 
 from dfgen import __version__
 from dfgen.errors import ManifestError
-from dfgen.manifest.paths import portable_root
 from dfgen.manifest.schema import Label
 
 KEY: bytes = b"dfgen"
@@ -87,19 +86,6 @@ def metadata_of(content: object, where: str) -> Metadata:
         return msgspec.convert(content, Metadata)
     except msgspec.ValidationError as error:
         raise ManifestError(f"{where} is not valid: {error}") from None
-
-
-def new_metadata(
-    known: Mapping[str, Any], root: str | None, labels: dict[str, Label], digest: str, folder: str
-) -> Metadata:
-    """Return the metadata of a manifest in a folder; `known` is `df.attrs["dfgen"]` of its rows."""
-    content = {
-        "root": portable_root(root, folder),
-        "labels": labels,
-        "recipe": known.get("recipe"),
-        "fingerprint": digest,
-    }
-    return metadata_of(content, 'df.attrs["dfgen"] of the frame')
 
 
 def encode_metadata(metadata: Metadata, path: str) -> bytes:

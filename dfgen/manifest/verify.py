@@ -75,8 +75,8 @@ def verify(
     Returns:
         One row per finding: `change`, `id`, `path` and `detail`. `change` is "missing" (there is no
         such file), "broken" (it cannot be used) or "changed". Missing and broken files are listed
-        whether the manifest knows them or not; `detail` says which. No rows: manifest and disk
-        agree, and every file can be used as far as it was read.
+        whether the manifest knows them or not. No rows: manifest and disk agree, and every file can
+        be used as far as it was read.
 
     Raises:
         ArgumentError: `write` for a frame, `decode` for sounds without the package that reads
@@ -175,19 +175,11 @@ def _findings(table: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Array]:
     news = pa.array(differ(problem, problem_now))
     was_lost = pc.and_(pc.is_valid(problem), pc.is_null(known.get("bytes", nothing)))
     news = pc.if_else(lost, pc.invert(was_lost), news)
-    detail = pc.coalesce(_explained(problem_now, problem), detail)
+    detail = pc.coalesce(problem_now, detail)
     ids = table["id"].cast(pa.int64()) if pa.types.is_integer(table["id"].type) else table["id"]
     paths = table["path"].cast(pa.string())
     found = pa.table({"change": change, "id": ids, "path": paths, "detail": detail})
     return found, pc.or_(changed, pc.and_(bad, news))
-
-
-def _explained(now: pa.Array, known: pa.Array) -> pa.Array:
-    """Return the problem of each file, and the one in the manifest; null if there is none."""
-    same = pc.fill_null(pc.equal(now, known), False)
-    other = pc.binary_join_element_wise(now, " (the manifest says: ", known, ")", "")
-    as_known = pc.binary_join_element_wise(now, " (as the manifest says)", "")
-    return pc.coalesce(pc.if_else(same, as_known, other), now)
 
 
 def _as_now(frame: pd.DataFrame, facts: pa.Table, rows: np.ndarray) -> pd.DataFrame:

@@ -17,9 +17,15 @@ import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.fingerprint import RunningDigest, hashed_columns
-from dfgen.manifest.metadata import KEY, Metadata, encode_metadata, new_metadata
+from dfgen.manifest.metadata import KEY, Metadata, encode_metadata, metadata_of
 from dfgen.manifest.path_roots import has_members
-from dfgen.manifest.paths import check_stored_paths, is_url, refuse_signatures, stored_paths
+from dfgen.manifest.paths import (
+    check_stored_paths,
+    is_url,
+    portable_root,
+    refuse_signatures,
+    stored_paths,
+)
 from dfgen.manifest.schema import (
     Label,
     as_category,
@@ -195,8 +201,13 @@ class _Rows:
         for name, names in self._names.items():
             if name in self._labels:
                 self._labels[name]["class_names"] = names.to_pylist()
-        digest = self._digest.hexdigest()
-        return new_metadata(self._known, self._absolute_root, self._labels, digest, folder)
+        content = {
+            "root": portable_root(self._absolute_root, folder),
+            "labels": self._labels,
+            "recipe": self._known.get("recipe"),
+            "fingerprint": self._digest.hexdigest(),
+        }
+        return metadata_of(content, 'df.attrs["dfgen"] of the frame')
 
 
 def _refuse_local(table: pa.Table) -> None:
