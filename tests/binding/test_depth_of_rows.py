@@ -16,10 +16,7 @@ from dfgen.errors import DecodeError, ManifestError
 from dfgen.loading.loader import Loader
 
 ROWS, SHAPE = 6, (4, 5)
-WAYS = (
-    'dtype="uint16" or "float32" keep the numbers (scale="0..1" divides them by 65535), '
-    'dtype="uint8" divides them by 257 and rounds'
-)
+WAYS = 'dtype="uint16" or "float32" keep the numbers, dtype="uint8" divides them by 257'
 FLOATS = 'give dtype="float32"'
 
 

@@ -121,9 +121,11 @@ def test_16_bits_are_kept_or_divided_by_257(name):
         decode(data, dtype=None)
 
 
-def test_levels_of_a_deep_ppm_fill_its_range():
+def test_a_deep_ppm_of_fewer_levels_has_8_bits_alone():
     data = b"P6 1 1 1000\n" + np.array([0, 500, 1000], ">u2").tobytes()
-    assert decode(data, dtype="uint16").tolist() == [[[0, 32768, 65535]]]
+    assert decode(data).tolist() == [[[0, 128, 255]]]
+    with pytest.raises(DecodeError, match="16 bits"):
+        decode(data, dtype="uint16")
 
 
 @pytest.mark.parametrize("bpc", [1, 2])

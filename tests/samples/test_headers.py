@@ -162,7 +162,7 @@ def test_messages_of_files_that_cannot_be_read(tmp_path):
     for name, kind, message in [
         ("none.png", MissingFileError, "does not exist"), ("empty", DecodeError, "0 bytes"),
         ("empty/below", MissingFileError, "does not exist"), ("a\0b", DecodeError, "null"),
-        ("cut.jpg", DecodeError, "cut short"), (".", DecodeError, "directory"),
+        ("cut.jpg", DecodeError, "cut short"), (".", DecodeError, "cannot be read"),
         ("page", DecodeError, "HTML"), ("a.npy", DecodeError, "dfgen.Array"),
     ]:  # fmt: skip
         with pytest.raises(kind, match=message):

@@ -4,12 +4,12 @@ The first bytes of a file decide, never its name. Of several images in a file it
 Colour profiles (ICC) are ignored, as in TensorFlow and torchvision.
 """
 
-import contextlib
 import io
 import re
 import struct
 import zlib
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 import cv2
@@ -27,18 +27,18 @@ from dfgen.samples.pixels.scaling import in_depth
 from dfgen.stores.store import Store
 from dfgen.table.file_columns import Content
 
-Reduction = Callable[[Size], int]
-"""Told the upright (height, width) of a JPEG, returns 1, 2, 4 or 8: how many times smaller."""
+Reduction = Callable[[Size], int]  # the upright size of a JPEG -> 1, 2, 4 or 8 times smaller
 
 _SPACES = {"grayscale": "GRAY", "rgb": "RGB", "rgba": "RGBA"}
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}  # EXIF orientation -> flip; from 5 on transposed
 _AS_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+_DEEP_PNM = re.compile(rb"P6\s+\d+\s+\d+\s+65535\s").match
 _PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
+# messages of libjpeg on files whose pixels may all be there (jerror.h): Pillow tells if not
 _MAYBE_WHOLE = re.compile(
     r"subsampling|unknown JFIF revision|Unknown Adobe color transform|Invalid SOS parameters|"
     r"Corrupt JPEG data: (\d+ extraneous bytes before|bad ICC marker)"
 )
-"""Messages of libjpeg on files whose pixels may all be there (jerror.h): Pillow tells if not."""
 
 
 def decode_image(
@@ -48,25 +48,10 @@ def decode_image(
     reduction: Reduction | None = None,
     limits: Limits = DEFAULT,
 ) -> tuple[Pixels, Size, int]:
-    """Decode one image, upright.
+    """Decode one image, upright; `dtype` tells what becomes of more than 8 bits a channel.
 
-    Args:
-        data: the bytes of a file.
-        color_mode: `"rgb"`, `"rgba"` or `"grayscale"`; alpha is dropped unless `"rgba"`.
-        dtype: of `dfgen.Image`: what becomes of more than 8 bits a channel.
-        reduction: how much smaller a JPEG may be decoded; None: not at all.
-        limits: what one file may ask for.
-
-    Returns:
-        The pixels, the upright (height, width) of the whole image, and by how much the pixels are
-        fewer: of 375 rows at 1/2, which are 187.5, the last of 188 stands out by half.
-
-    Raises:
-        DecodeError: the bytes are no image, or a damaged one.
-
-    Example:
-        >>> decode_image(open("cat.jpg", "rb").read())[0].shape  # doctest: +SKIP
-        (375, 500, 3)
+    Returns the pixels, the upright (height, width) of the whole image, and by how much the pixels
+    are fewer: of 375 rows at 1/2, which are 187.5, the last of 188 stands out by half.
     """
     header, pixels, reduced = decode_stored(data, color_mode, reduction, limits)
     if (header.bits or 0) > 8 and pixels.dtype == np.uint8 and dtype != "uint8":
@@ -82,16 +67,15 @@ def decode_stored(
     data: bytes, color_mode: str, reduction: Reduction | None = None, limits: Limits = DEFAULT
 ) -> tuple[Header, Pixels, int]:
     """Decode one image as `decode_image`, as deep as it is stored, and not turned."""
-    name, header, image = _opened(data, limits, CHANNELS[color_mode])
+    name, header, image = _opened(data, limits)
     reduced = reduction(header.size) if reduction and name == "jpeg" else 1
-    if name == "jpeg":
-        check_decoded(header, limits, CHANNELS[color_mode], reduced)
+    check_decoded(header, limits, CHANNELS[color_mode], reduced)
     try:
         if name == "jpeg":
             pixels = _jpeg(data, color_mode, header, reduced)
         elif name == "png":
             pixels = _png(data, color_mode)
-        elif image is None:
+        elif image is None or _DEEP_PNM(data):  # which Pillow would cut to 8 bits
             pixels = in_color_mode(_by_opencv(data), color_mode)
         else:
             pixels = pixels_of(image, color_mode)
@@ -105,18 +89,18 @@ def decode_values(data: bytes, in_colours: bool = False, limits: Limits = DEFAUL
 
     Returns upright gray levels or indices of colours, (height, width, 1), or `in_colours` RGB.
     """
-    name, header, image = _opened(data, limits, 1)
+    name, header, image = _opened(data, limits)
     if not FORMATS[name].keeps_values:
-        raise DecodeError(
-            f"the mask is a {name.upper()}, which does not keep the values of pixels: save masks "
-            "as PNG"
-        )
+        lost = "which does not keep the values of pixels: save masks as PNG"
+        raise DecodeError(f"the mask is a {name.upper()}, {lost}")
     if in_colours:
         return decode_image(data, "rgb", "uint8", None, limits)[0]
+    check_decoded(header, limits)
     try:
-        values = (
-            _png_values(data) if name == "png" else values_of(image or _with_pillow(name, data))
-        )
+        if name == "png":
+            values = _png_values(data)
+        else:
+            values = values_of(image or _with_pillow(name, data))
     except Exception as error:
         raise_broken(f"{name} file", error)
     return turn(values[..., None], header.orientation)
@@ -140,22 +124,15 @@ def turn(pixels: Pixels, orientation: int) -> Pixels:
 
 
 def prepare_worker() -> None:
-    """Set what the threads of this process decode best with; the whole process is changed.
-
-    OpenCV uses one thread a call. The GNU C library sees one large block freed, after which it
-    keeps freed memory: that saves a fifth of the time of a 500x375 JPEG.
-    """
+    """Set what the threads of this process decode best with; the whole process is changed."""
     cv2.setNumThreads(1)
-    np.empty(2**25 - 2**14, np.uint8)  # the largest block that moves its thresholds: mallopt(3)
+    # after this is freed, the GNU C library keeps freed memory: a fifth of the time of a JPEG.
+    # It is the largest block that moves its thresholds: mallopt(3)
+    np.empty(2**25 - 2**14, np.uint8)
 
 
 def png_of(pixels: npt.NDArray[Any]) -> bytes:
-    """Return the bytes of a PNG file of gray, RGB or RGBA pixels, hardly compressed.
-
-    Example:
-        >>> png_of(np.zeros((2, 3, 3), np.uint8))[1:4]
-        b'PNG'
-    """
+    """Return the bytes of a PNG file of gray, RGB or RGBA pixels, hardly compressed."""
     channels = pixels.shape[2] if pixels.ndim == 3 else 1
     fits = pixels.ndim in (2, 3) and channels in (1, 3, 4) and pixels.size
     if not fits or pixels.dtype not in (np.uint8, np.uint16):
@@ -178,7 +155,7 @@ def _check_image(name: str) -> None:
         )
 
 
-def _opened(data: bytes, limits: Limits, channels: int) -> tuple[str, Header, Any]:
+def _opened(data: bytes, limits: Limits) -> tuple[str, Header, Any]:
     """Return format and header of an image, and the image of Pillow if that decodes it."""
     name = sniff(data[:16])
     _check_image(name)
@@ -188,9 +165,8 @@ def _opened(data: bytes, limits: Limits, channels: int) -> tuple[str, Header, An
             image, header = open_image(name, format.reader, io.BytesIO(data), limits)
         else:
             header = format.parse(data)
-        if name != "jpeg":
-            check_decoded(header, limits, channels)
         if header.frames is None:  # OpenCV would not lay the first frame on its canvas
+            check_decoded(header, limits)
             image = _with_pillow(name, data)
     except (IndexError, struct.error) as error:
         raise DecodeError(f"broken {name} file: cut short, or not {name} at all") from error
@@ -206,8 +182,7 @@ def _with_pillow(name: str, data: bytes) -> Any:
 def _jpeg(data: bytes, color_mode: str, header: Header, reduced: int) -> Pixels:
     """Decode a JPEG. One that is damaged, or cut short, is refused, where others show gray."""
     if header.channels != 4:  # CMYK
-        least = [-(-(side or 0) // reduced) for side in (header.height, header.width)]
-        height, width = least if reduced > 1 else (0, 0)
+        height, width = (-(-(n or 0) // reduced) for n in (header.height, header.width))
         try:
             pixels: Pixels = simplejpeg.decode_jpeg(
                 data, _SPACES[color_mode], min_height=height, min_width=width
@@ -227,19 +202,17 @@ def _png(data: bytes, color_mode: str) -> Pixels:
     bits, color = data[24], data[25]
     as_rgb = color_mode == "rgb" and bits <= 8
     gray_clear = color_mode == "rgba" and color == 0 and bits <= 8 and b"tRNS" in data
-    try:
-        if not gray_clear:  # which OpenCV decodes in another way
+    if not gray_clear:  # which OpenCV decodes in another way
+        with suppress(DecodeError):  # of old encoders, pixels refer farther back than announced
             pixels = _by_opencv(data, _AS_RGB if as_rgb else cv2.IMREAD_UNCHANGED)
             return pixels if as_rgb else in_color_mode(pixels, color_mode)
-    except DecodeError:  # or it refers farther back than it announces, as of old encoders
-        pass
     return pixels_of(_with_pillow("png", data), color_mode)
 
 
 def _png_values(data: bytes) -> Pixels:
     """Return gray levels or indices; OpenCV stretches gray of fewer than 8 bits to 255."""
     if data[25] == 0:
-        with contextlib.suppress(DecodeError):
+        with suppress(DecodeError):
             levels = _by_opencv(_with_chunks(data, (b"IHDR", b"IDAT", b"IEND")))
             return levels if data[24] >= 8 else levels // (255 // (2 ** data[24] - 1))
     return values_of(_with_pillow("png", _with_chunks(data, _PIXELS)))
@@ -250,6 +223,9 @@ def _with_chunks(data: bytes, names: Collection[bytes]) -> bytes:
 
     OpenCV shows damaged colours, and pixels of a file that is cut short: here both are refused.
     """
+    bare = data[37:41] == b"IDAT" and data[-8:-4] == b"IEND" and data[25] != 3
+    if bare and int.from_bytes(data[33:37], "big") + 57 == len(data):
+        return data  # there are no others, as in most files
     view, parts, kept_to, at, name, damaged = memoryview(data), list[memoryview](), 0, 8, b"", False
     while name != b"IEND":
         if at + 12 > len(data):

@@ -8,22 +8,8 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from importlib import import_module
 from typing import IO, Any, TypeVar
-
-from PIL.BmpImagePlugin import BmpImageFile
-from PIL.DdsImagePlugin import DdsImageFile
-from PIL.GifImagePlugin import GifImageFile
-from PIL.IcoImagePlugin import IcoImageFile
-from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
-from PIL.JpegImagePlugin import JpegImageFile
-from PIL.PcxImagePlugin import PcxImageFile
-from PIL.PngImagePlugin import PngImageFile
-from PIL.PpmImagePlugin import PpmImageFile
-from PIL.PsdImagePlugin import PsdImageFile
-from PIL.QoiImagePlugin import QoiImageFile
-from PIL.SgiImagePlugin import SgiImageFile
-from PIL.TgaImagePlugin import TgaImageFile
-from PIL.WebPImagePlugin import WebPImageFile
 
 from dfgen.errors import DecodeError, DfgenError, raise_broken, unreadable
 from dfgen.limits import DEFAULT, Limits
@@ -36,7 +22,7 @@ from dfgen.samples.pixels.headers import (
     png_header,
     webp_header,
 )
-from dfgen.samples.pixels.pillow_readers import avif, frames_of, heif, open_image, tiff
+from dfgen.samples.pixels.pillow_readers import ImageReader, avif, frames_of, heif, open_image, tiff
 from dfgen.samples.pixels.sounds import sound_header
 from dfgen.stores.array_files import array_header
 from dfgen.stores.local_files import Files
@@ -68,53 +54,49 @@ _TGA = (
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one kind are known, and read.
+    """How files of one kind are known, and read."""
 
-    Args:
-        suffixes: that promise it, in lower case.
-        begins: a regular expression that the first 16 bytes of such a file match.
-        reader: opens an image by Pillow.
-        parse: reads the header from the bytes of the file; None: the reader does.
-        holds: `"image"`, `"array"` or `"sound"`.
-        keeps_values: whether each pixel is kept as it was saved, as masks need it.
-    """
+    suffixes: tuple[str, ...]  # that promise it, in lower case
+    begins: bytes  # a regular expression that the first 16 bytes of such a file match
+    reader: Any = None  # opens an image by Pillow
+    parse: Callable[[bytes], Header] | None = None  # reads its header; None: the reader does
+    holds: str = "image"  # or "array", "sound"
+    keeps_values: bool = True  # whether pixels are as they were saved, as masks need it
 
-    suffixes: tuple[str, ...]
-    begins: bytes
-    reader: Any = None  # an `ImageReader`, of images
-    parse: Callable[[bytes], Header] | None = None
-    holds: str = "image"
-    keeps_values: bool = True
+
+def _pillow(name: str) -> ImageReader:
+    """Return a reader of Pillow, which is imported when it is first needed."""
+    return lambda file: getattr(import_module(f"PIL.{name}ImagePlugin"), f"{name}ImageFile")(file)
 
 
 FORMATS: dict[str, Format] = {
     "jpeg": Format(
-        (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), rb"\xff\xd8\xff", JpegImageFile, jpeg_header,
+        (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), rb"\xff\xd8\xff", _pillow("Jpeg"), jpeg_header,
         keeps_values=False,
     ),
-    "png": Format((".png", ".apng"), rb"\x89PNG\r\n\x1a\n", PngImageFile, png_header),
-    "webp": Format((".webp",), rb"RIFF....WEBP", WebPImageFile, webp_header),
-    "bmp": Format((".bmp", ".dib"), rb"BM", BmpImageFile),
-    "gif": Format((".gif",), rb"GIF8[79]a", GifImageFile),
+    "png": Format((".png", ".apng"), rb"\x89PNG\r\n\x1a\n", _pillow("Png"), png_header),
+    "webp": Format((".webp",), rb"RIFF....WEBP", _pillow("WebP"), webp_header),
+    "bmp": Format((".bmp", ".dib"), rb"BM", _pillow("Bmp")),
+    "gif": Format((".gif",), rb"GIF8[79]a", _pillow("Gif")),
     "tiff": Format((".tif", ".tiff"), rb"II[*+]\x00(?!....CR)|MM\x00[*+]", tiff),
-    "pnm": Format((".ppm", ".pgm", ".pbm", ".pnm"), rb"P[1-6]\s", PpmImageFile),
+    "pnm": Format((".ppm", ".pgm", ".pbm", ".pnm"), rb"P[1-6]\s", _pillow("Ppm")),
     "avif": Format((".avif", ".avifs"), rb"....ftypavi[fs]", avif, keeps_values=False),
     "heif": Format(
         (".heic", ".heif", ".hif"), rb"....ftyp(he[iv][cmsx]|m[is]f1)", heif, keeps_values=False
     ),
     "jpeg2000": Format(
         (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx"),
-        rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51\x00", Jpeg2KImageFile,
+        rb"\x00\x00\x00\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51\x00", _pillow("Jpeg2K"),
     ),
-    "ico": Format((".ico",), rb"\x00\x00\x01\x00[^\x00]\x00", IcoImageFile),
-    "psd": Format((".psd",), rb"8BPS\x00\x01", PsdImageFile),
-    "pcx": Format((".pcx",), rb"\x0a[\x00\x02-\x05][\x00\x01][\x01\x02\x04\x08]", PcxImageFile),
+    "ico": Format((".ico",), rb"\x00\x00\x01\x00[^\x00]\x00", _pillow("Ico")),
+    "psd": Format((".psd",), rb"8BPS\x00\x01", _pillow("Psd")),
+    "pcx": Format((".pcx",), rb"\x0a[\x00\x02-\x05][\x00\x01][\x01\x02\x04\x08]", _pillow("Pcx")),
     "sgi": Format(
         (".sgi", ".rgb", ".rgba", ".bw"), rb"\x01\xda[\x00\x01][\x01\x02]\x00[\x01-\x03]",
-        SgiImageFile,
+        _pillow("Sgi"),
     ),
-    "dds": Format((".dds",), rb"DDS \x7c\x00\x00\x00", DdsImageFile),
-    "qoi": Format((".qoi",), rb"qoif", QoiImageFile),
+    "dds": Format((".dds",), rb"DDS \x7c\x00\x00\x00", _pillow("Dds")),
+    "qoi": Format((".qoi",), rb"qoif", _pillow("Qoi")),
     "npy": Format((".npy",), rb"\x93NUMPY", holds="array"),
     "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", holds="array"),  # many samples: no file of a folder
     "wav": Format((".wav",), rb"(RIFF|RIFX|RF64)....WAVE", holds="sound"),
@@ -123,7 +105,7 @@ FORMATS: dict[str, Format] = {
     "mp3": Format((".mp3",), rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]", holds="sound"),
     "aiff": Format((".aif", ".aiff", ".aifc"), rb"FORM....AIF[FC]", holds="sound"),
     # no first bytes of its own, but fields that leave little choice: the last to be tried
-    "tga": Format((".tga", ".tpic"), _TGA, TgaImageFile),
+    "tga": Format((".tga", ".tpic"), _TGA, _pillow("Tga")),
 }  # fmt: skip
 """Name -> how files of the format are known, and read."""
 
@@ -156,12 +138,7 @@ def read_header(content: Content, store: Store = _DISK) -> Header:
 
 
 def read_known(content: Content, store: Store, read: Callable[[IO[bytes], str], Read]) -> Read:
-    """Return what `read(file, format)` makes of a file and the name of its format.
-
-    Raises:
-        MissingFileError: there is no such file.
-        DecodeError: it is empty, of no known format, or cannot be read.
-    """
+    """Return what `read(file, format)` makes of a file; DecodeError for what cannot be read."""
     try:
         head, file = store.begin(content)
         with file:

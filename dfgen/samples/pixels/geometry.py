@@ -13,14 +13,9 @@ import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
 
-Size = tuple[int, int]
-"""(height, width)."""
-
-Pixels = npt.NDArray[Any]
-"""An array of shape (height, width, channels)."""
-
-Corners = npt.NDArray[Any]
-"""Boxes as xyxy, of shape (boxes, 4)."""
+Size = tuple[int, int]  # (height, width)
+Pixels = npt.NDArray[Any]  # (height, width, channels)
+Corners = npt.NDArray[Any]  # boxes as xyxy, (boxes, 4)
 
 RESIZE = ("stretch", "crop", "pad", "crop_or_pad")
 
@@ -37,8 +32,8 @@ class Box(NamedTuple):
 class Draw(NamedTuple):
     """The random draws for one sample.
 
-    `y` and `x` tell where a crop lies, from 0 (top, left) to 1; None: the centre. `crops` are to be
-    tried in turn for `"random_resized"`: (share of the image's area, width / height).
+    `y` and `x` tell where a crop lies, from 0 (top, left) to 1; None: the centre. `crops` are tried
+    in turn for `"random_resized"`: (share of the image's area, width / height).
     """
 
     y: float | None = None
@@ -48,8 +43,7 @@ class Draw(NamedTuple):
     crops: tuple[tuple[float, float], ...] = ()
 
 
-STILL = Draw()
-"""No chance: crops are centred, nothing is flipped."""
+STILL = Draw()  # crops are centred, nothing is flipped
 
 
 class Geometry(NamedTuple):
@@ -103,10 +97,8 @@ def after(first: Geometry, second: Geometry) -> Geometry:
     down, across = target.height / source.height, target.width / source.width
     top, left = (seen.top - source.top) * down, (seen.left - source.left) * across
     landed = top + target.top, left + target.left, seen.height * down, seen.width * across
-    target = Box(*map(round, landed))
-    return second._replace(
-        image=first.image, source=first.source, target=target, steps=(first, second)
-    )
+    moved, steps = Box(*map(round, landed)), (first, second)
+    return second._replace(image=first.image, source=first.source, target=moved, steps=steps)
 
 
 def enlarged(geometry: Geometry, times: int) -> Geometry:
@@ -210,10 +202,8 @@ def with_channels(pixels: Pixels) -> Pixels:
 
 
 Interval = tuple[float, float]
-
 AREA: Interval = (0.08, 1.0)
 RATIO: Interval = (3 / 4, 4 / 3)
-
 _TRIES = 10
 
 
@@ -240,16 +230,11 @@ def place_resized(image: Size, size: Size, ratio: Interval, draw: Draw = STILL) 
             y, x = draw.y, draw.x
             break
     else:
-        (rows, columns), y, x = _largest(image, ratio), None, None
+        shape, y, x = min(max(width / height, ratio[0]), ratio[1]), None, None
+        rows = max(1, min(height, round(width / shape)))
+        columns = max(1, min(width, round(height * shape)))
     source = Box(start_of(height - rows, y), start_of(width - columns, x), rows, columns)
     return Geometry(image, source, Box(0, 0, *size), size, draw.flip, draw.flip_vertical)
-
-
-def _largest(image: Size, ratio: Interval) -> Size:
-    height, width = image
-    shape = min(max(width / height, ratio[0]), ratio[1])
-    rows, columns = min(height, round(width / shape)), min(width, round(height * shape))
-    return max(1, rows), max(1, columns)
 
 
 def checked_limits(name: str, given: object, most: float = math.inf) -> Interval:

@@ -6,6 +6,7 @@ The headers of JPEG, PNG and WebP are parsed here, as each decode asks for them;
 import struct
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import IO, NamedTuple
 
@@ -49,20 +50,12 @@ class Header(NamedTuple):
 
 
 def check_decoded(header: Header, limits: Limits, channels: int = 1, reduced: int = 1) -> None:
-    """Refuse an image without pixels, or with more than `limits.decoded_bytes`.
-
-    Args:
-        header: of the image.
-        limits: what one file may ask for.
-        channels: of the decoded image, at least.
-        reduced: how many times fewer rows and columns are decoded. The decoder of a progressive
-            JPEG holds two bytes for each value of the whole image in any case.
-    """
+    """Refuse an image without pixels, or with more than `limits.decoded_bytes`."""
     width, height = header.width or 0, header.height or 0
     if width < 1 or height < 1:
         raise DecodeError(f"the image is {width} x {height}: it has no pixels")
     depth = -(-(header.bits or 8) // 8)
-    if header.progressive:
+    if header.progressive:  # whose decoder holds two bytes for each value of the whole image
         depth = 2
     elif reduced > 1:
         width, height = -(-width // reduced), -(-height // reduced)
@@ -90,7 +83,7 @@ def orientation_of(exif: bytes) -> int:
     """Return the orientation, 1 to 8, of a block of EXIF; 1 where the block tells none."""
     exif = exif.removeprefix(b"Exif\0\0")
     order = ">" if exif[:2] == b"MM" else "<"
-    try:
+    with suppress(struct.error):  # damaged EXIF does not make an image unreadable
         (place,) = struct.unpack_from(order + "4xI", exif)
         (count,) = struct.unpack_from(order + "H", exif, place)
         for at in range(place + 2, place + 2 + 12 * count, 12):
@@ -98,8 +91,6 @@ def orientation_of(exif: bytes) -> int:
             if tag == _ORIENTATION and kind in _NUMBERS:
                 (number,) = struct.unpack_from(order + _NUMBERS[kind], exif, at + 8)
                 return number if 1 <= number <= 8 else 1
-    except struct.error:  # damaged EXIF does not make an image unreadable
-        pass
     return 1
 
 
@@ -132,12 +123,7 @@ def jpeg_header(data: bytes) -> Header:
 
 
 def png_header(data: bytes, tail: bytes | None = None) -> Header:
-    """Walk the chunks of a PNG to its pixels; EXIF may also stand in its `tail`.
-
-    Example:
-        >>> png_header(open("cat.png", "rb").read()).size  # doctest: +SKIP
-        (375, 500)
-    """
+    """Walk the chunks of a PNG to its pixels; EXIF may also stand in its `tail`."""
     header = _png_start(data[16:26])
     at, exif = 33, b""
     while True:
@@ -205,9 +191,7 @@ def _webp_exif(data: bytes) -> bytes:
     while at < end:
         name, size = struct.unpack_from("<4sI", data, at)
         if name == b"EXIF":
-            if at + 8 + size > len(data):
-                raise IndexError
-            return data[at + 8 : at + 8 + size]
+            return struct.unpack_from(f"{size}s", data, at + 8)[0]  # type: ignore[no-any-return]
         at += 8 + size + size % 2
     if at > end + 1:
         raise DecodeError("the chunks of the WebP do not fit its length")

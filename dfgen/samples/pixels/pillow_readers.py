@@ -21,9 +21,8 @@ ImageReader = Callable[[IO[bytes]], ImageFile]
 
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 _STRAIGHT = {"La": "LA", "RGBa": "RGBA"}  # colours multiplied by their alpha -> as they were
-_SUBFILE_TYPE, _WIDTH, _HEIGHT, _BITS, _PHOTOMETRIC = 254, 256, 257, 258, 262  # tags of TIFF
-_ORIENTATION, _SAMPLES, _PLANAR, _SAMPLE_FORMAT = 274, 277, 284, 339
-_TILE_WIDTH, _TILE_HEIGHT = 322, 323
+_SUBFILE_TYPE, _WIDTH, _HEIGHT, _BITS = 254, 256, 257, 258  # tags of TIFF
+_ORIENTATION, _SAMPLES, _PLANAR, _TILE, _SAMPLE_FORMAT = 274, 277, 284, (322, 323), 339
 _OTHER_ORDER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
 _HEAD = 2**16  # bytes in which the depth is looked for where Pillow does not tell it
 _SIZ = b"\xff\x4f\xff\x51"  # how the codestream of JPEG 2000 begins (ITU-T T.800, A.5.1)
@@ -39,21 +38,19 @@ def open_image(
     head = file.read(_HEAD)
     file.seek(0)
     image = reader(file)
-    header = _tiff_header(image) if name == "tiff" else _header(name, image, head)
-    tile = _tag(image, _TILE_WIDTH, 0), _tag(image, _TILE_HEIGHT, 0)
-    largest = max(header.width or 0, tile[0]), max(header.height or 0, tile[1])
-    check_decoded(header._replace(width=largest[0], height=largest[1]), limits)
-    return image, header
-
-
-def _header(name: str, image: ImageFile, head: bytes) -> Header:
+    width, height = image.size
     turned = orientation_of(image.info.get("exif") or b"")
-    bits = _BITS_OF[name](image, head) if name in _BITS_OF else _bits_of(image)
+    channels = 1 if image.mode.startswith("I") else len(image.getbands())
     if image.mode == "P":
         channels = 4 if "transparency" in image.info else 3
-    else:
-        channels = 1 if image.mode.startswith("I") else len(image.getbands())
-    return Header(name, *image.size, channels, turned, bits, 1)
+    if name == "tiff":
+        width, height, turned = (_tag(image, tag, 1) for tag in (_WIDTH, _HEIGHT, _ORIENTATION))
+        channels = 3 if image.mode == "P" else _tag(image, _SAMPLES, 1)
+        turned = turned if turned in range(1, 9) else 1
+    header = Header(name, width, height, channels, turned, _bits_of(name, image, head), 1)
+    tile = [_tag(image, tag, 0) for tag in _TILE]  # is decoded as a whole, however large
+    check_decoded(header._replace(width=max(width, tile[0]), height=max(height, tile[1])), limits)
+    return image, header
 
 
 def frames_of(image: ImageFile) -> int | None:
@@ -66,45 +63,31 @@ def frames_of(image: ImageFile) -> int | None:
         return None
 
 
-def _bits_of(image: ImageFile) -> int:
+def _bits_of(name: str, image: ImageFile, head: bytes) -> int:
+    """Return the bits of a channel, of which Pillow may keep the first 8."""
+    if name == "tiff":
+        return 8 if image.mode == "P" else _tag(image, _BITS, 1)
+    if name == "jpeg2000":
+        at = head.find(_SIZ)
+        sizes = head[at + 42 :: 3][: int.from_bytes(head[at + 40 : at + 42], "big")]
+        return 1 + max((size & 0x7F for size in sizes), default=7)
+    if name == "avif":
+        flags = head.partition(b"av1C")[2][2:3] or b"\0"  # AV1 in ISOBMFF, section 2.3
+        return 8 if not flags[0] & 0x40 else 12 if flags[0] & 0x20 else 10
+    if name == "sgi":
+        return 8 * head[3]
+    if name == "heif":
+        return int(image.info.get("bit_depth", 8))
+    if name == "pnm" and image.mode != "1":
+        most: Any = image.tile[0][3]  # ends with the largest number, where Pillow has to scale
+        return 16 if image.mode == "I" or (isinstance(most[-1], int) and most[-1] > 255) else 8
     return {"1": 1, "I": 32, "F": 32}.get(image.mode, 16 if image.mode.startswith("I;16") else 8)
-
-
-def _pnm_most(image: ImageFile) -> int:
-    """Return the largest number that a PNM may hold, where Pillow keeps that."""
-    args = image.tile[0][3]
-    return args[-1] if isinstance(args, tuple) and isinstance(args[-1], int) else 255
-
-
-def _jpeg2000_bits(image: ImageFile, head: bytes) -> int:
-    at = head.find(_SIZ)
-    sizes = head[at + 42 :: 3][: int.from_bytes(head[at + 40 : at + 42], "big")]
-    return 1 + max((size & 0x7F for size in sizes), default=7)
-
-
-def _avif_bits(image: ImageFile, head: bytes) -> int:
-    flags = head.partition(b"av1C")[2][2:3]  # AV1 in ISOBMFF, section 2.3
-    return 8 if not flags or not flags[0] & 0x40 else 12 if flags[0] & 0x20 else 10
-
-
-_BITS_OF: dict[str, Callable[[ImageFile, bytes], int]] = {
-    "pnm": lambda image, head: (
-        16 if _pnm_most(image) > 255 or image.mode == "I" else _bits_of(image)
-    ),
-    "jpeg2000": _jpeg2000_bits,
-    "avif": _avif_bits,
-    "sgi": lambda image, head: 8 * head[3],
-    "heif": lambda image, head: image.info.get("bit_depth", 8),
-}
-"""Format -> bits of a channel, of which Pillow keeps the first 8."""
 
 
 def pixels_of(image: ImageFile, color_mode: str) -> Pixels:
     """Return the pixels of an image at its own depth; alpha is dropped, not blended."""
     if image.mode in ("RGB", "RGBA") and _tag(image, _BITS, 1) == 16:
         return in_color_mode(_sixteen_bits(image), color_mode)
-    if image.format == "PPM" and image.mode == "RGB" and image.tile[0][0] == "ppm":
-        return in_color_mode(_deep_pnm(image), color_mode)
     image.load()  # which may change the mode
     if image.mode[0] in "IF" or _is_signed(image):  # which Pillow would clip
         return in_color_mode(as_stored(_numbers(image)), color_mode)
@@ -138,20 +121,11 @@ def _numbers(image: ImageFile) -> Pixels:
     return pixels
 
 
-def _deep_pnm(image: ImageFile) -> Pixels:
-    """Return BGR of 16 bits, or 8, of a PNM whose colours Pillow would cut to 8."""
-    most, (width, height), file = _pnm_most(image), image.size, cast(io.BytesIO, image.fp)
-    kind, full = (">u2", 65535) if most > 255 else ("u1", 255)
-    pixels = np.frombuffer(file.getvalue(), kind, width * height * 3, image.tile[0][2])
-    made = np.rint(np.minimum(pixels, most) * (full / most)).astype(kind.strip(">"))
-    return np.ascontiguousarray(made.reshape(height, width, 3)[..., ::-1])
-
-
 class StoredTiff(TiffImageFile):
     """A TIFF as it is stored: Pillow would turn it, and refuse it beyond a size of its own."""
 
     def load_prepare(self) -> None:
-        """Make room for the pixels, which `check_decoded` has allowed."""
+        """Make room for the pixels."""
         self.im = _imaging.new(self.mode, getattr(self, "_tile_size", self.size))
         super().load_prepare()
 
@@ -174,14 +148,6 @@ def tiff(file: IO[bytes]) -> ImageFile:
     return image
 
 
-def _tiff_header(image: ImageFile) -> Header:
-    width, height = _tag(image, _WIDTH, 0), _tag(image, _HEIGHT, 0)
-    turned = _tag(image, _ORIENTATION, 1)
-    palette = _tag(image, _PHOTOMETRIC, 0) == 3
-    channels, bits = (3, 8) if palette else (_tag(image, _SAMPLES, 1), _tag(image, _BITS, 1))
-    return Header("tiff", width, height, channels, turned if 1 <= turned <= 8 else 1, bits, 1)
-
-
 def _tag(image: ImageFile, tag: int, default: int) -> int:
     """Return a whole number of a TIFF, the first of several."""
     value: Any = getattr(image, "tag_v2", {}).get(tag, default)
@@ -202,16 +168,14 @@ def _sixteen_bits(image: ImageFile) -> Pixels:
     if _tag(image, _PLANAR, 1) != 1 or any("a;" in str(tile[3]) for tile in image.tile):
         raise DecodeError("the TIFF has 16 bits in planes, or multiplied by alpha: save it anew")
     low = StoredTiff(io.BytesIO(cast(io.BytesIO, image.fp).getvalue()))
-    low.tile = [_in_other_order(tile) for tile in low.tile]
-    order = [2, 1, 0, 3][: len(image.getbands())]
-    upper, lower = (np.asarray(each)[..., order].astype(np.uint16) for each in (image, low))
+    for place, tile in enumerate(low.tile):
+        order, *rest = cast(Any, tile[3])
+        args = (order[:-1] + _OTHER_ORDER[order[-1]], *rest)
+        named = hasattr(tile, "_replace")
+        low.tile[place] = tile._replace(args=args) if named else (*tile[:3], args)  # type: ignore
+    channels = [2, 1, 0, 3][: len(image.getbands())]
+    upper, lower = (np.asarray(each)[..., channels].astype(np.uint16) for each in (image, low))
     return np.ascontiguousarray(upper * 256 + lower)
-
-
-def _in_other_order(tile: Any) -> Any:
-    name, *rest = tile[3]
-    args = (name[:-1] + _OTHER_ORDER[name[-1]], *rest)
-    return tile._replace(args=args) if hasattr(tile, "_replace") else (*tile[:3], args)
 
 
 def avif(file: IO[bytes]) -> ImageFile:
@@ -234,10 +198,9 @@ def heif(file: IO[bytes]) -> ImageFile:
         return avif(file)
     try:
         from pillow_heif import HeifImageFile
-    except ImportError:
-        raise DecodeError(
-            'a HEIC file, which needs pillow-heif: pip install "keras-dfgen[heif]"'
-        ) from None
+    except ImportError as error:
+        needs = 'a HEIC file, which needs pillow-heif: pip install "keras-dfgen[heif]"'
+        raise DecodeError(needs) from error
     image: ImageFile = HeifImageFile(file)  # type: ignore[no-untyped-call]
     image.info.pop("exif", None)
     return image

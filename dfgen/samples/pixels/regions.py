@@ -1,6 +1,7 @@
 """Regions of an image as COCO writes them, polygons and run lengths, drawn by pycocotools."""
 
 import re
+from contextlib import suppress
 from typing import Any, TypedDict
 
 import msgspec
@@ -21,8 +22,7 @@ class RunLengths(TypedDict):
     counts: list[int] | str
 
 
-Region = list[list[float]] | RunLengths
-"""x, y of each corner of each polygon, in pixels; or run lengths."""
+Region = list[list[float]] | RunLengths  # polygons: x, y of each corner, in pixels
 
 _decoder = msgspec.json.Decoder(Region)
 
@@ -85,29 +85,20 @@ def _check_polygon(polygon: list[float], size: Size) -> None:
 def _unpacked(coco: Any, region: RunLengths, size: Size) -> Values:
     """Return the pixels of run lengths, if they fill the image: pycocotools makes up the others."""
     pixels, packed = size[0] * size[1], dict[str, Any](region)
-    try:
-        if isinstance(region["counts"], str):
-            whole = _COUNTS.fullmatch(region["counts"]) is not None
+    with suppress(ValueError, OverflowError):
+        if isinstance(region["counts"], list):
+            whole = sum(region["counts"]) == pixels
+            packed = coco.frPyObjects(packed, *size) if whole else packed
+        elif whole := _COUNTS.fullmatch(region["counts"]) is not None:
             packed["counts"] = region["counts"].encode()
-            whole = whole and not _fit(coco, packed, pixels - 1)
-        elif whole := sum(region["counts"]) == pixels:
-            packed = coco.frPyObjects(packed, *size)
+            with suppress(ValueError):  # of more runs than there is room for, as there must be
+                coco.decode({**packed, "size": [1, pixels - 1]})
+                whole = False
         if whole and tuple(region["size"]) == size:
             mask: Values = coco.decode(packed)
             return mask
-    except (ValueError, OverflowError):
-        pass
     height, width = region["size"]
     raise DecodeError(
         f"run lengths (RLE) of {height} x {width} pixels (height x width) are damaged, or do not "
         f"fill the image, which has {size[0]} x {size[1]}: annotate the image as it is"
     )
-
-
-def _fit(coco: Any, packed: dict[str, Any], pixels: int) -> bool:
-    """Whether run lengths are of so many pixels or fewer."""
-    try:
-        coco.decode({**packed, "size": [1, pixels]})
-    except ValueError:
-        return False
-    return True

@@ -8,8 +8,7 @@ import numpy as np
 
 from dfgen.samples.pixels.geometry import Geometry, Pixels
 
-Lengths = tuple[float, float]
-"""Height and width, which need not be whole pixels of an image that was decoded smaller."""
+Lengths = tuple[float, float]  # height and width: no whole pixels of an image decoded smaller
 
 INTERPOLATIONS = {
     "bilinear": cv2.INTER_LINEAR,
@@ -18,11 +17,9 @@ INTERPOLATIONS = {
 }
 """Keras's names. Not `"bicubic"`: made smaller, OpenCV's is no nearer to Pillow's than bilinear."""
 
-# A JPEG may be decoded smaller as long as it stays so many times larger than what is wanted. With
-# no filter after it, decoding smaller is the only filter there is: it is nearer to the photograph
-# even if it falls a little short.
-_MARGIN = 1.5
-_MARGIN_ALIASED = 0.8
+# A JPEG may be decoded smaller if it stays so many times larger than what is wanted. Without a
+# filter after it, decoding smaller is the only one: nearer to the photograph though a little short
+_MARGIN, _MARGIN_ALIASED = 1.5, 0.8
 _MARGIN_OF_BLOCKS = 2  # means over blocks alias where the decoder does not
 
 _FLIPS = {(True, False): 1, (False, True): 0, (True, True): -1}  # (left-right, top-bottom): code
@@ -48,24 +45,18 @@ def resize(
     reduced: int = 1,
     fill_value: float = 0,
 ) -> None:
-    """Fill `out` with the pixels of an image.
+    """Fill `out`, (*geometry.size, channels), with the pixels of an upright image of its dtype.
 
-    Args:
-        pixels: (height, width, channels), of the whole image upright.
-        geometry: where they land.
-        out: (*geometry.size, channels), of the dtype of `pixels`, C-contiguous.
-        interpolation: one of INTERPOLATIONS.
-        antialias: filter before shrinking by `"bilinear"`, as Pillow's triangle does nearly.
-        reduced: by how much the image was decoded smaller; its last row or column may stand out.
-        fill_value: what stands where the image leaves some of `out` free.
+    `antialias` filters before shrinking by `"bilinear"`, nearly as Pillow's triangle does. If the
+    image was decoded smaller, `reduced` times, its last row or column may stand out.
     """
     _, source, target, size, horizontal, vertical, _ = geometry
     flip = _FLIPS[horizontal, vertical] if horizontal or vertical else None
     if source == target and pixels.shape == out.shape:  # then all of the image is all of `out`
         out[...] = pixels if flip is None else cv2.flip(pixels, flip).reshape(out.shape)
         return
-    top, height = _span(source.top, source.height, reduced)
-    left, width = _span(source.left, source.width, reduced)
+    top, left = round(source.top / reduced), round(source.left / reduced)
+    height, width = source.height / reduced, source.width / reduced
     part = pixels[top : top + math.ceil(height), left : left + math.ceil(width)]
     if target != (0, 0, *size):
         out[...] = fill_value
@@ -81,11 +72,6 @@ def resize(
         seen[...] = made[above:, left_out:][: seen.shape[0], : seen.shape[1]]
     if flip is not None:
         cv2.flip(out, flip, out)
-
-
-def _span(start: int, length: int, reduced: int) -> tuple[int, float]:
-    """Return where the source starts, and its length, in pixels of an image decoded smaller."""
-    return (start, length) if reduced == 1 else (round(start / reduced), length / reduced)
 
 
 def _sample(

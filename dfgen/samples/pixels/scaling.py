@@ -23,18 +23,14 @@ _CAFFE = (103.939, 116.779, 123.68)  # means of pixels 0..255, blue first
 _OF_RGB = ("caffe", "torch")
 
 SCALE = (*_RANGES, *_OF_RGB, "standardize")
-"""Names of scales; `"tf"`, `"torch"` and `"caffe"` are the modes of
-`keras.applications.imagenet_utils.preprocess_input`."""
-
 _FEW = 2**14  # numbers that are sooner looked up in a table than calculated
 _DEPTHS = {np.dtype(np.float16): cv2.CV_16F, np.dtype(np.float32): cv2.CV_32F}
 
 
 def rescale(pixels: Pixels, scale: Scale, out: Pixels) -> None:
-    """Fill `out` with the pixels of one image, scaled as in `dfgen.Image`.
+    """Fill `out` with the pixels of one image, uint8, uint16 or float32, scaled.
 
-    `pixels` are uint8, uint16 (what a scale says of 255, or of 1, goes for 65535) or float32;
-    `scale` is as `checked_scale` returns it.
+    What a scale says of 255, or of 1, goes for the largest number of their dtype.
     """
     if scale is None and out.dtype != np.float16:
         out[...] = pixels
@@ -44,24 +40,25 @@ def rescale(pixels: Pixels, scale: Scale, out: Pixels) -> None:
         return
     if scale == "caffe":
         pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
-    is_8_bit, whole = pixels.dtype == np.uint8, pixels.dtype.kind == "u"
     factor, offset = _line(scale, pixels.dtype)
-    each_channel = isinstance(offset, tuple)
-    fits = whole and not each_channel and factor > 0 and (out.dtype == np.float32 or offset == 0)
-    if fits and pixels.size > _FEW:  # the fastest conversion: of the largest number to another
+    fits = pixels.dtype.kind == "u" and not isinstance(offset, tuple) and factor > 0
+    fits = fits and pixels.size > _FEW and (out.dtype == np.float32 or offset == 0)
+    if fits:  # the fastest conversion: of the largest number to another
         largest = factor * cv2.norm(pixels, cv2.NORM_INF)
         _keep(cv2.normalize(pixels, out, largest, 0, cv2.NORM_INF, _DEPTHS[out.dtype]), out)
         if offset != 0:
             out += np.float32(offset)
-    elif is_8_bit and (pixels.size <= _FEW or out.dtype == np.float16):
+    elif pixels.dtype == np.uint8 and (pixels.size <= _FEW or out.dtype == np.float16):
         words = out.view(np.int16) if out.dtype == np.float16 else out
         _keep(cv2.LUT(pixels, _table(scale, out.dtype), words), words)
     else:
         direct = out.dtype == np.float32 and out.flags.c_contiguous
         made = out if direct else np.empty(out.shape, np.float32)
-        rows, width = made.reshape(len(made), -1), made.shape[1]
-        np.multiply(pixels.reshape(rows.shape), _row(factor, width), out=rows)
-        rows += _row(offset, width)
+        rows = made.reshape(len(made), -1)
+        factors, offsets = _of_row(scale, pixels.dtype, made.shape[1:])
+        flat = pixels.reshape(rows.shape)
+        scaled = flat if factor == 1 else np.multiply(flat, factors, out=rows)
+        np.add(scaled, offsets, out=rows)
         _keep(made, out)
 
 
@@ -72,11 +69,9 @@ def _keep(made: Pixels, out: Pixels) -> None:
 
 
 @lru_cache(maxsize=64)
-def _row(number: float | PerChannel, width: int) -> Any:
-    """Return a number, or one for each channel of all pixels of a row, as float32."""
-    if isinstance(number, tuple):
-        return np.tile(np.array(number, np.float32), width)
-    return np.float32(number)
+def _of_row(scale: Scale, dtype: Any, shape: Any) -> list[Pixels]:
+    """Return factor and offset for each number in a row of pixels."""
+    return [np.broadcast_to(np.float32(each), shape).ravel() for each in _line(scale, dtype)]
 
 
 @lru_cache(maxsize=64)
@@ -84,9 +79,8 @@ def _table(scale: Scale, dtype: Any) -> Pixels:
     """Return what each of 256 values becomes in every channel, float16 as words of 16 bits."""
     factor, offset = _line(scale, np.dtype(np.uint8))
     kind = np.float64 if isinstance(offset, tuple) else np.float32
-    levels = np.arange(256, dtype=kind)[:, None] * np.asarray(factor, kind)
-    levels = levels + np.asarray(offset, kind)
-    table: Pixels = levels[None].astype(dtype)
+    levels = np.arange(256, dtype=kind)[None, :, None] * np.asarray(factor, kind)
+    table: Pixels = (levels + np.asarray(offset, kind)).astype(dtype)
     return table.view(np.int16) if dtype == np.float16 else table
 
 
@@ -140,40 +134,33 @@ def checked_scale(given: Any, color_mode: str, channels: int) -> Scale:
             "mean and the standard deviation of each channel, of pixels 0..1, as ((0.5, 0.5, 0.5), "
             f"(0.2, 0.2, 0.2)), got {brief(given)}"
         )
-    if not len(means) == len(deviations) == channels:
+    lengths, numbers = {len(means), len(deviations)}, (*means, *deviations)
+    if lengths != {channels} or min(numbers) < 0 or max(numbers) > 1 or min(deviations) == 0:
         raise ArgumentError(
-            f"scale={given!r} has {len(means)} means and {len(deviations)} deviations, expected "
-            f"one of each for the {channels} channels of color_mode={color_mode!r}"
-        )
-    if min(means) < 0 or max(means) > 1 or min(deviations) <= 0 or max(deviations) > 1:
-        raise ArgumentError(
-            f"scale={given!r} must be of pixels 0..1: means from 0 to 1, standard deviations above "
-            "0 and at most 1. Divide both by 255 if they are of pixels 0..255"
+            f"scale={given!r} must have a mean from 0 to 1, and a standard deviation above 0 and at"
+            f" most 1, of pixels 0..1, for each of the {channels} channels of {color_mode!r}"
         )
     return means, deviations
 
 
 def _numbers(given: Any) -> PerChannel | None:
     listed = given.tolist() if isinstance(given, np.ndarray) else given
-    if not isinstance(listed, tuple | list) or not all(
-        isinstance(number, int | float | np.number) and np.isfinite(number) for number in listed
-    ):
+    kinds = (int, float, np.number)
+    if not isinstance(listed, tuple | list) or not all(isinstance(n, kinds) for n in listed):
         return None
-    return tuple(map(float, listed))
+    return tuple(map(float, listed)) if np.isfinite(listed).all() else None
 
 
 DEPTHS = (None, "uint8", "uint16", "float16", "float32")
 """The values of `dfgen.Image(dtype=)`; None stands for 8 bits of files that have no more."""
 
+_REAL = 'give dtype="float32"'
+
 
 def too_deep(bits: int) -> str:
     """Return why a file of so many bits is none of 8, and what to do."""
-    if bits > 16:
-        return f'the image has {bits} bits a channel, not 8: give dtype="float32"'
-    return (
-        f'the image has {bits} bits a channel, not 8: dtype="uint16" or "float32" keep the numbers '
-        '(scale="0..1" divides them by 65535), dtype="uint8" divides them by 257 and rounds'
-    )
+    ways = 'dtype="uint16" or "float32" keep the numbers, dtype="uint8" divides them by 257'
+    return f"the image has {bits} bits a channel, not 8: {ways if bits <= 16 else _REAL}"
 
 
 def as_stored(pixels: Pixels) -> Pixels:
@@ -193,8 +180,7 @@ def as_stored(pixels: Pixels) -> Pixels:
 def in_depth(pixels: Pixels, dtype: str | None) -> Pixels:
     """Return pixels as they are resized and transformed for `dfgen.Image(dtype=...)`.
 
-    `None` takes 8 bits alone, `"uint8"` divides 16 bits by 257, `"uint16"` takes whole numbers to
-    65535, floats keep the numbers in their own dtype, by which a named scale knows their range.
+    Floats keep the numbers in their own dtype, by which a named scale knows their range.
     """
     if pixels.dtype == np.uint8:
         return pixels.astype(np.uint16) if dtype == "uint16" else pixels
@@ -204,9 +190,7 @@ def in_depth(pixels: Pixels, dtype: str | None) -> Pixels:
         with np.errstate(invalid="ignore"):
             whole: Pixels = pixels.astype(np.uint16)
         if not np.array_equal(whole, pixels):
-            raise DecodeError(
-                f'{_range(pixels)}, not whole numbers from 0 to 65535: give dtype="float32"'
-            )
+            raise DecodeError(f"{_range(pixels)}, not whole numbers from 0 to 65535: {_REAL}")
         return whole
     if pixels.dtype != np.uint16 or dtype is None:
         raise DecodeError(too_deep(8 * pixels.dtype.itemsize))
@@ -221,14 +205,13 @@ def check_scaled(pixels: Pixels, scale: Scale, dtype: str | None) -> None:
     if isinstance(scale, str) or (scale and isinstance(scale[0], tuple)):
         if pixels.dtype == np.float32:
             raise DecodeError(
-                f"{_range(pixels)}, whose full range scale={scale!r} does not know: give a pair "
-                "scale=(factor, offset), or scale=None"
+                f"{_range(pixels)}, whose range scale={scale!r} does not know: give a pair instead"
             )
     elif dtype == "float16":
         factor, offset = scale or (1.0, 0.0)
         made = np.abs(pixels[np.isfinite(pixels)] * factor + offset)
         if made.max(initial=0) > np.finfo(np.float16).max:
-            raise DecodeError(f'{_range(pixels)}, more than float16 can hold: give dtype="float32"')
+            raise DecodeError(f"{_range(pixels)}, more than float16 can hold: {_REAL}")
 
 
 def _range(pixels: Pixels) -> str:

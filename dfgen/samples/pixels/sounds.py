@@ -10,13 +10,9 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import IO, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.pixels.headers import Header
-
-Samples = npt.NDArray[np.float32]
+from dfgen.spec import Values
 
 _UNKNOWN = 2**63 - 1  # frames of a file whose writer could not know them
 _STREAMED = 0xFFFFFFFF  # the length of a RIFF chunk of such a file
@@ -46,33 +42,25 @@ def sound_header(file: IO[bytes], format: str) -> Header:
     """Read channels, sample rate and frames; nothing of that without `soundfile`."""
     try:
         load_soundfile()
-    except ArgumentError:
+    except ArgumentError:  # of sounds nothing else is known then
         return Header(format)
     with open_sound(sound_source(file, format), format) as sound:
-        return _header(sound, format)
+        rate, frames = sound.samplerate, sound.frames
+        return Header(format, channels=sound.channels, sample_rate=rate, frames=frames)
 
 
 def whole_sound(file: IO[bytes], format: str) -> tuple[Header, str | None]:
     """Decode all frames of a sound; return its header, and what is wrong with them, or None."""
-    header = None
+    header = sound_header(file, format)
     try:
         with open_sound(sound_source(file, format), format) as sound:
-            header = _header(sound, format)
             there = 0
             while frames := len(sound.read(_BLOCK, dtype="float32")):
                 there += frames
             _check_frames(there, sound.frames)
     except DecodeError as error:
-        if header is None:
-            raise
         return header, str(error)
     return header, None
-
-
-def _header(sound: Any, format: str) -> Header:
-    return Header(
-        format, channels=sound.channels, sample_rate=sound.samplerate, frames=sound.frames
-    )
 
 
 def sound_source(file: IO[bytes], format: str, most: int = 0) -> Any:
@@ -95,19 +83,19 @@ def open_sound(source: Any, format: str) -> Iterator[Any]:
     soundfile = load_soundfile()
     try:
         with soundfile.SoundFile(source) as sound:
-            if sound.samplerate <= 1:  # which libsndfile makes of the 0 of an AIFF file
-                raise DecodeError(f"broken {format} file: its header says a sample rate of 0")
-            if not sound.frames:
-                raise DecodeError("the sound is empty (0 frames)")
-            if sound.frames == _UNKNOWN or (
-                format == "mp3" and not _is_as_long(source.getvalue(), sound.frames)
-            ):
+            if sound.samplerate <= 1 or not sound.frames:  # 1 is made of the 0 of an AIFF file
+                raise DecodeError(
+                    f"the sound has {sound.frames} frames, and a sample rate of {sound.samplerate}"
+                )
+            known = sound.frames != _UNKNOWN
+            if format == "mp3":  # whose frames depend on those before: a seek gives others
+                sound.seekable = lambda: False
+                known = _is_as_long(source.getvalue(), sound.frames)
+            if not known:
                 raise DecodeError(
                     f"the header of the {format} file does not say how long the sound is, or the "
                     "file is cut short or joined from others: encode it anew"
                 )
-            if format == "mp3":  # whose frames depend on those before: a seek gives others
-                sound.seekable = lambda: False
             yield sound
     except soundfile.LibsndfileError as error:
         raise DecodeError(f"broken {format} file: {error.error_string.rstrip('.')}") from error
@@ -115,12 +103,11 @@ def open_sound(source: Any, format: str) -> Iterator[Any]:
         raise DecodeError(f"broken {format} file: cut short, or not {format} at all") from error
 
 
-def read_frames(sound: Any, place: float, out: Samples) -> None:
-    """Fill `out` with frames of a sound, and with zeros after the last of a short one.
+def read_frames(sound: Any, place: float, out: Values) -> None:
+    """Fill `out` with frames of a sound as -1..1, and with zeros after the last of a short one.
 
-    Only these are decoded. `place` is where they begin in a longer sound, from 0 to 1. Integers
-    become -1..1; of two channels the mean is taken where one is wanted, and one is repeated for
-    two.
+    `place` is where they begin in a longer sound, from 0 to 1. Two channels become their mean where
+    one is wanted, and one is repeated for two.
     """
     if sound.channels != out.shape[1] and {sound.channels, out.shape[1]} != {1, 2}:
         raise DecodeError(
@@ -142,9 +129,9 @@ def read_frames(sound: Any, place: float, out: Samples) -> None:
     out[wanted:] = 0
 
 
-def _check_frames(there: int, promised: int) -> None:
+def _check_frames(there: int, promised: int, what: str = "frames") -> None:
     if there < promised:
-        raise DecodeError(f"truncated: {promised:,} frames are promised, {there:,} are there")
+        raise DecodeError(f"truncated: {promised:,} {what} are promised, {there:,} are there")
 
 
 def _check_chunks(file: IO[bytes], size: int) -> None:
@@ -162,11 +149,7 @@ def _check_chunks(file: IO[bytes], size: int) -> None:
             length -= 16
         if name in (b"data", b"SSND"):
             length = long if length == _STREAMED else length
-            there = size - file.tell()
-            if length != _STREAMED and length > there:
-                raise DecodeError(
-                    f"truncated: {length:,} bytes of sound are promised, {there:,} are there"
-                )
+            _check_frames(size - file.tell(), 0 if length == _STREAMED else length, "bytes")
             return
         file.seek(length + length % 2, io.SEEK_CUR)
 
@@ -183,25 +166,19 @@ def _check_pages(file: IO[bytes], size: int) -> None:
 
 def _is_as_long(data: bytes, frames: int) -> bool:
     """Whether an MP3 holds so many frames of sound: without a Xing header libsndfile guesses."""
-    at, count, samples = _first_frame(data), 0, 1152
-    while length := _frame_length(data[at : at + 3]):
-        samples = 1152 if data[at + 1] >> 3 & 3 == 3 else 576
-        at, count = at + length, count + 1
-    return at <= len(data) and abs(count * samples - frames) <= _MP3_SLACK * samples
-
-
-def _first_frame(data: bytes) -> int:
-    """Return where the first frame begins, behind tags: one that another one follows."""
-    at = 0
+    at, count, samples = 0, 0, 1152
     while data.startswith(b"ID3", at) and len(data) >= at + 10:
         size = sum((byte & 0x7F) << 7 * (3 - n) for n, byte in enumerate(data[at + 6 : at + 10]))
         at += 10 + size + (10 if data[at + 5] & 0x10 else 0)
-    while (at := data.find(b"\xff", at)) >= 0:
+    while (at := data.find(b"\xff", at)) >= 0:  # the first frame that another one follows
         length = _frame_length(data[at : at + 3])
         if length and _frame_length(data[at + length : at + length + 3]):
-            return at
+            break
         at += 1
-    raise DecodeError("broken mp3 file: no frames of sound are found in it")
+    while length := _frame_length(data[max(at, 0) : at + 3]):
+        samples = 1152 if data[at + 1] >> 3 & 3 == 3 else 576
+        at, count = at + length, count + 1
+    return at <= len(data) and abs(count * samples - frames) <= _MP3_SLACK * samples
 
 
 @lru_cache
