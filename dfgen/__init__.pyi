@@ -5,7 +5,7 @@ from dfgen.binding.preprocessing import load_preprocessing as load_preprocessing
 from dfgen.errors import DfgenError as DfgenError
 from dfgen.limits import Limits as Limits
 from dfgen.manifest.building.build import build_manifest as build_manifest
-from dfgen.manifest.building.build import split as split
+from dfgen.manifest.building.new_split import split as split
 from dfgen.manifest.corrections import update_labels as update_labels
 from dfgen.manifest.diff import diff as diff
 from dfgen.manifest.io import read_manifest as read_manifest

@@ -22,7 +22,7 @@ from dfgen.manifest.schema import (
     rows_where,
     validate,
 )
-from dfgen.manifest.sources.label_table import read_rows
+from dfgen.manifest.sources.label_table import read_labels
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import is_text, value_type
 
@@ -82,7 +82,7 @@ def _corrected(before: pd.DataFrame, given: Path | Table, wanted: list[str]) -> 
     given = os.fspath(given) if isinstance(given, os.PathLike) else given
     where = given if isinstance(given, str) else "the table of corrections"
     text = [name for name in labels if is_text(value_type(table[name].type))]
-    [rows] = [group.rows for group in read_rows(given, ["id", *text])]
+    rows = read_labels(given, ["id", *text])
     names = wanted or [name for name in rows.column_names if name != "id"]
     for name in ["id", *names]:
         if name not in rows.column_names or name not in ["id", *labels]:

@@ -1,14 +1,9 @@
 """Errors of readers become errors that name the file."""
 
 import contextlib
-import mmap
 import os
 import stat
-from codecs import BOM_UTF8
 from collections.abc import Iterator
-from typing import TypeVar
-
-import msgspec
 
 from dfgen.errors import DfgenError, ManifestError, MissingFileError, ReadError, is_outside
 from dfgen.limits import DEFAULT, Limits
@@ -68,28 +63,6 @@ def read_bytes(path: str, nbytes: int) -> bytes:
         return os.read(descriptor, nbytes)
     finally:
         os.close(descriptor)
-
-
-_Decoded = TypeVar("_Decoded")
-
-
-def read_json(
-    path: str, kind: type[_Decoded], expected: str, limits: Limits, bound: str
-) -> _Decoded:
-    """Return the JSON of a file as a type of msgspec; `expected` describes it."""
-    with reading(path, limits=limits, bound=bound) as nbytes, open(path, "rb") as file:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if nbytes else b""
-        try:
-            start = len(BOM_UTF8) if data[:3] == BOM_UTF8 else 0
-            return msgspec.json.decode(memoryview(data)[start:], type=kind)
-        except msgspec.ValidationError as error:
-            raise ManifestError(
-                f"{path} is JSON, but not as {expected}: {str(error)[:1].lower()}{str(error)[1:]}"
-            ) from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ManifestError(
-                f"{path} is broken JSON, {error}. Mend the file, or fetch it again"
-            ) from None
 
 
 def check_file(path: str) -> int:

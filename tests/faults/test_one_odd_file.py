@@ -106,15 +106,16 @@ def test_headers_that_say_what_cannot_be_are_problems_of_their_rows(data):
 
 
 XML = {
-    "": "xml/b.xml, line 1, column 1: broken XML, no element found. Mend or remove it",
+    "": "xml/b.xml, line 1, column 1: broken XML, no element found. Write the file again, or "
+        "remove it",
     "<annotation><size><width>1e30</width></size></annotation>":
         'xml/b.xml: <size/width> is "1e30", expected a number of pixels',
     f"<annotation><size><width>{'9' * 400}</width></size></annotation>":
         f'xml/b.xml: <size/width> is "{"9" * 400}", expected a number of pixels',
     "<?xml version='1.0' encoding='odd'?><annotation/>":
         "xml/b.xml cannot be read: LookupError: unknown encoding: odd",
-    "<a>" * 100_000: "xml/b.xml, line 1, column 300001: broken XML, no element found. Mend or "
-        "remove it",
+    "<a>" * 100_000: "xml/b.xml, line 1, column 300001: broken XML, no element found. Write the "
+        "file again, or remove it",
 }  # fmt: skip
 
 
@@ -151,7 +152,7 @@ def test_what_is_no_file_is_the_problem_of_its_row_and_is_not_waited_for(data, k
         annotated.image("imgs/b.png/d.png")
         os.makedirs("xml/b.xml")
         message = refused(voc="xml", images="imgs")
-        assert '1 of 3 images have no .xml file, 2 have one:\n  "b.png/d"\n' in message
+        assert '1 of 3 images have no .xml file: "b.png/d"\n' in message
         return
     frame = dfgen.build_manifest(voc="xml", images="imgs")
     assert problems(frame) == ["", f"xml/b.xml is a {kind}, expected a file", ""]
@@ -164,23 +165,23 @@ FILES = {
     "coco width": (
         "coco", "c.json", json.dumps({"images": [{**IMAGE, "width": 10**20}]}),
         'c.json is JSON, but not as COCO has it, {"images": [...], "annotations": [...], '
-        '"categories": [...]}: expected `int` <= 2147483647 - at `$.images[0].width`',
+        '"categories": [...]}: Expected `int` <= 2147483647 - at `$.images[0].width`',
     ),
     "coco deep": ("coco", "c.json", '{"x": ' + "[" * 100_000,
                   "c.json cannot be read: it is nested too deep"),
     "coco ids": ("coco", "c.json", '{"images": [], "categories": [{"id": "", "name": "a"}, '
-                 '{"id": 1, "name": "b"}]}', "the manifest would have no rows"),
+                 '{"id": 1, "name": "b"}]}', "no file has labels or annotations"),
     "jsonl digits": ("labels", "l.jsonl", f'{{"path": "a.png"}}\n\n{{"path": "b", "n": {BIG}}}',
-                     'l.jsonl cannot be read as .jsonl: line 3, "n": OverflowError: Python int '),
+                     'l.jsonl: the values of "n" have not one type: Python int too large'),
     "jsonl many digits": ("labels", "l.jsonl", f'{{"n": {"9" * 5_000}}}',
-                          "l.jsonl cannot be read as .jsonl: line 1: Exceeds the limit "),
+                          "l.jsonl, line 1 is not JSON: Exceeds the limit "),
     "jsonl types": ("labels", "l.jsonl", '{"n": 1}\n{"n": 2}\n{"n": "x"}\n{"n": 3}',
-                    "l.jsonl cannot be read as .jsonl: line 3: Could not convert 'x' with type "),
+                    'l.jsonl: the values of "n" have not one type: Could not convert '),
     "jsonl deep": ("labels", "l.jsonl", '{"n": 1}\n{"n": ' + "[" * 100_000,
-                   "l.jsonl cannot be read as .jsonl: line 2: it is nested too deep"),
+                   "l.jsonl, line 2 is not JSON: it is nested too deep"),
     "jsonl surrogate": ("labels", "l.jsonl", '{"n": "\\ud800"}',
-                        'l.jsonl cannot be read as .jsonl: line 1, "n": '),
-    "jsonl empty": ("labels", "l.jsonl", "\n", "l.jsonl cannot be read as .jsonl: it is empty"),
+                        'l.jsonl: the values of "n" have not one type: '),
+    "jsonl empty": ("labels", "l.jsonl", "\n", 'path_column="path" is not a column. Columns: none'),
     "toml digits": ("source", "r.toml", f"seed = {'9' * 5_000}",
                     "r.toml cannot be read as TOML: Exceeds the limit (4300 digits) "),
     "jsonl split": ("labels", "l.jsonl", '{"path": "a.png", "split": 5}',
@@ -257,7 +258,7 @@ def test_a_name_that_is_not_utf8_is_left_out_by_name(data):
 def test_a_folder_or_manifest_whose_name_is_not_utf8_is_refused(data, monkeypatch):
     odd = os.fsdecode(os.fsencode(data) + b"/\xff")
     os.rename("imgs", odd)
-    folder = f"the path {os.fsencode(odd)!r} is not UTF-8, and no manifest can hold it: rename the "
+    folder = f"the path {os.fsencode(odd)!r} is not UTF-8: rename the "
     for given in (odd, Path(odd)):
         assert refused(ArgumentError, source=given) == folder + "file or folder"
     for call in (dfgen.read_manifest, dfgen.verify):

@@ -331,11 +331,11 @@ def test_fault_30_what_a_live_process_writes_is_not_removed_as_a_dead_ones_is(tm
 # -- two at once ---------------------------------------------------------------------------------
 
 BUILDING = """
-from dfgen.manifest.building.pipeline import Build
+from dfgen.manifest.building import pipeline
 def wait(*given):
     print("ready", flush=True)
     sys.stdin.readline()
-Build._settled = wait
+pipeline._with_facts = wait
 dfgen.build_manifest(folder, facts="none", out=f"{folder}/m.parquet")
 """
 

@@ -54,7 +54,6 @@ PARTS = {
     "loading/workers": "loading",  # the loader starts workers, which make its batches
     "manifest/building": "manifest",  # to build is to write; to verify is to build again
     "manifest/sources": "manifest",
-    "manifest/splitting": "manifest",
     "samples/features": "samples",  # features run functions of the user's, which stand above
     "samples/sources": "samples",
     "training/checks": "training",

@@ -1,14 +1,87 @@
-"""Builds and verify on executors: threads, processes, a Dask cluster, and lost tasks."""
+"""Builds and verify on executors: threads, processes, Dask, lost tasks and killed builds."""
 
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+import os
+import random
+import signal
+import sys
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
+from functools import partial
 from multiprocessing import get_context
 
+import flaky_executor
 import pandas as pd
 import pytest
+from command import run
+from flaky_executor import FlakyExecutor
+from full_disk import files_of_at_most
+from PIL import Image
 from public.trees import pets
+from spread_builds import FILES, SPLIT, build, dask_scheduler, write_images
 
 import dfgen
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, WorkerError, WriteError
+from dfgen.executors import Work, spread
+from dfgen.manifest.building import file_facts, kept_facts, scan
+from dfgen.manifest.table_reading import read_table
+from dfgen.stores.store import StorageOptions
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:[0-9]+ problem", "ignore:.*more than one split", "ignore:Kept 1 row",
+    "ignore:.*copy of their picture",
+)  # fmt: skip
+LOOPBACK = {"host": "127.0.0.1", "dashboard_address": ":0"}
+HOW = ("header", "full", "update header", "update full", "workers header", "workers full")
+processes = partial(ProcessPoolExecutor, 1, get_context("forkserver"))
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    write_images(tmp_path)
+    monkeypatch.setattr(scan, "SPANS", {False: (4, 4), True: (4, 4)})
+    monkeypatch.setattr(kept_facts, "KEPT_EVERY", 0)
+    return tmp_path
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Names of the files whose headers are read in this process."""
+    names, read = [], file_facts.header_of
+    monkeypatch.setattr(
+        file_facts,
+        "header_of",
+        lambda file, limits: names.append(os.path.basename(file.name)) or read(file, limits),
+    )
+    return names
+
+
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, **LOOPBACK) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+class Ending(ThreadPoolExecutor):
+    """Calls a function before one of its tasks."""
+
+    def __init__(self, left, end):
+        super().__init__(1)
+        self._left, self._end = left, end
+
+    def submit(self, *call):
+        self._left -= 1
+        if not self._left:
+            self._end(self)
+        return super().submit(*call)
 
 
 class Losing(ThreadPoolExecutor):
@@ -25,40 +98,203 @@ class Losing(ThreadPoolExecutor):
         return future
 
 
-@pytest.fixture(params=["threads", "processes", "dask", "lost tasks"])
-def executor(request):
-    if request.param == "dask":
-        distributed = pytest.importorskip("distributed")
-        options = {"n_workers": 1, "threads_per_worker": 2, "processes": False}
-        with (
-            distributed.LocalCluster(dashboard_address=None, **options) as cluster,
-            distributed.Client(cluster, set_as_default=False) as client,
-        ):
-            yield client.get_executor(pure=False)
-        return
-    pool = {"threads": ThreadPoolExecutor(2), "lost tasks": Losing(1)}.get(request.param)
-    with pool or ProcessPoolExecutor(1, get_context("forkserver")) as executor:
-        yield executor
+def serial_and_spread(data, executor, **options):
+    serial = build(data, "serial.parquet", **options)
+    assert build(data, "spread.parquet", executor=executor, **options).equals(serial)
 
 
-@pytest.mark.filterwarnings("ignore:1 problem", "ignore:.*copy of their picture")
-def test_executor_gives_the_rows_of_the_serial_build(tmp_path, executor):
-    frame = pets(tmp_path, 9)
-    with open(frame["path"][5], "r+b") as file:
-        file.truncate(30)
-    options = {"pattern": "{kind}/{id}.png", "split": {"a": 0.5, "b": 0.5}, "facts": "full"}
-    serial, spread = (
-        dfgen.build_manifest(tmp_path / "imgs", executor=each, out=tmp_path / name, **options)
-        for each, name in ((None, "m.parquet"), (executor, "n.parquet"))
-    )
-    pd.testing.assert_frame_equal(spread, serial)
-    assert spread["problem"].notna().tolist() == [row == 5 for row in range(9)]
-    pd.testing.assert_frame_equal(dfgen.read_manifest(tmp_path / "n.parquet"), serial)
-    found = dfgen.verify(frame, decode=True, executor=executor)
-    pd.testing.assert_frame_equal(found, dfgen.verify(frame, decode=True))
-    assert found["change"].tolist() == ["broken"]
+@pytest.mark.parametrize("kind", ["threads", "processes", "dask", "lost tasks"])
+def test_executor_gives_the_rows_of_the_serial_build(data, kind, request):
+    if kind == "dask":
+        executor = request.getfixturevalue("client").get_executor(pure=False)
+    else:
+        executor = {"threads": ThreadPoolExecutor, "lost tasks": Losing}.get(kind)
+        executor = executor(2) if executor else processes()
+    for facts in ("header", "full"):
+        serial_and_spread(data, executor, facts=facts)
+    manifest = data / "serial.parquet"
+    Image.new("L", (40, 3)).save(data / "imgs/cat/100.png")
+    Image.new("L", (40, 3)).save(data / "imgs/cat/002.png")
+    for decode in (False, True):
+        found = dfgen.verify(manifest, decode=decode, executor=executor)
+        pd.testing.assert_frame_equal(found, dfgen.verify(manifest, decode=decode))
+        assert {*found["change"]} == {"broken", "changed"}
+    build(data)
+    serial_and_spread(data, executor, update=data / "m.parquet")
+    if kind != "dask":
+        executor.shutdown()
+
+
+def test_dropped_doubled_delayed_and_reordered_tasks_change_nothing(data):
+    serial, seen = build(data, facts="full"), {}
+    for seed in range(6):
+        executor = FlakyExecutor(seed)
+        assert build(data, f"{seed}.parquet", facts="full", executor=executor).equals(serial)
+        seen = {name: seen.get(name, 0) + number for name, number in executor.faults.items()}
+    assert all(seen.values()), seen
+
+
+def test_a_file_that_kills_each_worker_has_a_problem(data):
+    deadly = partial(processes, initializer=flaky_executor.die_at, initargs=("013.png",))
+    table, serial = build(data, executor=deadly), build(data, "serial.parquet")
+    rows = [row for row in range(FILES) if table.slice(row, 1) != serial.slice(row, 1)]
+    assert [table["path"][row].as_py()[-7:] for row in rows] == ["013.png"]
+    assert table["problem"][rows[0]].as_py().startswith("each worker that read it was lost: ")
+
+
+@pytest.mark.slow
+def test_tasks_of_a_killed_dask_worker_are_done_by_another(data, client):
+    serial = build(data)
+    (worker, pid), *_ = client.run(os.getpid).items()
+    client.run(flaky_executor.die_at, workers=[worker])
+    spread = build(data, "again.parquet", executor=client.get_executor(pure=False))
+    assert spread.equals(serial) and pid not in client.run(os.getpid).values()
+
+
+def test_an_executor_that_is_gone_is_named_and_the_next_build_continues(data, opened):
+    serial, folder = build(data), data / "again.parquet.building"
+    whole, opened[:] = {*opened}, []
+    with pytest.raises(WorkerError, match=rf"takes no more tasks(.|\n)*{folder} has the facts"):
+        build(data, "again.parquet", executor=Ending(5, lambda pool: pool.shutdown()))
+    kept, opened[:] = {*opened}, []
+    assert folder.is_dir() and kept
+    assert build(data, "again.parquet").equals(serial) and not folder.exists()
+    assert {*opened} & kept <= {"010.png", "011.png"} and {*opened} | kept == whole
+
+
+@pytest.mark.slow
+def test_a_killed_dask_scheduler_is_named_and_the_next_build_continues(data):
+    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
+    serial = build(data)
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "8s"}),  # before it gives up
+        dask_scheduler() as (scheduler, address),
+        distributed.Client(address, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(1)
+        inner = client.get_executor(pure=False)
+
+        class Killing(Executor):
+            _client, left = inner._client, 6
+
+            def submit(self, *call):
+                self.left -= 1
+                if not self.left:
+                    os.kill(scheduler.pid, signal.SIGKILL)
+                    scheduler.join()
+                return inner.submit(*call)
+
+        with pytest.raises(WorkerError, match="lost the scheduler"):
+            build(data, "again.parquet", executor=Killing())
+    assert [*(data / "again.parquet.building").glob("*.arrow")]
+    assert build(data, "again.parquet").equals(serial)
+
+
+@pytest.mark.parametrize(
+    ("facts", "kills"),
+    [("header", 3), *(pytest.param(facts, 8, marks=pytest.mark.slow) for facts in HOW)],
+)
+def test_a_build_that_is_killed_anywhere_continues(data, opened, facts, kills):
+    change, _, kind = facts.rpartition(" ")
+    how, workers = {"facts": kind}, 1 if change == "workers" else None
+    if change == "update":
+        build(data, "old.parquet", **how)
+        how["update"] = data / "old.parquet"
+        for row in range(100, 160):
+            Image.new("L", (40, 3), row).save(data / f"imgs/cat/{row}.png")
+    serial, context = build(data, "serial.parquet", **how), get_context("forkserver")
+    arguments = {"source": data / "imgs", "pattern": "{kind}/{id}.png", "split": SPLIT, **how}
+    for event in random.Random(facts).sample(range(60), kills):
+        given = (event, {**arguments, "out": data / "m.parquet"}, workers)
+        process = context.Process(target=flaky_executor.build_and_die, args=given)
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        kept = len([*data.glob("m.parquet.building/*.arrow")])
+        opened.clear()
+        assert build(data, **how).equals(serial)
+        assert len(opened) <= FILES + 2 - 4 * kept  # 4 files each; 2 are broken
+        os.unlink(data / "m.parquet")
+
+
+def test_a_full_disk_is_named_and_the_facts_stay(data, opened):
+    import resource
+
+    serial, folder = build(data), data / "again.parquet.building"
+    limit = (900, resource.RLIM_INFINITY)
+    filling = Ending(6, lambda pool: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+    with files_of_at_most(10**9), filling, pytest.raises(WriteError, match=f"{folder}/"):
+        build(data, "again.parquet", executor=filling)
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert kept and all(name.endswith(".arrow") for name in kept)
+    opened.clear()
+    assert build(data, "again.parquet").equals(serial) and len(opened) < FILES
+
+
+def test_facts_of_other_limits_and_kinds_are_not_taken(data, opened):
+    with pytest.raises(WorkerError):
+        build(data, executor=Ending(9, lambda pool: pool.shutdown()))
+    opened.clear()
+    build(data, limits=dfgen.Limits(decoded_bytes="1GB"))
+    assert len(opened) == FILES
+
+
+def test_a_second_build_of_one_manifest_waits_or_is_refused(data):
+    class Other(ThreadPoolExecutor):
+        def submit(self, *call):
+            with pytest.raises(WriteError, match=r"m\.parquet"):
+                build(data)
+            return super().submit(*call)
+
+    build(data, executor=Other(1))
+
+
+@pytest.mark.parametrize("options", [{}, {"facts": "full"}])
+def test_workers_without_the_files_are_named_with_host_and_path(data, options):
+    class Elsewhere(Executor):
+        def submit(self, call, *arguments):
+            future, hidden = Future(), data / "hidden"
+            os.rename(data / "imgs", hidden)
+            future.set_result(call(*arguments))
+            os.rename(hidden, data / "imgs")
+            return future
+
+    with pytest.raises(WorkerError, match=rf"{data}/imgs/(.|\n)*{os.uname().nodename}"):
+        build(data, executor=Elsewhere(), **options)
+
+
+def test_workers_with_another_dfgen_are_named(data):
+    with (
+        processes(initializer=flaky_executor.be_of) as executor,
+        pytest.raises(WorkerError, match=r"the worker on .* has dfgen 0\.0\.1, and here is "),
+    ):
+        build(data, executor=executor)
+
+
+def test_limits_and_storage_options_travel_to_workers():
+    access = file_facts.Access(2, dfgen.Limits(file_bytes=9), StorageOptions({"token": "x"}))
+    with processes() as executor:
+        work = Work(flaky_executor.seen_there, lambda task: (access,), str)
+        [(_, outcome)] = spread(executor, work, lambda workers: [0])
+        assert outcome.result == (2, 9, {"token": "x"})
 
 
 def test_other_objects_are_no_executors(tmp_path):
-    with pytest.raises(ArgumentError, match="executor"):
-        pets(tmp_path, 2, executor="processes")
+    for given in (4, ThreadPoolExecutor, "tcp://host:8786"):
+        with pytest.raises(ArgumentError, match="executor"):
+            pets(tmp_path, 2, executor=given)
+
+
+def test_commands_take_the_address_of_a_scheduler(data, client, monkeypatch):
+    serial = build(data, split=None)
+    arguments = ("build-manifest", data / "imgs", "--pattern", "{kind}/{id}.png", "--out")
+    made = run(*arguments, data / "d.parquet", "--dask", client.scheduler.address)
+    assert made.returncode == 0, made.stderr
+    assert read_table(data / "d.parquet")[0].equals(serial)
+    assert run("verify", data / "d.parquet", "--dask", client.scheduler.address).returncode == 1
+    for address in ("nonsense", "", "http://127.0.0.1:9"):
+        done = run(*arguments, data / "e.parquet", "--dask", address)
+        assert done.returncode == 1 and "is not the address of a scheduler" in done.stderr
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    done = run(*arguments, data / "e.parquet", "--dask", "tcp://127.0.0.1:9")
+    assert 'pip install "keras-dfgen[dask]"' in done.stderr

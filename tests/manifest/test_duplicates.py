@@ -237,7 +237,6 @@ SHARES = {"train": 0.7, "val": 0.3}
         {"shares": SHARES},
         {"shares": SHARES, "stratify": "kind"},
         {"shares": SHARES, "group": "scene"},
-        {"shares": SHARES, "order": "time"},
         {"folds": 3},
         {"folds": 3, "stratify": "kind"},
     ],

@@ -18,8 +18,8 @@ from test_manifest_io import FRAME
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.errors import DfgenError
+from dfgen.manifest.building.split_rules import Splitting
 from dfgen.manifest.duplicates import leaks
-from dfgen.manifest.splitting.split_rules import Splitting
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_chains_of_copies_stay_in_one_split_as_the_rows_grow(
             paths[row] = paths[other]
     frame = frame.assign(phash=pd.array(hashes, "UInt64"), digest=digests, path=paths)
     splitting = Splitting(**how, stratify=stratify, group=group, group_duplicates=True)
-    parts = splitting.parts(frame, group)
+    parts = splitting.parts(frame)
     assert leaks(frame.assign(**{splitting.column: parts})).empty
     kept = pd.Series(parts, frame.index).astype(object).where(frame.index < old, None)
-    grown = splitting.parts(frame, group, kept if how.get("split") else kept.astype("Int8"))
+    grown = splitting.parts(frame, kept if how.get("split") else kept.astype("Int8"))
     assert list(grown[:old]) == list(parts[:old])
     assert leaks(frame.assign(**{splitting.column: grown})).empty
 
@@ -196,24 +196,3 @@ def test_a_class_outside_the_names_is_an_error_for_every_kind_of_column(values, 
     found = batch.arrays["kind"]
     codes = found.argmax(-1) if kind == "several" else found
     assert [names[code] for code in codes.reshape(-1)] == column.tolist()
-
-
-@pytest.mark.parametrize("how", [{"group": "scene"}, {"stratify": "kind", "group": "scene"}])
-@pytest.mark.parametrize("divide", [{"split": {"train": 0.6, "val": 0.4}}, {"folds": 3}])
-def test_a_manifest_that_grows_moves_no_row_though_groups_and_classes_change(tmp_path, how, divide):
-    labels = pd.DataFrame({"id": range(40), "file": [f"{n}.png" for n in range(40)]})
-    labels["kind"], labels["scene"] = [*"aabac" * 8], labels.id * 7 % 40 // 4
-    out = tmp_path / "m.parquet"
-    options = {"path_column": "file", "facts": "none", "out": out, **how, **divide}
-    part = "split" if "split" in divide else "fold"
-    before = {}
-    with warnings.catch_warnings(action="ignore"):  # of classes that a split lacks
-        for rows in (labels[10:30], labels[5:30], labels):  # new ones first, and last
-            update = {"update": out} if before else {}
-            frame = dfgen.build_manifest(labels=rows[::-1], **options, **update)
-            after = dict(zip(frame["id"], frame[part], strict=True))
-            assert before == {id: after[id] for id in before}
-            assert len(after) == len(rows)
-            before = after
-    groups = frame.groupby("scene")[part].nunique()
-    assert (groups == 1).all()

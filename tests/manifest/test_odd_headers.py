@@ -1,6 +1,8 @@
 """Facts of headers that are turned or broken."""
 
+import os
 import shutil
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -52,3 +54,31 @@ def test_archive_gives_the_rows_of_its_folder(tmp_path, kind):
     with dfgen.Sequence(frame, "path", "kind", image_size=(5, 3), shuffle=False) as seq:
         images, labels = seq[0]
     assert (rows_of(images), np.asarray(labels).tolist()) == ([0, 1, 2, 3, 4], [0, 0, 1, 1, 2])
+
+
+@pytest.mark.parametrize("workers", [1, 7, None])
+def test_rows_are_in_order_for_any_number_of_workers(tmp_path, workers):
+    names = [f"{row:04}.png" for row in range(700)]
+    for row, name in enumerate(names):
+        if row < 20:
+            image(tmp_path / "imgs" / name, row % 9, (4 + row, 3))
+        else:
+            os.link(tmp_path / "imgs" / names[row % 20], tmp_path / "imgs" / name)
+    frame = dfgen.build_manifest(tmp_path / "imgs", workers=workers)
+    assert frame["id"].tolist() == names
+    assert frame["width"].tolist() == [4 + row % 20 for row in range(700)]
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("x.png", "does not exist"), ("folder/x.png", "does not exist"), ("a\0.png", "null byte"),
+     ("pipe.png", "not a regular file")],
+)  # fmt: skip
+def test_file_that_cannot_be_opened_is_a_problem(tmp_path, name, word):
+    os.mkfifo(tmp_path / "pipe.png")
+    rows = pd.DataFrame({"id": [1, 2], "file": [str(image(tmp_path / "a.png")), name]})
+    facts = {"root": tmp_path, "path_column": "file"}
+    with warnings.catch_warnings(action="ignore"):
+        frame = dfgen.build_manifest(labels=rows, **facts)
+    assert pd.isna(frame["problem"][0]) and word in frame["problem"][1]
+    assert pd.isna(frame["width"][1])

@@ -11,7 +11,7 @@ from PIL import Image
 
 from dfgen.binding.bind import bind
 from dfgen.errors import ManifestError
-from dfgen.manifest.building.build import split
+from dfgen.manifest.building.new_split import split
 from dfgen.manifest.diff import diff
 from dfgen.manifest.io import read_manifest, write_manifest
 from dfgen.manifest.verify import verify

@@ -12,7 +12,6 @@ from dfgen.errors import ArgumentError, DfgenError, ManifestError
 from public.trees import SIZES, box, coco, image, images, plain, text, values, voc_xml
 
 NAMES = ["p1/007.png", "p1/08.b.png", "p2/7.png"]
-XFAIL = pytest.mark.xfail(strict=True, reason="manifest")
 
 
 @pytest.fixture
@@ -118,7 +117,6 @@ def test_id_category_label_and_root_choose_columns(folder):
     assert at_table["path"].tolist() == frame["path"].tolist()
 
 
-@XFAIL
 def test_several_rows_of_one_image_ask_for_id(folder):
     table = pd.DataFrame({"file": ["p2/7.png"] * 2, "x": [1, 2]})
     with pytest.raises(ManifestError, match="id="):

@@ -12,10 +12,9 @@ import dfgen
 from dfgen.errors import DfgenError
 from public.trees import SOURCES, rows_of, values
 
-LATER = {"table .csv.gz": pytest.mark.xfail(strict=True, reason="manifest")}
-ALL = [pytest.param(name, marks=LATER.get(name, ())) for name in SOURCES]
-NAMED = [one for one in ALL if one.values[0].startswith(("table", "coco"))]  # paths are in a file
-ANNOTATED = set(SOURCES) - {"pattern", "table frame", "table arrow", *LATER}
+ALL = [*SOURCES]
+NAMED = [one for one in ALL if one.startswith(("table", "coco"))]  # paths are in a file
+ANNOTATED = set(SOURCES) - {"pattern", "table frame", "table arrow"}
 
 
 @pytest.fixture(params=ALL)

@@ -8,7 +8,6 @@ import dfgen
 from public.trees import pets
 
 SHARES, HALVES = {"train": 0.7, "val": 0.2, "test": 0.1}, {"a": 0.5, "b": 0.5}
-XFAIL = pytest.mark.xfail(strict=True, reason="manifest")
 
 
 def table(rows, **columns):
@@ -60,7 +59,6 @@ def test_groups_are_never_divided(how):
     assert errors.max() < (0.06 if "stratify" in how else 0.2)
 
 
-@XFAIL
 def test_groups_1_and_1_0_are_the_same():
     whole = table(100, scene=np.arange(100) % 50)
     floats = whole.assign(scene=whole["scene"].astype(float))
@@ -93,7 +91,6 @@ def test_split_of_a_path_equals_that_of_its_frame(tmp_path):
     assert pd.crosstab(found["kind"], found["split"]).values.tolist() == [[10, 10], [10, 10]]
 
 
-@XFAIL
 def test_split_without_id_uses_the_paths():
     frame = table(50).drop(columns="id")
     found = dfgen.split(frame, HALVES)["split"].tolist()

@@ -90,7 +90,6 @@ def test_corrected_labels_survive_updates(out):
         assert kinds.cat.categories.tolist() == ["cat", "dog"]
 
 
-@pytest.mark.xfail(strict=True, reason="manifest")
 def test_table_wins_in_other_columns_with_warning(out):
     frame = dfgen.read_manifest(out)
     frame.loc[frame["id"].isin(["002", "004"]), "kind"] = "dog"

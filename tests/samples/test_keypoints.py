@@ -131,7 +131,7 @@ def test_points_of_coco_go_with_the_image_of_their_row(tmp_path, processes):
             for batch in sequence
             for image, point in zip(*map(np.asarray, batch), strict=True)
         ]
-    assert sorted(seen) == [(n, [[n + 1, 5, 2], [30, 6, 1]], [-1] * 3) for n in range(4)]
+    assert sorted(seen) == [(n, [[n + 1.5, 5.5, 2], [30.5, 6.5, 1]], [-1] * 3) for n in range(4)]
 
 
 def test_a_point_that_a_pack_cropped_away_is_not_seen_in_what_pads_its_image(tmp_path):
@@ -140,7 +140,7 @@ def test_a_point_that_a_pack_cropped_away_is_not_seen_in_what_pads_its_image(tmp
     points = dfgen.Keypoints(count=2, max_items=1)
     image = dfgen.Image(size=(10, 20), resize="pad")
     made = dfgen.Sequence(tmp_path / "pack", image, points, shuffle=False)
-    away, left = [0, 0, 0], [5 + (30 - 5) * 10 / 30, 2, 1]
+    away, left = [0, 0, 0], [5 + (30.5 - 5) * 10 / 30, 6.5 / 3, 1]
     np.testing.assert_allclose(made[0][1][:, 0], [[away, left]] * 4, atol=1e-5)
 
 
@@ -154,12 +154,12 @@ def test_albumentations_moves_points_with_their_image(tmp_path):
     given = (frame, dfgen.Image(size=SIZE), target)
     made = dfgen.Sequence(*given, shuffle=False, transform=dfgen.albumentations(pipeline))
     found = np.asarray(made[0][1])
-    assert found[0, 0].tolist() == [[0, 0, 0], [28, 6, 1]]
-    assert found[3, 0].tolist() == [[2, 5, 2], [28, 6, 1]]
+    assert found[0, 0].tolist() == [[0, 0, 0], [28.5, 6.5, 1]]
+    assert found[3, 0].tolist() == [[2.5, 5.5, 2], [28.5, 6.5, 1]]
     assert (found[:, 1] == -1).all()
     mirror = A.Compose([A.HorizontalFlip(p=1)], keypoint_params=A.KeypointParams("xy"))
     made = dfgen.Sequence(*given, shuffle=False, transform=dfgen.albumentations(mirror))
-    assert np.asarray(made[0][1])[3, 0].tolist() == [[36, 5, 2], [10, 6, 1]]  # of 40 columns
+    assert np.asarray(made[0][1])[3, 0].tolist() == [[35.5, 5.5, 2], [9.5, 6.5, 1]]  # of 40 columns
     of_any_size = (frame[:1], dfgen.Image(size=None), target)
     made = dfgen.Sequence(*of_any_size, transform=dfgen.albumentations(pipeline))
     np.testing.assert_array_equal(made[0][1], found[:1])

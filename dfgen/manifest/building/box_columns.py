@@ -1,12 +1,10 @@
-"""Boxes and regions of the files as they are: turned upright, in pixels, and checked.
+"""Boxes, polygons, key points and regions: turned upright, in pixels, and checked.
 
-A source gives boxes as they were written down. What a manifest holds refers to the upright image,
-which is what `dfgen.Image` makes: EXIF orientation is applied to both.
+Sources have them as annotations do. Those of a manifest refer to the upright image, which
+`dfgen.Image` returns: EXIF orientation is applied to both.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,8 +18,6 @@ from dfgen.manifest.schema import with_column
 from dfgen.manifest.sources.source import ANNOTATED, nest
 from dfgen.manifest.sources.voc import MASKS
 from dfgen.samples.pixels import regions
-from dfgen.samples.pixels.geometry import Size
-from dfgen.spec import Values
 from dfgen.table import arrow_types as arrow
 
 SHAPES = {"boxes": 2, "polygons": 2, "keypoints": 3}
@@ -29,21 +25,11 @@ SHAPES = {"boxes": 2, "polygons": 2, "keypoints": 3}
 ROUNDING = 1.0  # a box may stand out by a pixel: rounded, or counted from 1; it is cut off
 
 Numbers = npt.NDArray[Any]
-_TURNS: dict[int, Callable[[Values], Values]] = {
-    2: np.fliplr,
-    3: lambda mask: mask[::-1, ::-1],
-    4: np.flipud,
-    5: np.transpose,
-    6: lambda mask: np.rot90(mask, -1),
-    7: lambda mask: mask[::-1, ::-1].T,
-    8: np.rot90,
-}
-"""EXIF orientation -> how the stored pixels become upright (EXIF 2.32, 4.6.4)."""
 
 
 @dataclass(frozen=True)
 class Images:
-    """The images of the rows: what is needed to place a shape; 0 stands for an unknown size."""
+    """The images of the rows; the size 0 is unknown."""
 
     width: Numbers  # as stored
     height: Numbers
@@ -52,18 +38,16 @@ class Images:
 
 
 def place_boxes(
-    table: pa.Table, facts: pa.Table | None, box_format: str
+    table: pa.Table, facts: pa.Table | None, relative: bool
 ) -> tuple[pa.Table, pa.Array]:
     """Turn and scale the shapes of a table to its images, upright and in pixels.
 
-    Shapes drawn on the pixels as stored are turned as the image is; those whose annotation gives
-    the size of the upright image were drawn on that, and stay. Relative ones (`rel_xyxy`, 0 to 1)
-    are of the upright image. A box that stands out by up to a pixel is cut off at the
-    edge. The table returned is without `ANNOTATED`; beside it stands what is wrong with each row,
-    null where nothing is.
+    Shapes in pixels as stored are turned with the image, unless the annotated size is that of the
+    upright image. `relative` shapes are shares (0 to 1) of the upright image. A box outside of the
+    image by up to a pixel is cut off at the edge. Return the table without `ANNOTATED`, and the
+    problem of each row.
     """
-    relative = box_format == "rel_xyxy"
-    images, problems = _images(table, facts, box_format)
+    images, problems = _images(table, facts, relative)
     masks = [name for name in MASKS if name in table.column_names]
     masked = np.any([table[name].is_valid().to_numpy() for name in masks], axis=0)
     for row in np.flatnonzero((images.orientation > 1) & masked):
@@ -92,22 +76,64 @@ def place_boxes(
         inner = nest(pa.array(placed.astype(np.float32).ravel()), sizes)
         table = with_column(table, name, nest(inner, counts, missing))
     if "segmentation" in table.column_names:
-        regions = table["segmentation"].combine_chunks()
-        sizes = np.stack([images.height, images.width], axis=1)
-
-        def upright(row: int, points: Numbers) -> Numbers:
-            return _turn(points, np.full(len(points), row), images)
-
-        regions = turned(regions, images.orientation, sizes, upright)
+        regions = _regions(table["segmentation"].combine_chunks(), images, problems)
         table = with_column(table, "segmentation", regions)
     kept = [name for name in table.column_names if name not in ANNOTATED]
     return table.select(kept), pa.array(problems, pa.string())
 
 
+def _regions(column: pa.Array, images: Images, problems: list[str | None]) -> pa.Array:
+    """Return regions upright as JSON of COCO's `segmentation`; add the first fault of a row."""
+    lengths = arrow.lengths_of(column)
+    rows = np.repeat(np.arange(len(column)), lengths).tolist()
+    texts = column.flatten().to_pylist()
+    for place, (row, text) in enumerate(zip(rows, texts, strict=True)):
+        if text is None:
+            continue
+        try:
+            texts[place] = _upright(text, row, images)
+        except (DecodeError, ValueError) as error:
+            if problems[row] is None:
+                number = place - int(np.searchsorted(rows, row))
+                problems[row] = f"object {number} cannot be drawn: {error}"
+    return nest(pa.array(texts, pa.string()), lengths, arrow.nulls(column))
+
+
+def _upright(text: str, row: int, images: Images) -> str:
+    """Return one region upright; raise if it cannot be drawn."""
+    region, turned = regions.parsed(text), images.orientation[row] > 1
+    width, height = (int(number) for number in images.limits[row])
+    if isinstance(region, dict):
+        if turned:
+            raise ValueError(
+                "EXIF turns the image, and run lengths cannot be turned: save it upright"
+            )
+        counts = region["counts"]
+        pixels = height * width if isinstance(counts, str) else sum(counts)
+        if (width, height) != (0, 0) and (
+            tuple(region["size"]) != (height, width) or pixels != height * width
+        ):
+            raise ValueError(
+                f"run lengths are of {pixels:,} pixels, and of size {[*region['size']]}, expected "
+                f"the size of the image, {[height, width]} (height, width)"
+            )
+        return text
+    for corners in region:
+        if len(corners) < 6 or len(corners) % 2:
+            raise ValueError(
+                f"a polygon has {len(corners)} numbers, expected x, y of three corners or more"
+            )
+    if not turned:
+        return text
+    points = [np.reshape(corners, (-1, 2)) for corners in region]
+    upright = [_turn(one, np.full(len(one), row), images).ravel().tolist() for one in points]
+    return msgspec.json.encode(upright).decode()
+
+
 def _images(
-    table: pa.Table, facts: pa.Table | None, box_format: str
+    table: pa.Table, facts: pa.Table | None, relative: bool
 ) -> tuple[Images, list[str | None]]:
-    """Return where shapes go, and the problem of each annotation that is of another image size."""
+    """Return the sizes of the images, and the problem of each row with another annotated size."""
     size = np.stack([_whole(facts, name, len(table)) for name in ("width", "height")], axis=1)
     drawn = np.stack([_whole(table, name, len(table)) for name in ANNOTATED], axis=1)
     orientation = _whole(facts, "orientation", len(table))
@@ -116,7 +142,7 @@ def _images(
         np.asarray(both.all(axis=1))
         for both in (size > 0, drawn > 0, drawn == size, drawn == upright)
     )
-    turned = known & (~told | as_stored) & (box_format != "rel_xyxy")
+    turned = known & (~told | as_stored) & (not relative)
     problems: list[str | None] = [None] * len(table)
     for row in np.flatnonzero(known & told & ~as_stored & ~as_upright):
         ours, theirs = (" x ".join(map(str, sizes[row].tolist())) for sizes in (size, drawn))
@@ -187,43 +213,3 @@ def _name_faults(
         width, height = images.limits[row]
         size = f", the image is {width} x {height} pixels" if width else ""
         problems[row] = f"a box is {fault}: {label} ({corners}){size}"
-
-
-def turned(
-    column: pa.Array, orientations: Values, sizes: Values, turn: Callable[[int, Values], Values]
-) -> pa.Array:
-    """Return lists of regions with those of turned images as they lie on the upright image.
-
-    Args:
-        column: of every row, the JSON of COCO's `segmentation` of each object.
-        orientations: the EXIF orientation of every row's image.
-        sizes: its height and width as stored, (rows, 2).
-        turn: returns points, (n, 2), of a row turned upright.
-    """
-    lengths = arrow.lengths_of(column)
-    rows = np.repeat(np.arange(len(column)), lengths)
-    rows = rows[orientations[rows] > 1]
-    if not len(rows):
-        return column
-    chosen = pa.array(np.repeat(orientations > 1, lengths))
-    texts = column.flatten()
-    made = [
-        text and _turned(text, int(orientations[row]), tuple(sizes[row]), partial(turn, row))
-        for row, text in zip(rows.tolist(), texts.filter(chosen).to_pylist(), strict=True)
-    ]
-    texts = pc.replace_with_mask(texts, chosen, pa.array(made, texts.type))
-    return nest(texts, lengths, arrow.nulls(column))
-
-
-def _turned(text: str, orientation: int, size: Size, turn: Callable[[Values], Values]) -> str:
-    """Return one region upright; as it is if it is none, which the feature refuses."""
-    try:
-        region = regions.parsed(text)
-        if isinstance(region, dict):
-            mask = regions.mask_of(region, size)
-            made: object = regions.run_lengths(_TURNS[orientation](mask))
-        else:
-            made = [turn(np.reshape(one, (-1, 2))).ravel().tolist() for one in region]
-    except (DecodeError, ValueError):
-        return text
-    return msgspec.json.encode(made).decode()

@@ -1,14 +1,13 @@
-"""Facts that a build has read, kept beside its manifest: one that was killed goes on from them.
+"""Facts of a build in progress, kept beside its manifest so that a killed build continues.
 
-They lie in the folder `<manifest>.building`, in files that appear whole or not at all.
+They are in the folder `<manifest>.building`, in files that are written whole or not at all.
 """
 
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -21,83 +20,60 @@ from dfgen.system import write_whole
 
 KEPT_EVERY = 5.0  # seconds of reading, which a killed build loses at most
 
-_SUFFIX = ".arrow"
 
-
-@dataclass(frozen=True)
+@dataclass
 class KeptFacts:
-    """A folder of facts, with the paths of their files; made with the first that are kept.
+    """A folder of facts with the paths of their files.
 
     Args:
-        folder: its absolute path.
-        kind: tells facts that were read as these are; those of another kind are of no use.
+        folder: its absolute path; it is made with the first facts.
+        kind: identifies the way in which facts were read; facts of another kind are not used.
     """
 
     folder: str
     kind: str
+    _waiting: list[pa.Table] = field(default_factory=list)
+    _since: float = field(default_factory=time.monotonic)
 
     @classmethod
     def beside(cls, manifest: str, full: bool, limits: Limits) -> "KeptFacts":
-        """Return those of a manifest in the making, whose facts are read in one way."""
+        """Return the facts of the build of a manifest."""
         kind = xxhash.xxh3_64_hexdigest(repr((__version__, full, limits)).encode())
         return cls(f"{os.path.realpath(manifest)}.building", kind)
 
     def read(self) -> pa.Table | None:
-        """Return what a build before this one has kept, of whole files; None: nothing."""
+        """Return the facts of an earlier build; None: there are none."""
         tables = []
         with suppress(FileNotFoundError):
             for name in sorted(os.listdir(self.folder)):
-                if name.startswith(self.kind) and name.endswith(_SUFFIX):
-                    with suppress(OSError, pa.ArrowInvalid):
-                        tables.append(_read(os.path.join(self.folder, name)))
+                if name.startswith(self.kind) and name.endswith(".arrow"):
+                    path = os.path.join(self.folder, name)
+                    with suppress(OSError, pa.ArrowInvalid), pa.ipc.open_file(path) as reader:
+                        tables.append(reader.read_all())
         return pa.concat_tables(tables) if tables else None
 
-    @contextmanager
-    def keeping(self) -> Iterator["Keeper"]:
-        """Yield what is given facts, and keeps them now and then, and at an error the last ones."""
-        keeper = Keeper(self)
-        try:
-            yield keeper
-        except BaseException:
-            with suppress(Exception):
-                keeper.write()
-            raise
+    def add(self, paths: Any, facts: list[pa.RecordBatch]) -> None:
+        """Keep the facts of some files, and write them from time to time."""
+        table = pa.Table.from_batches(facts)
+        self._waiting.append(table.add_column(0, "path", [paths.cast(pa.string())]))
+        if time.monotonic() - self._since >= KEPT_EVERY:
+            self.write()
+
+    def write(self) -> None:
+        """Write the facts that are not yet written."""
+        parts, self._waiting, self._since = self._waiting, [], time.monotonic()
+        if parts:
+            table = pa.concat_tables(parts).combine_chunks()
+            digest = xxhash.xxh3_64_hexdigest("\0".join(table["path"].to_pylist()).encode())
+            os.makedirs(self.folder, exist_ok=True)
+            path = os.path.join(self.folder, f"{self.kind}-{digest}.arrow")
+            write_whole(path, lambda file: _write(table, file))
 
     def remove(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class Keeper:
-    """Gathers facts, and writes them as one file when so much time has gone."""
-
-    def __init__(self, kept: KeptFacts) -> None:
-        self._kept, self._parts, self._since = kept, list[pa.Table](), time.monotonic()
-
-    def __call__(self, paths: Any, facts: list[pa.RecordBatch]) -> None:
-        """Take the facts of some files."""
-        table = pa.Table.from_batches(facts)
-        self._parts.append(table.add_column(0, "path", [paths.cast(pa.string())]))
-        if time.monotonic() - self._since >= KEPT_EVERY:
-            self.write()
-
-    def write(self) -> None:
-        """Write what was gathered; a WriteError if that cannot be."""
-        parts, self._parts = self._parts, []
-        if parts:
-            table = pa.concat_tables(parts).combine_chunks()
-            digest = xxhash.xxh3_64_hexdigest("\0".join(table["path"].to_pylist()).encode())
-            os.makedirs(self._kept.folder, exist_ok=True)
-            path = os.path.join(self._kept.folder, f"{self._kept.kind}-{digest}{_SUFFIX}")
-            write_whole(path, lambda file: _write(table, file))
-        self._since = time.monotonic()
-
-
 def _write(table: pa.Table, file: Any) -> None:
     with pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
-
-
-def _read(path: str) -> pa.Table:
-    with pa.ipc.open_file(path) as reader:
-        return reader.read_all()

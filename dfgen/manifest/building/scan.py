@@ -1,13 +1,12 @@
-"""Reads the facts of files, here or by an executor: of all, or of those that changed since.
+"""Reads the facts of files, here or by an executor: of all files, or of those that changed.
 
-A file may also be decoded to its end. What its decoder says then is the problem, behind
-`UNDECODABLE`, and stays that of the file, which its header cannot tell, until the file is changed.
-Each worker of an executor has the same files.
+A file may also be decoded to its end. Then the message of its decoder is its problem, after
+`UNDECODABLE`, and stays its problem until the file changes, because the header is fine.
 """
 
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -38,47 +37,48 @@ from dfgen.stores.stores import store_at, store_of
 from dfgen.system import threads
 from dfgen.table.arrow_types import is_text, text_where
 
-STATS = 512
-SLOW = 50e-6  # seconds to stat a file, ten times what a local disk takes
+STATS = 512  # files of a thread at a time
+SLOW = 50e-6  # seconds to stat a file, ten times as on a local disk
 
 _COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
 """Facts that an older manifest must have so that files need not be opened again."""
 
 SPANS = {False: (1_000, 100_000), True: (32, 10_000)}
-"""Least and most files of a task: of headers, of whole files. The most take up to a minute."""
+"""Least and most files of a task, of headers and of whole files. The most take up to a minute."""
 
 _OF_A_WORKER = 16  # tasks, so that no worker is idle at the end for long
 
 
 def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.Table:
-    """Read size, time and header of each file; with `decode` all of it.
+    """Read size, time and header of each file; with `decode` the whole file.
 
-    The files are a list of paths, or a column of Arrow that may hold their bytes, of which one at
-    a time becomes a Python object. A file with a fault keeps its row: `problem` says what is wrong,
-    as `kind` or `kind: details`. The columns are those of `SCHEMA`, null where unknown. Of a file
-    far away one request tells all but what only `decode` does.
+    The files are a list of paths, or an Arrow column that may hold their bytes, of which one at a
+    time becomes a Python object. A file with a fault keeps its row: `problem` has the reason, as
+    `kind` or `kind: details`. The columns are those of `SCHEMA`, null if unknown.
     """
     if isinstance(files, list):
         files = pa.array(files, pa.string())
     paths = is_text(files.type)
-    executor = access.executor if paths else None
-    spread = executor and spread_facts(files, access, decode, executor)
-    keeping = access.kept.keeping() if paths and access.kept else nullcontext(_keep_none)
-    found, what = (
-        dict[int, list[pa.RecordBatch]](),
-        "Decoding files" if decode else "Reading headers",
-    )
-    with keeping as keep, progress(len(files), what, " files") as bar:
-        for start, facts in spread or read_here(files, access, decode):
-            found[start], number = facts, sum(map(len, facts))
-            keep(files[start : start + number], facts)
-            bar.update(number)
+    kept = access.kept if paths else None
+    found = dict[int, list[pa.RecordBatch]]()
+    if access.executor and paths:
+        reading = spread_facts(files, access, decode, access.executor)
+    else:
+        reading = read_here(files, access, decode)
+    with progress(len(files), "Decoding files" if decode else "Reading headers", " files") as bar:
+        try:
+            for start, facts in reading:
+                found[start], number = facts, sum(map(len, facts))
+                if kept:
+                    kept.add(files[start : start + number], facts)
+                bar.update(number)
+        except BaseException:
+            with suppress(Exception):
+                if kept:
+                    kept.write()
+            raise
     parts = chain.from_iterable(found[start] for start in sorted(found))
     return pa.Table.from_batches(parts, facts_schema())
-
-
-def _keep_none(paths: Any, facts: Any) -> None:
-    """Keep nothing."""
 
 
 def refresh_facts(
@@ -89,30 +89,35 @@ def refresh_facts(
     listed: pa.Table | None = None,
     full: bool = False,
 ) -> pa.Table:
-    """Read the facts of files, opening only those that are new or changed since they were `known`.
+    """Read the facts of files, opening only files that are new or have changed.
 
-    A file is unchanged if size and time of the last change are. Files that had a problem are opened
-    again. With `decode` all are opened, and decoded to their end; with `full` so are those that are
-    opened, and files without a known digest are. `listed` has the sizes and times that a listing of
-    a bucket has told just now; each of the others is asked for its own.
+    A file is unchanged if its size and time are. Files with a problem are opened again.
+
+    Args:
+        paths: of the files; several rows may share one.
+        known: older facts, with the column `path`.
+        access: how files are opened.
+        decode: open all files, and decode them to their end.
+        listed: sizes and times of files that a bucket has just listed.
+        full: decode the files that are opened, and open files without digest.
     """
-    paths = paths.combine_chunks().dictionary_encode()  # several rows may share a file
+    paths = paths.combine_chunks().dictionary_encode()
     names, codes = pa.chunked_array([paths.dictionary]), paths.indices
     tables = [known, access.kept.read() if access.kept else None]
     comparable = [each for each in tables if each and set(each.column_names) >= _COMPARED]
     if not comparable:
         return read_facts(names.to_pylist(), access, decode or full).take(codes)
-    known = pa.concat_tables(_of_readable(each, decode) for each in reversed(comparable))
+    known = pa.concat_tables(_readable(each, decode) for each in reversed(comparable))
     places = pc.index_in(names, value_set=known["path"].cast(names.type))
     known = known.select(list(FACTS)).take(places)
     if decode:
         read = read_facts(names.to_pylist(), access, decode)
-        same = pc.and_(_same(known, read["bytes"], read["mtime_ns"]), pc.is_null(read["problem"]))
+        same = pc.and_(_are_same(known, read), pc.is_null(read["problem"]))
         same = pc.and_(same, pc.fill_null(pc.equal(known["digest"], read["digest"]), True))
         changed = pc.invert(same).to_numpy()
         read = read.filter(pa.array(changed))
     else:
-        same = _same(known, *_sizes_and_times(names.to_pylist(), listed, access))
+        same = _are_same(known, _sizes_and_times(names.to_pylist(), listed, access))
         same = pc.and_(same, pc.is_valid(known["digest"])) if full else same
         changed = pc.invert(same).to_numpy()
         read = read_facts(names.filter(pa.array(changed)).to_pylist(), access, full)
@@ -126,7 +131,7 @@ def refresh_facts(
 def problems_now(rows: pa.Table, facts: pa.Table) -> pa.ChunkedArray:
     """Return the problem of each row: that of its file now, else the known one of its labels.
 
-    A problem of a row whose header could be read was not one of the file.
+    The problem of a row whose header could be read is not one of the file.
     """
     if not {"problem", "format"} <= set(rows.column_names):
         return facts["problem"]
@@ -136,15 +141,14 @@ def problems_now(rows: pa.Table, facts: pa.Table) -> pa.ChunkedArray:
 
 
 def is_undecodable(problems: Any) -> Any:
-    """Say of each problem whether it is one that only decoding finds."""
+    """Return for each problem whether only decoding finds it."""
     return pc.fill_null(pc.starts_with(problems, UNDECODABLE), False)
 
 
-def _of_readable(known: pa.Table, decode: bool) -> pa.Table:
+def _readable(known: pa.Table, decode: bool) -> pa.Table:
     """Return the path and facts of files whose header could be read.
 
-    Their problem, as long as they are unchanged, is what only decoding finds; none where they are
-    to be decoded.
+    Their problem is the one that only decoding finds; none if they will be decoded.
     """
     known = known.filter(pc.or_(pc.is_null(known["problem"]), pc.is_valid(known["format"])))
     problems = known["problem"].cast(pa.string())
@@ -156,10 +160,10 @@ def _of_readable(known: pa.Table, decode: bool) -> pa.Table:
     return known.select(["path", *FACTS]).cast(pa.schema([paths, *facts_schema()]))
 
 
-def _same(known: pa.Table, sizes: Any, times: Any) -> pa.ChunkedArray:
-    """Say of each file whether its size and time are those known."""
-    now, then = (pc.fill_null(each, -1).to_numpy() for each in (times, known["mtime_ns"]))
-    same = pc.and_(pc.equal(known["bytes"], sizes), pa.array(_same_times(now, then)))
+def _are_same(known: pa.Table, now: pa.Table) -> pa.ChunkedArray:
+    """Return for each file whether its size and time are the known ones."""
+    times = [pc.fill_null(each["mtime_ns"], -1).to_numpy() for each in (now, known)]
+    same = pc.and_(pc.equal(known["bytes"], now["bytes"]), pa.array(_same_times(*times)))
     return pc.fill_null(same, False)
 
 
@@ -170,21 +174,20 @@ def _same_times(times: Any, known: Any) -> Any:
     return (apart < 10**6) | (cut & (apart <= 2 * 10**9))
 
 
-def _sizes_and_times(paths: list[str], listed: pa.Table | None, access: Access) -> tuple[Any, Any]:
-    """Return size and time of each file: by the listing that has them all, else by asking each."""
+def _sizes_and_times(paths: list[str], listed: pa.Table | None, access: Access) -> pa.Table:
+    """Return `bytes` and `mtime_ns` of each file, from the listing if it has all."""
     if listed is not None:
         places = pc.index_in(pa.array(paths, listed["path"].type), value_set=listed["path"])
         if not places.null_count:
-            found = listed.take(places)
-            return found["bytes"], found["mtime_ns"]
-    return stat_files(paths, access)
+            return listed.take(places)
+    return pa.table([*stat_files(paths, access)], ["bytes", "mtime_ns"])
 
 
 def stat_files(paths: list[str], access: Access = USUAL) -> tuple[pa.Array, pa.Array]:
-    """Return size and time of the last change of each file; -1 where there is none.
+    """Return size and time of each file; -1 if there is none.
 
-    Threads begin where a file takes long, as behind a network. On a local disk they only wait for
-    each other: two take a quarter longer than one, twelve twice as long.
+    Threads begin if a file takes long, as behind a network. On a local disk twelve take twice as
+    long as one.
     """
     store = store_of([pa.array(paths, pa.string())], options=access.options)
     stat_many, task = partial(_stat_many, store=store), FAR if store.far else STATS
@@ -211,9 +214,7 @@ def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
     try:
         heads = [store.head(path) for path in paths]  # no map, which a StopIteration would end
         sizes, times, *_ = zip(*heads, strict=True)
-        if None in times:
-            times = tuple(-1 if time is None else time for time in times)
-        return np.array([sizes, times], np.int64)
+        return np.array([sizes, [-1 if one is None else one for one in times]], np.int64)
     except MemoryError:
         raise
     except Exception:
@@ -225,17 +226,17 @@ def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
 def spread_facts(
     files: pa.Array, access: Access, decode: bool, executor: Made
 ) -> Iterator[SomeFacts]:
-    """Yield facts of paths as they come, each with the place of the first of its files.
+    """Yield facts of paths as they come, with the index of the first file.
 
-    A file that ends each worker has a problem.
+    A file that crashes every worker gets a problem.
 
     Raises:
-        WorkerError: the executor takes no tasks, or a worker cannot open a file that is there.
+        WorkerError: the executor takes no tasks, or a worker cannot open a file that exists.
     """
     there = replace(access, executor=None, kept=None)
 
-    def ends_worker(span: range, told: str) -> pa.Table:
-        facts = facts_of_one(_head(files[span.start].as_py(), access), None, None, told)
+    def ends_worker(span: range, reason: str) -> pa.Table:
+        facts = facts_of_one(_head(files[span.start].as_py(), access), None, None, reason)
         return pa.Table.from_batches([facts])
 
     work = Work[range](
@@ -245,7 +246,7 @@ def spread_facts(
         _halves,
         ends_worker,
         "run it again with another executor"
-        + (f", and it goes on: {access.kept.folder} has the facts" if access.kept else ""),
+        + (f", and it continues: {access.kept.folder} has the facts" if access.kept else ""),
     )
     for span, outcome in spread(executor, work, partial(_spans, len(files), decode)):
         facts = outcome.result
@@ -254,7 +255,7 @@ def spread_facts(
 
 
 def read_span(paths: list[str], access: Access, decode: bool) -> pa.Table:
-    """Read the facts of some files in a worker, in one thread where none waits for a network."""
+    """Read the facts of some files in a worker, in one thread if none waits for a network."""
     files = pa.array(paths, pa.string())
     far = store_of([files], access.limits, access.options).far
     access = replace(access, workers=access.workers or (FAR_READERS if far else 1))
@@ -274,14 +275,14 @@ def _halves(span: range) -> tuple[range, ...]:
 
 
 def _check_access(paths: pa.Array, facts: Any, access: Access, outcome: Outcome) -> None:
-    """Raise if the first file that a worker cannot find or ask for can be found here."""
+    """Raise if the first file that a worker cannot find exists here."""
     lost = pc.indices_nonzero(pc.is_null(facts["bytes"]))
     if not len(lost):
         return
     path, problem = (column[lost[0].as_py()].as_py() for column in (paths, facts["problem"]))
     if _head(path, access) is not None:
         raise WorkerError(
-            f"{path} is there, and the worker on {outcome.host} says: {problem}. Its workers need "
+            f"{path} exists here, but the worker on {outcome.host} says: {problem}. Workers need "
             "the same files at the same paths: mount them there"
         )
 

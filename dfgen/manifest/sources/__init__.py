@@ -1,20 +1,20 @@
 """Sources of rows, one a file.
 
-A source yields `RowGroup`s and says in a `Source` which arguments it takes. The command's options,
-the keys of recipes with their checks, and which of them are paths follow from that.
-To add one: write its file, add its line to `SOURCES`, let its test inherit `SourceContract`, and
-give its arguments to `build_manifest`, whose signature a test compares.
+A source is a function that returns `Rows`. The argument of `build_manifest` that selects it is its
+first parameter; the others are `pattern` (parsed), `limits`, `options` and other arguments.
 """
 
-from dfgen.manifest.sources.coco import COCO
-from dfgen.manifest.sources.file_tree import FILES
-from dfgen.manifest.sources.source import Source
-from dfgen.manifest.sources.voc import VOC
-from dfgen.manifest.sources.yolo import YOLO
+from collections.abc import Callable
 
-SOURCES: dict[str, Source] = {
-    "source": FILES,
-    "voc": VOC,
-    "coco": COCO,
-    "yolo": YOLO,
+from dfgen.manifest.sources.coco import read_coco
+from dfgen.manifest.sources.file_tree import read_tree
+from dfgen.manifest.sources.source import Rows
+from dfgen.manifest.sources.voc import read_voc
+from dfgen.manifest.sources.yolo import read_yolo
+
+SOURCES: dict[str, Callable[..., Rows]] = {
+    "source": read_tree,
+    "voc": read_voc,
+    "coco": read_coco,
+    "yolo": read_yolo,
 }

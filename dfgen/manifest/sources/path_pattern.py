@@ -11,19 +11,18 @@ from dfgen.errors import ArgumentError, ManifestError, quote
 from dfgen.manifest.schema import FACTS, OF_WHOLE_FILES
 
 FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A\z"}
-"""Key made of a path below the folder -> what is cut off from it."""
-IGNORED = "_"
+"""Key made of a path below the folder -> the parts that are cut off."""
+_IGNORED = "_"
 _RESERVED = {"path", *FACTS}.difference(OF_WHOLE_FILES)
 _HELP = "Example: {kind}/{shard}/{id:int}.jpg. Write doubled braces for braces in a name"
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A parsed pattern: the names of its fields in order, and those that are whole numbers.
+    """A parsed pattern: its fields in order, and those that are whole numbers.
 
-    It stands for the whole path below the folder; a field for one or more characters, never for a
-    `/`; `{_}` makes no column. Where two fields meet in one name, the first takes as much as it
-    can. `regex` is the same for Arrow, with one named group a field.
+    It describes the whole path below the folder. A field matches one or more characters, but no
+    `/`. `{_}` makes no column. `regex` is the same for Arrow, with one named group a field.
     """
 
     text: str
@@ -32,7 +31,7 @@ class Pattern:
     integers: frozenset[str]
 
     def extract(self, paths: pa.Array) -> pa.StructArray:
-        """Return the fields of each path as text; null where the pattern does not fit."""
+        """Return the fields of each path as text; null if the pattern does not match."""
         return pc.extract_regex(paths, self.regex)
 
     def convert(self, name: str, values: pa.Array) -> pa.Array:
@@ -41,8 +40,8 @@ class Pattern:
             return values.cast(pa.int64())
         except pa.ArrowInvalid as error:
             raise ManifestError(
-                f"{{{name}:int}} of the pattern {quote(self.text)} met something that is not a "
-                f"64-bit whole number: {error}. Write {{{name}}} to keep it as text"
+                f"{{{name}:int}} of the pattern {quote(self.text)} matched a number that has not "
+                f"64 bits: {error}. Write {{{name}}} to keep it as text"
             ) from None
 
 
@@ -59,9 +58,11 @@ def parse_pattern(text: str) -> Pattern:
         regex += re.escape(literal)
         if name is None:
             continue
-        _check_field(text, name, fields, (kind or "") + (f"!{conversion}" if conversion else ""))
+        fault = _fault(name, fields, (kind or "") + (f"!{conversion}" if conversion else ""))
+        if fault:
+            raise ArgumentError(f"pattern={quote(text)} has {fault}. {_HELP}")
         characters = "[0-9]+" if kind else "[^/]+"
-        if name == IGNORED:
+        if name == _IGNORED:
             regex += characters
             continue
         fields.append(name)
@@ -69,25 +70,18 @@ def parse_pattern(text: str) -> Pattern:
             integers.add(name)
         regex += f"(?P<{name}>{characters})"
     if not fields:
-        other = re.search(r"[*?<(\\\[]", text) is not None
-        what = ": it is no glob and no regular expression" if other else ""
         raise ArgumentError(
-            f"pattern={quote(text)} has no field in braces for a column{what}. {_HELP}"
+            f"pattern={quote(text)} has no field in braces for a column; it is neither a glob nor "
+            f"a regular expression. {_HELP}"
         )
     return Pattern(text, regex + r"\z", tuple(fields), frozenset(integers))
 
 
-def _check_field(text: str, name: str, earlier: list[str], kind: str) -> None:
-    fault = ""
-    if not name:
-        fault = "has a part without a name: {}. Name it, or write {_} for what makes no column"
-    elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        fault = f"has the field {quote(name)}: names are letters, digits and underscores"
-    elif name in earlier:
-        fault = f"has the field {quote(name)} twice: give each part a name of its own"
-    elif name in _RESERVED:
-        fault = f"has the field {quote(name)}, a column that dfgen fills: choose another name"
-    elif kind not in ("", "int"):
-        fault = f"has the type {quote(kind)} in {{{name}}}: the only type is int"
-    if fault:
-        raise ArgumentError(f"pattern={quote(text)} {fault}. {_HELP}")
+def _fault(name: str, earlier: list[str], kind: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return f"the field {quote(name)}, expected a name of letters, digits and underscores"
+    if name in earlier:
+        return f"the field {quote(name)} twice: give each part its own name"
+    if name in _RESERVED:
+        return f"the field {quote(name)}, a column that dfgen fills: choose another name"
+    return f"the type {quote(kind)} in {{{name}}}: the only type is int" * (kind not in ("", "int"))

@@ -1,6 +1,6 @@
 """Source `voc`: Pascal VOC and ImageNet DET, a tree of XML files beside a tree of images.
 
-The smallest tree that shows it:
+The smallest tree:
 
     Annotations/2007/a.xml
     JPEGImages/2007/a.jpg
@@ -13,12 +13,10 @@ The smallest tree that shows it:
       </object>
     </annotation>
 
-Beside the annotations of a year lie masks, and lists of splits:
+The folder of a year also has masks, and lists of splits:
 
-    VOC2012/Annotations/a.xml
-    VOC2012/JPEGImages/a.jpg
     VOC2012/SegmentationClass/a.png       the class of each pixel; 255: a border, or no class
-    VOC2012/SegmentationObject/a.png      the number of the object
+    VOC2012/SegmentationObject/a.png      the index of the object
     VOC2012/ImageSets/Main/train.txt      a, one a line
 
 Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf, sections 2 and 3.
@@ -27,143 +25,128 @@ Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf, sections 
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Never
+from typing import Any, Never
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote
+from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote, warn
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import read_bytes, reading
 from dfgen.manifest.path_roots import absolute_place
 from dfgen.manifest.schema import Label
-from dfgen.manifest.sources.file_tree import check_folder, list_files
+from dfgen.manifest.sources.file_tree import Skipped, check_folder, list_files, warn_of_skipped
 from dfgen.manifest.sources.image_pairs import (
-    VANISHED,
+    Annotations,
     Pair,
-    in_groups,
     list_pairs,
     pair,
-    schema_with,
+    table_of,
     without_suffix,
 )
 from dfgen.manifest.sources.path_pattern import Pattern
-from dfgen.manifest.sources.source import (
-    ANNOTATED,
-    BOXES,
-    IMAGES,
-    LABELS,
-    MOST_PIXELS,
-    TEXT,
-    Argument,
-    RowGroup,
-    Source,
-)
-from dfgen.manifest.sources.yolo import SPLITS
-from dfgen.stores.archives import archive_at
+from dfgen.manifest.sources.source import ANNOTATED, BOXES, LABELS, MOST_PIXELS, Rows
+from dfgen.manifest.sources.text_files import lines_of, read_text
 
 BACKGROUND = "background"
-_CORNERS = ("xmin", "ymin", "xmax", "ymax")
 MASKS = {"class_mask": "SegmentationClass", "object_mask": "SegmentationObject"}
+_CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _PRESENCE = re.compile(r"\s+(?:-1|0|1)\Z")
 
 
 def read_voc(
-    annotations: str,
-    images: str | None = None,
-    image_sets: str | None = None,
-    pattern: Pattern | None = None,
-    unmatched: str = "error",
+    voc: str,
+    images: str | None,
+    image_sets: str | None,
+    pattern: Pattern | None,
+    unmatched: str,
     limits: Limits = DEFAULT,
-) -> Iterator[RowGroup]:
-    """Yield images with the boxes of their XML files, some thousand at a time.
+) -> Rows:
+    """Return images with the boxes of their XML files.
 
-    An image `a/b.jpg` is annotated in `a/b.xml`, whatever the XML says. Row groups have `path`,
-    `label` (the class of the largest box, or `background`), `boxes` (xyxy in pixels, as the XML has
-    them), `labels` (their classes) and the annotated size. The folder of a year, VOC2012, also
-    gives the paths of masks, as `voc_folder` says.
+    The annotation of `a/b.jpg` is `a/b.xml`, whatever the XML says. Columns: `label`, the class of
+    the largest box or `background`; `boxes`, xyxy in pixels as the XML has them; `labels`, their
+    classes; the annotated size; of the folder of a year also the paths of masks.
     """
-    check_folder(annotations, "Give the folder of the XML files.")
-    annotations, images, masks = voc_folder(annotations, images)
-    images = absolute_place(images) if archive_at(images) else os.path.normpath(images)
-    annotations = os.path.normpath(annotations)
-    schema = schema_with(_schema(masks, image_sets), pattern, "voc")
-    paths, found, skipped, fields = list_pairs(images, annotations, ".xml", pattern)
-    pairs, notes, dropped = pair(paths, found, (images, annotations), unmatched)
-    root, names, background = absolute_place(images), set[str](), False
-    beside, warnings, labels = beside_images(masks, image_sets, (paths, found), unmatched, limits)
-    for image, values in beside.items():
-        fields.setdefault(image, {}).update(values)
-    rows_of = partial(_rows, annotations, limits, fields)
-    start = schema.empty_table()
-    yield RowGroup(
-        start, skipped, notes, labels, root, len(pairs), dropped=dropped, warnings=warnings
+    check_folder(voc, "Give the folder of the XML files")
+    year = os.path.isdir(f"{voc}/Annotations")
+    if not isinstance(images, str | None) or (images is None and not year):
+        raise ArgumentError(
+            "voc= (--voc) needs images= (--images), the folder of the images, whose paths are the "
+            "paths of the XML files except for the extension. Or give the folder above Annotations "
+            "and JPEGImages as voc="
+        )
+    annotations = f"{voc}/Annotations" if year else voc
+    images = images or f"{voc}/JPEGImages"
+    skipped = Skipped(list)
+    listing = list_pairs(images, annotations, ".xml", skipped, pattern)
+    pairs = pair(listing, (images, annotations), ".xml", unmatched)
+    more = listing.fields
+    masks = _masks(voc, {without_suffix(path) for path in listing.images}) if year else {}
+    for column, paths in masks.items():
+        for image, path in paths.items():
+            more.setdefault(image, {})[column] = path
+    labels: dict[str, Label] = {column: {"kind": "text"} for column in masks}
+    columns = ["path", "label", *masks, *["split"] * (image_sets is not None)]
+    if image_sets is not None:
+        splits = _splits(image_sets, listing.images, listing.annotations, unmatched, limits)
+        for image, split in splits.items():
+            more.setdefault(image, {})["split"] = split
+        labels["split"] = {"kind": "category", "class_names": [*dict.fromkeys(splits.values())]}
+    for name in pattern.fields if pattern else ():
+        if name in (*columns, "boxes", "labels"):
+            raise ArgumentError(
+                f"pattern= has the field {{{name}}}, and voc= makes a column of that name: rename "
+                "the field"
+            )
+    schema = pa.schema(
+        dict.fromkeys([*columns, *(pattern.fields if pattern else ()), "problem"], pa.string())
+        | {"boxes": BOXES, "labels": LABELS, **dict.fromkeys(ANNOTATED, pa.int64())}
     )
-    for table in in_groups(pairs, rows_of, schema, len(found)):
-        names |= {*table["labels"].combine_chunks().flatten().unique().to_pylist()}
-        background |= bool(pc.any(pc.equal(table["label"], BACKGROUND)).as_py())
-        yield RowGroup(table, total=len(pairs))
-    yield RowGroup(schema.empty_table(), labels=_labels(names, background))
+    read = Annotations()
+    table = table_of(pairs, partial(_row, annotations, read, more, limits), schema)
+    read.check()
+    warn_of_skipped(skipped, pattern)
+    return Rows(table, absolute_place(images), labels | _labels(table))
 
 
-def _rows(
+def _row(
     folder: str,
+    annotations: Annotations,
+    more: Mapping[str, dict[str, str]],
     limits: Limits,
-    fields: Mapping[str, dict[str, str]],
-    both: Pair,
-    problems: list[str],
-) -> list[dict[str, Any]]:
-    """Return the row of an image; add what is wrong with its annotation."""
-    image, path = both
-    if path is None:
-        return [{"path": image, **fields.get(without_suffix(image or ""), {})}]
-    place = image or without_suffix(path)
-    lost = None if image else f"no image for this annotation: {folder}/{path}"
-    row: dict[str, Any] = {"path": place, "problem": lost}
-    row |= fields.get(without_suffix(path), {})
-    try:
-        size, names, boxes = read_annotation(f"{folder}/{path}", limits)
-    except (ManifestError, MissingFileError) as error:
-        problems.append(str(error))
-        return [row | {"problem": lost or problems[-1]}]
-    largest = max(range(len(names)), key=lambda n: _area(boxes[n]), default=None)
-    label = BACKGROUND if largest is None else names[largest]
-    row |= dict(zip(ANNOTATED, size, strict=True))
-    return [row | {"boxes": boxes, "labels": names, "label": label}]
+    paths: Pair,
+) -> dict[str, Any]:
+    image, annotation = paths
+    key = without_suffix(image or annotation or "")
+    row: dict[str, Any] = {"path": image or key, **more.get(key, {})}
+    if annotation is None:
+        return row
+    path = f"{folder}/{annotation}"
+    found, problem = annotations.read(lambda: read_annotation(path, limits))
+    row["problem"] = problem if image else f"no image for this annotation: {path}"
+    if found is not None:
+        size, names, boxes = found
+        areas = [(right - left) * (bottom - top) for left, top, right, bottom in boxes]
+        row |= dict(zip(ANNOTATED, size, strict=True), boxes=boxes, labels=names)
+        row["label"] = names[areas.index(max(areas))] if boxes else BACKGROUND
+    return row
 
 
-def _area(box: list[float]) -> float:
-    return (box[2] - box[0]) * (box[3] - box[1])
-
-
-def _schema(masks: Iterable[str], image_sets: str | None) -> pa.Schema:
-    return pa.schema(
-        {
-            "path": pa.string(),
-            "label": pa.string(),
-            "boxes": BOXES,
-            "labels": LABELS,
-            **dict.fromkeys([*masks, *["split"] * (image_sets is not None)], pa.string()),
-            **dict.fromkeys(ANNOTATED, pa.int64()),
-            "problem": pa.string(),
-        }
-    )
-
-
-def _labels(names: set[str], background: bool) -> dict[str, Label]:
-    """Return the class names, sorted; `background` is number 0 of a label."""
-    of_boxes = sorted(names - {BACKGROUND})
-    if BACKGROUND in names:
-        of_boxes = [BACKGROUND, *of_boxes]
-    whole = background and BACKGROUND not in of_boxes
+def _labels(table: pa.Table) -> dict[str, Label]:
+    """Return the class names, sorted; `background` has index 0 in `label`."""
+    names = {*table["labels"].combine_chunks().flatten().unique().to_pylist()}
+    of_boxes: list[str | int] = [BACKGROUND] * (BACKGROUND in names)
+    of_boxes += sorted(names - {BACKGROUND})
+    background = pc.any(pc.equal(table["label"], BACKGROUND)).as_py() and BACKGROUND not in names
     return {
-        "label": {"class_names": [BACKGROUND, *of_boxes] if whole else [*of_boxes]},
-        "boxes": {"box_format": "xyxy"},
-        "labels": {"class_names": [*of_boxes]},
+        "label": {"kind": "category", "class_names": [*[BACKGROUND] * background, *of_boxes]},
+        "boxes": {"kind": "list", "box_format": "xyxy"},
+        "labels": {"kind": "list", "class_names": [*of_boxes]},
     }
 
 
@@ -171,7 +154,13 @@ def read_annotation(
     path: str, limits: Limits = DEFAULT
 ) -> tuple[list[int | None], list[str], list[list[float]]]:
     """Return the size of the image of an XML file, and class and corners of each box."""
-    root = _annotation(path, limits)
+    with reading(path, limits=limits, bound="header_bytes") as nbytes:
+        root = _parsed(read_bytes(path, nbytes), path)
+    if root.tag != "annotation":
+        raise ManifestError(
+            f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "
+            "<annotation>"
+        )
     size = [
         None if root.find(name) is None else round(_number(root, name, path))
         for name in ("size/width", "size/height")
@@ -184,21 +173,8 @@ def read_annotation(
     return size, names, boxes
 
 
-def _annotation(path: str, limits: Limits) -> Element:
-    """Return the root of an XML file, which is an annotation."""
-    bounded = reading(path, missing=VANISHED.format(path), limits=limits, bound="header_bytes")
-    with bounded as nbytes:
-        root = _parsed(read_bytes(path, nbytes), path)
-    if root.tag != "annotation":
-        raise ManifestError(
-            f"{path} is not a Pascal VOC annotation: its root is <{root.tag}>, expected "
-            "<annotation>"
-        )
-    return root
-
-
 def _parsed(data: bytes, path: str) -> Element:
-    """Return the root of XML. Entities are refused: they can grow without end, or name files."""
+    """Return the root of XML. Entities raise: they can grow without end, or name files."""
 
     def refuse(name: str, *_: object) -> Never:
         raise ManifestError(
@@ -213,10 +189,9 @@ def _parsed(data: bytes, path: str) -> Element:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        reason = expat.ErrorString(error.code)
         raise ManifestError(
-            f"{path}, line {error.lineno}, column {error.offset + 1}: broken XML, {reason}. Mend "
-            "or remove it"
+            f"{path}, line {error.lineno}, column {error.offset + 1}: broken XML, "
+            f"{expat.ErrorString(error.code)}. Write the file again, or remove it"
         ) from None
     return tree.close()
 
@@ -239,136 +214,62 @@ def _text(element: Element, name: str, where: str) -> str:
     return text
 
 
-def _check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Raise unless there is a folder of images."""
-    place, images = arguments["voc"], arguments["images"]
-    bare = os.path.isdir(place) and not os.path.isdir(f"{place}/Annotations")
-    if not isinstance(images, str | None) or (images is None and bare):
-        raise ArgumentError(
-            "voc= (--voc) needs images= (--images): the folder of the images, whose paths are "
-            "those of the XML files but for the extension. Or give the folder above Annotations "
-            "and JPEGImages as voc="
-        )
-
-
-class VocFolder(NamedTuple):
-    """The folders of annotations and images; column -> image without extension -> its mask."""
-
-    annotations: str
-    images: str
-    masks: dict[str, dict[str, str]]
-
-
-def voc_folder(place: str, images: str | None) -> VocFolder:
-    """Return the folders of a year of Pascal VOC, or of a folder of XML files."""
-    if not os.path.isdir(f"{place}/Annotations"):
-        return VocFolder(place, images or place, {})
+def _masks(year: str, images: set[str]) -> dict[str, dict[str, str]]:
+    """Return column -> image without extension -> path of its mask."""
     masks = {}
     for column, name in MASKS.items():
-        folder = os.path.abspath(os.path.join(place, name))
-        if os.path.isdir(folder):
-            found, _ = list_files(folder, ".png")
-            masks[column] = {without_suffix(path): f"{folder}/{path}" for path in found}
-    return VocFolder(f"{place}/Annotations", images or f"{place}/JPEGImages", masks)
+        folder = os.path.abspath(os.path.join(year, name))
+        if not os.path.isdir(folder):
+            continue
+        files = list_files(folder, (".png",), Skipped(list)).to_pylist()
+        paths = {without_suffix(path): f"{folder}/{path}" for path in files}
+        masks[column] = {image: path for image, path in paths.items() if image in images}
+        if lonely := sorted(paths.keys() - images):
+            warn(f"Left out {count(len(lonely), 'mask')} without image, as {paths[lonely[0]]}")
+    return masks
 
 
-def beside_images(
-    masks: Mapping[str, Mapping[str, str]],
-    image_sets: str | None,
-    listed: tuple[Sequence[str], Sequence[str]],
-    unmatched: str,
-    limits: Limits,
-) -> tuple[dict[str, dict[str, str]], tuple[str, ...], dict[str, Label]]:
-    """Return image without extension -> its masks and split; warnings; and what columns are.
+def _splits(
+    folder: str, images: Sequence[str], annotations: Sequence[str], unmatched: str, limits: Limits
+) -> dict[str, str]:
+    """Return image without extension -> split, of train.txt, val.txt and test.txt.
 
-    `listed` are the paths of images and of annotations. Lists of others are refused, or with an
-    `unmatched` beside "error" left out with a warning.
+    A line is an image with or without extension, then possibly -1, 0 or 1 (whether it shows a
+    class).
     """
-    images, annotations = listed
-    known, warnings = {without_suffix(path) for path in images}, list[str]()
-    found: dict[str, dict[str, str]] = {}
-    for column, paths in masks.items():
-        for image in paths.keys() & known:
-            found.setdefault(image, {})[column] = paths[image]
-        if lonely := sorted(paths.keys() - known):
-            warnings.append(
-                f"Left out {count(len(lonely), 'mask')} without image, as {paths[lonely[0]]}"
-            )
-    labels: dict[str, Label] = {column: {"kind": "text"} for column in masks}  # paths, no classes
-    if image_sets is None:
-        return found, tuple(warnings), labels
-    splits, strangers = _read_image_sets(image_sets, [*images, *annotations], limits)
+    check_folder(folder, "Give the folder of train.txt and val.txt")
+    paths = [*images, *annotations]
+    known = {name: without_suffix(path) for path in paths for name in (path, without_suffix(path))}
+    splits, strangers, files = dict[str, str](), list[str](), 0
+    for split in ("train", "val", "test"):
+        file = f"{folder}/{split}.txt"
+        if not os.path.exists(file):
+            continue
+        files += 1
+        for number, line in lines_of(read_text(file, " as a list of images", limits, "file_bytes")):
+            image = known.get(line) or known.get(_PRESENCE.sub("", line))
+            if image is None:
+                strangers.append(f"{file}, line {number}: there is no image {quote(line)}")
+            elif splits.setdefault(image, split) != split:
+                raise ManifestError(
+                    f"{file}, line {number}: {quote(line)} is in {splits[image]}.txt too, but an "
+                    "image has one split. Remove it from one of them"
+                )
+    if not files:
+        raise MissingFileError(
+            f"{quote(folder)} has neither train.txt, val.txt nor test.txt: give the folder of the "
+            "lists, such as ImageSets/Main (--image-sets)"
+        )
     if strangers and unmatched == "error":
         raise ManifestError(
             f"{strangers[0]}. Remove the line, or give the folder of its images as images= "
             "(--images)"
         )
     if strangers:
-        warnings.append(f"Left out {count(len(strangers), 'line')} of lists, as {strangers[0]}")
-    for image, split in splits.items():
-        found.setdefault(image, {})["split"] = split
-    if unlisted := len(known - splits.keys()):
-        warnings.append(
-            f"{unlisted:,} of {count(len(known), 'image')} are in no list of {image_sets}, and "
-            "their split is missing. To leave them out: df[df.split.notna()]"
+        warn(f"Left out {count(len(strangers), 'line')} of lists, as {strangers[0]}")
+    if lonely := len({without_suffix(path) for path in images} - splits.keys()):
+        warn(
+            f"{lonely:,} of {count(len(images), 'image')} are in no list of {folder}, and have no "
+            "split. To leave them out: df[df.split.notna()]"
         )
-    labels["split"] = {"class_names": [*dict.fromkeys(splits.values())]}
-    return found, tuple(warnings), labels
-
-
-def _read_image_sets(
-    folder: str, paths: Sequence[str], limits: Limits
-) -> tuple[dict[str, str], list[str]]:
-    """Return path without extension -> split, of train.txt, val.txt and test.txt, and bad lines.
-
-    A line is an image without extension, or with it. After a blank may stand whether it shows a
-    class: -1, 0 or 1.
-    """
-    check_folder(folder, "Give the folder of train.txt and val.txt.")
-    known = {name: without_suffix(path) for path in paths for name in (path, without_suffix(path))}
-    splits, strangers = dict[str, str](), list[str]()
-    files = {split: f"{folder}/{split}.txt" for split in SPLITS}
-    files = {split: file for split, file in files.items() if os.path.exists(file)}
-    if not files:
-        raise MissingFileError(
-            f"{quote(folder)} has neither train.txt, val.txt nor test.txt: give the folder of the "
-            "lists, as ImageSets/Main (--image-sets)"
-        )
-    for split, file in files.items():
-        bounded = reading(file, " as a list of images", limits=limits, bound="file_bytes")
-        with bounded, open(file, encoding="utf-8-sig") as text:
-            lines = [line.strip() for line in text]
-        for number, line in enumerate(lines, 1):
-            if not line:
-                continue
-            image = known.get(line) or known.get(_PRESENCE.sub("", line))
-            if image is None:
-                strangers.append(f"{file}, line {number}: there is no image {quote(line)}")
-                continue
-            earlier = splits.setdefault(image, split)
-            if earlier != split:
-                raise ManifestError(
-                    f"{file}, line {number}: {quote(line)} is in {earlier}.txt too, and an image "
-                    "has one split. Remove it from one of them"
-                )
-    return splits, strangers
-
-
-VOC = Source(
-    read_voc,
-    Argument(
-        TEXT, "Folder of Pascal VOC's XML files, or VOC2012 itself.", "ANNOTATIONS", is_path=True
-    ),
-    {
-        "images": IMAGES,
-        "image_sets": Argument(
-            TEXT,
-            "Folder of train.txt, val.txt, as ImageSets/Main: lists of images become the split.",
-            "FOLDER",
-            is_path=True,
-        ),
-    },
-    shared=("pattern", "unmatched", "limits"),
-    check=_check_arguments,
-    folder="images",
-)
+    return splits

@@ -19,13 +19,8 @@ Codes = npt.NDArray[np.intp]
 
 def check_shares(shares: Mapping[str, float]) -> None:
     """Raise unless the shares are positive numbers with a sum of 1."""
-    if not isinstance(shares, Mapping):
-        raise ArgumentError(
-            f"split={brief(shares)}: expected split -> share, as in "
-            '{"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)'
-        )
-    given = ", ".join(f"{name}={quote(share)}" for name, share in shares.items())
-    if not all(
+    example = 'as in {"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)'
+    if not isinstance(shares, Mapping) or not all(
         isinstance(name, str)
         and name.isprintable()
         and name
@@ -33,19 +28,11 @@ def check_shares(shares: Mapping[str, float]) -> None:
         and share > 0
         for name, share in shares.items()
     ):
-        raise ArgumentError(
-            f"split: {given}. Each split has a name and a share above 0, as in train=0.8 val=0.2"
-        )
+        raise ArgumentError(f"split={brief(shares)}: expected names and shares above 0, {example}")
     total = sum(shares.values())
     if abs(total - 1) > 1e-6:
-        whole = {name: round(share / total, 7) for name, share in shares.items()}
-        alone = len(shares) == 1 and total < 1
-        advice = (
-            f"Name the rest too, as in val={1 - total:g}" if alone else f"These would be {whole}"
-        )
         raise ArgumentError(
-            f"split: {given} add up to {total:g}. Shares must add up to 1, as in train=0.8 "
-            f"val=0.2. {advice}"
+            f"split={brief(dict(shares))}: the shares add up to {total:g}, expected 1, {example}"
         )
 
 
@@ -75,14 +62,14 @@ def assign_splits(
     kept: pd.Series | None = None,
     level: bool = False,
 ) -> pd.Categorical:
-    """Say for each row which split it belongs to; missing classes are a class of their own.
+    """Return the split of each row; missing classes count as one class.
 
-    Alone, each row (or whole group) falls by the hash of its id (or group): shares come out
-    roughly, and rows that are added later move no old ones. With `stratify`, each class has
-    exactly its shares, rounded to rows, the rest to the first splits, or with `level` to those of
-    the fewest rows. With both, whole groups are dealt out so that every class comes as near to its
-    shares as the groups allow. Then rows that are added later may move old ones: only `kept`, the
-    splits of rows that have one, keeps those; the others join their group and fill up the shares.
+    Without `stratify`, the hash of the id (or group) decides: shares are approximate, and rows that
+    are added later move no row. With `stratify`, each class has exactly its shares, rounded to
+    rows; the rest goes to the first splits, or with `level` to the splits with the fewest rows.
+    With both, whole groups are dealt so that every class comes as near to its shares as the groups
+    allow. Then rows that are added later may move rows, unless their split is `kept`; new rows join
+    their group and fill up the shares.
 
     Example:
         >>> list(assign_splits(pd.Series(range(6)), {"train": 0.5, "val": 0.5}))
@@ -130,18 +117,20 @@ def units_of(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[objec
             f'{len(empty)} rows have no "{group.name}", by which rows are grouped: row {shown}. '
             "Fill them in, or leave group (--group) out"
         )
-    if _holds_lists(group):
-        raise ManifestError(
-            f'"{group.name}" holds lists: rows cannot be grouped by it. Make a column of one group '
-            "a row first"
-        )
-    codes, keys = pd.factorize(group)
+    codes, keys = pd.factorize(_scalars(group, "grouped"))
+    if pd.api.types.is_float_dtype(keys) and (keys % 1 == 0).all():
+        keys = keys.astype(np.int64)  # a missing value elsewhere made floats of whole numbers
     return codes, list(keys)
 
 
-def _holds_lists(values: pd.Series) -> bool:
+def _scalars(values: pd.Series, done: str) -> pd.Series:
     objects = values.dtype == object or isinstance(values.dtype, pd.ArrowDtype)
-    return objects and bool(values.map(pd.api.types.is_list_like).any())
+    if objects and values.map(pd.api.types.is_list_like).any():
+        raise ManifestError(
+            f'"{values.name}" holds lists, so rows cannot be {done} by it. Make a column with one '
+            "value a row first"
+        )
+    return values
 
 
 def _class_values(stratify: pd.Series) -> pd.Series:
@@ -150,15 +139,10 @@ def _class_values(stratify: pd.Series) -> pd.Series:
         and not (stratify.dropna().astype(float) % 1 == 0).all()
     ):
         raise ManifestError(
-            f'"{stratify.name}" holds fractions, not classes: it cannot be stratified by. '
-            f'Make classes first: df["age_band"] = pandas.cut(df["{stratify.name}"], 5)'
+            f'"{stratify.name}" holds fractions, so it cannot be stratified by. Make classes '
+            f'first: df["age_band"] = pandas.cut(df["{stratify.name}"], 5)'
         )
-    if _holds_lists(stratify):
-        raise ManifestError(
-            f'"{stratify.name}" holds lists, not classes: it cannot be stratified by. '
-            "Make a column of one class a row first"
-        )
-    return stratify.astype(object)
+    return _scalars(stratify, "stratified").astype(object)
 
 
 def _exact(
@@ -191,14 +175,14 @@ def _exact(
     return codes
 
 
-def whole_shares(rows: int, weights: npt.NDArray[np.float64], filled: Codes | None = None) -> Codes:
+def whole_shares(rows: int, weights: npt.NDArray[np.float64], filled: Codes) -> Codes:
     """Return the rows of each split: rounded down, the rest to the largest fractions.
 
     Equal ones go to the least filled, then to the first.
     """
     wanted = weights * rows
     counts = np.floor(wanted + 1e-9).astype(np.intp)
-    largest = np.lexsort((np.zeros_like(counts) if filled is None else filled, counts - wanted))
+    largest = np.lexsort((filled, counts - wanted))
     counts[largest[: rows - counts.sum()]] += 1
     return counts
 
