@@ -19,7 +19,7 @@ _PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a palette is RGB
 _PNG_TAIL = 2**16  # bytes at the end of a PNG in which EXIF is looked for
 _WEBP_ANIMATED, _WEBP_EXIF, _WEBP_ALPHA = 0x02, 0x08, 0x10
-_FIRST_READ, _LAST_READ = 2**12, 2**28  # bytes in which a header is looked for
+_FIRST_READ, _LAST_READ = 2**12, 2**24  # bytes in which a header is looked for
 _ORIENTATION = 0x0112  # tag of EXIF and TIFF
 _NUMBERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i"}  # types of whole numbers in EXIF
 
@@ -74,7 +74,8 @@ def from_file(parse: Callable[[bytes], Header], file: IO[bytes]) -> Header:
         try:
             return parse(data)
         except (IndexError, struct.error):
-            if len(data) < size or size >= _LAST_READ:
+            # EXIF of a WebP stands behind its pixels
+            if len(data) < size or size >= _LAST_READ * (16 if data[8:12] == b"WEBP" else 1):
                 raise
             size *= 16
 

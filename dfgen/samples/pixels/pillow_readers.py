@@ -11,7 +11,7 @@ from PIL.ImageFile import ImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
 from dfgen.errors import DecodeError
-from dfgen.limits import Limits
+from dfgen.limits import Limits, refuse_file
 from dfgen.samples.pixels.geometry import Pixels, in_color_mode, with_channels
 from dfgen.samples.pixels.headers import Header, check_decoded, orientation_of
 from dfgen.samples.pixels.scaling import as_stored
@@ -36,6 +36,7 @@ def open_image(
     `frames` of the header is 1, as to count them would take time.
     """
     head = file.read(_HEAD)
+    refuse_file(file, limits)
     file.seek(0)
     image = reader(file)
     width, height = image.size
