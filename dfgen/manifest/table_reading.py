@@ -74,7 +74,11 @@ def read_table(
         metadata = file.metadata
     if columns is None and where is None:
         validate(table, file.path)
-        if fingerprint(table) != metadata.fingerprint:
+        try:
+            is_changed = fingerprint(table) != metadata.fingerprint
+        except ManifestError:  # a type that no manifest has
+            is_changed = True
+        if is_changed:
             warn_of_change(file.path)
     return _with_absolute_paths(table, metadata, begin, root, file.path)
 
