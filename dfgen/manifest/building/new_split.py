@@ -88,11 +88,11 @@ def split(
     place = len([name for name in frame.columns if name not in FACTS])
     frame.insert(place, how.column, parts)
     frame.attrs = {"dfgen": {**known, "recipe": _recipe(known, how, from_source)}} if known else {}
+    if out is not None:
+        write_manifest(frame, out)
     for note in notes_of(None if group_duplicates else leaks_between_splits(frame), frame):
         warn(note)
     how.warn_of_lacking(frame, label_columns(list(frame.columns)))
-    if out is not None:
-        write_manifest(frame, out)
     return frame
 
 
