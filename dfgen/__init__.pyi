@@ -17,7 +17,6 @@ from dfgen.samples.features.array import Array as Array
 from dfgen.samples.features.audio import Audio as Audio
 from dfgen.samples.features.base import Feature as Feature
 from dfgen.samples.features.boxes import Boxes as Boxes
-from dfgen.samples.features.bytes import Bytes as Bytes
 from dfgen.samples.features.category import Category as Category
 from dfgen.samples.features.column import Column as Column
 from dfgen.samples.features.image import Image as Image
@@ -25,8 +24,9 @@ from dfgen.samples.features.keypoints import Keypoints as Keypoints
 from dfgen.samples.features.mask import Mask as Mask
 from dfgen.samples.features.multilabel import MultiLabel as MultiLabel
 from dfgen.samples.features.number import Number as Number
+from dfgen.samples.features.passthrough import Bytes as Bytes
+from dfgen.samples.features.passthrough import Text as Text
 from dfgen.samples.features.segmentation import Segmentation as Segmentation
-from dfgen.samples.features.text import Text as Text
 from dfgen.spec import Spec as Spec
 from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor

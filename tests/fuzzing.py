@@ -33,7 +33,6 @@ from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.mask import Mask
 from dfgen.samples.reader import SampleReader
 from dfgen.spec import empty
 from dfgen.stores.stores import Stores
@@ -58,7 +57,6 @@ OPTIONS = (
     Image("path", size=(24, 32), color_mode="rgba", dtype="float32"),
     Image("path", size=(24, 32), color_mode="grayscale", dtype="uint16"),
     Image("path", size=(2, 3)),
-    Mask("path", like=Image("path", size=(24, 32), dtype="float32")),
 )
 
 
@@ -66,10 +64,7 @@ def read_image(path, number):
     [facts] = read_facts([path], Access(1)).to_pylist()
     assert facts["problem"] is None or facts["problem"].strip(), facts
     feature = OPTIONS[number % len(OPTIONS)]
-    if feature.follows:
-        feature({"path": path})
-    else:
-        sample(feature, pa.array([path]), path)
+    sample(feature, pa.array([path]), path)
 
 
 def read_npy(path, number):

@@ -11,6 +11,7 @@ import numpy as np
 
 from dfgen.binding.class_names import present_columns
 from dfgen.binding.default_features import Options, named_features
+from dfgen.binding.following import followed_image
 from dfgen.binding.frame_columns import Columns, InPacks
 from dfgen.binding.image_sizes import image_sizes
 from dfgen.binding.nested import Tree, leaves, map_leaves
@@ -34,16 +35,16 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.order.row_order import Drawing
 from dfgen.loading.pending_batch import Weights
 from dfgen.packs.packed_pixels import PackedSource
-from dfgen.samples.albumentations import Pipeline, check_pixels
+from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.image_arguments import followed_image
-from dfgen.samples.features.items import check_lists, in_lists
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.ragged import Ragged
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.transforms import Transform
 from dfgen.samples.user_functions import check_transform
-from dfgen.spec import IntArray, each
+from dfgen.spec import IntArray
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import store_of
 from dfgen.system import one_of
@@ -84,7 +85,7 @@ class Binding:
         """Return what the inputs are made by, of rows by hand, and what targets stand for."""
         inputs = {name: self._unbound(name) for name in leaves(self.x)}
         for name, one in inputs.items():
-            if one.follows and one.like not in inputs:
+            if one.like is not None and one.like not in inputs:
                 raise ArgumentError(
                     f"{name!r} in x follows {one.like!r} in y, which a row by hand has not"
                 )
@@ -96,7 +97,9 @@ class Binding:
     def _unbound(self, name: str) -> Feature:
         """Return a feature as it would be written, with all that its column has told."""
         bound = self[name]
-        feature = bound.feature.frozen(bound.values)
+        feature = bound.feature
+        if isinstance(feature, Image):  # a row by hand is no row of an array file
+            feature = replace(feature, index=None, dataset=None)
         return feature if bound.like is None else replace(feature, like=bound.like)  # type: ignore[type-var]
 
     @property
@@ -120,8 +123,10 @@ class Binding:
         digest = blake2b(digest_size=8)
         for bound in map(self.__getitem__, leaves(self.y)):
             feature = bound.feature
-            arrays = [array for array in each(bound.values) if isinstance(array, np.ndarray)]
-            if arrays and feature.follows:  # whichever image it lies on
+            values = bound.values
+            several = (values.offsets, *values.arrays) if isinstance(values, Ragged) else (values,)
+            arrays = [array for array in several if isinstance(array, np.ndarray)]
+            if arrays and feature.like is not None:  # whichever image it lies on
                 feature = replace(feature, like=None)  # type: ignore[type-var]
             for array in arrays:
                 digest.update(repr((bound.name, feature, array.shape)).encode())
@@ -182,12 +187,11 @@ def bind(
     sizes, unread = image_sizes(columns, features, packs, limits, opened)
     lengths, unread_lengths = row_lengths(columns, features, store)
     sizes, unread = sizes | lengths, unread | unread_lengths
-    whole = (one for one in features if one.present is None and not one.feature.follows)
-    files = next((one for one in whole if one.files is not None and not one.has_lists), None)
+    whole = (one for one in features if one.present is None and one.like is None)
+    files = next((one for one in whole if one.files is not None), None)
     rows = BoundRows(ids_of(columns, id, files), features)
-    check_lists(rows)
     warn_of_no_region(rows)
-    annotated = any(one.feature.follows and not one.feature.of_files for one in features)
+    annotated = any(one.like is not None and not one.feature.of_files for one in features)
     bad = unread | (told if files or annotated else {})
     problems = checked_problems(columns, rows, bad, packs, refuse=on_error == "raise")
 
@@ -207,20 +211,14 @@ def bind(
 
 
 def _of_features(transform: Transform | None, features: Iterable[BoundFeature]) -> Any:
-    """Return a transform; a pipeline of Albumentations with which array is an image, a mask."""
+    """Return a transform; a pipeline of Albumentations with the kind of each array."""
     if not isinstance(transform, Pipeline):
         return transform
-    # of some, floats come as they are
-    if any(bound.image and bound.image.most_bits for bound in features):
-        check_pixels(transform)
     return transform.of(
-        (
-            bound.name,
-            bound.feature.kind + "s" * bound.has_lists,
-            getattr(bound.feature, "format", ""),
-        )
+        (bound.name, bound.feature.kind, getattr(bound.feature, "format", ""),
+         bound.arrays.get("labels", ""))
         for bound in features
-    )
+    )  # fmt: skip
 
 
 def _sources(
@@ -266,6 +264,6 @@ def _bound_one(
 ) -> BoundFeature:
     feature, like = named[name], followed_image(named, name)
     present, source = present_columns(columns, feature, is_input, problems)
-    values = feature.bind(source)
-    followed = None if like is None else named[like]
-    return BoundFeature(name, in_lists(feature, values, followed), values, like, present)
+    if like is not None:
+        feature = replace(feature, like=named[like])  # type: ignore[type-var]
+    return BoundFeature(name, feature, feature.bind(source), like, present)

@@ -1,7 +1,7 @@
-"""Class names of features that are not told them: those of the manifest, or of the column."""
+"""Class names of features that are given none: those of the manifest, or of the column."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
-from dfgen.errors import ArgumentError, ManifestError, listed, warn
+from dfgen.errors import ArgumentError, ManifestError, warn
 from dfgen.explain.labels import check_classes
-from dfgen.samples.features.arguments import lacks_class_names
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.one_row import present_in
+from dfgen.samples.features.column_source import present_in
 from dfgen.spec import IntArray, Present
-from dfgen.table.arrow_types import are_numbers, is_list, nulls, value_type
+from dfgen.table.arrow_types import are_numbers, is_list, nulls
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +68,7 @@ def _filled(columns: Columns, present: Present) -> FilledColumns:
 
 def _annotated(columns: Columns, feature: Feature, problems: list[int]) -> Present | None:
     """Return which rows have annotations, None where all must: those with a problem need none."""
-    if not problems or not feature.follows or feature.of_files:
+    if not problems or feature.like is None or feature.of_files:
         return None
     present = np.ones(len(columns), np.bool_)
     for name in feature.columns:
@@ -77,28 +76,45 @@ def _annotated(columns: Columns, feature: Feature, problems: list[int]) -> Prese
     return None if present.all() or not present.any() else present
 
 
-def with_class_names(columns: Columns, feature: Feature, is_target: bool) -> Feature:
-    """Return a feature that knows its class names, where it has any; doubt those of a target."""
-    if not lacks_class_names(feature):
-        return feature
-    name, advice = feature.columns[-1], "give class_names="
-    column = columns[name]
-    known: Any = None
-    if is_list(column.type) and not are_numbers(column.type.value_type):
-        known = columns.labels.get(name, {}).get("class_names")
-    if not known:
-        unnamed = feature.unnamed(column)
-        if unnamed is None:
-            return feature
-        if unnamed is column:
+@dataclass(frozen=True)
+class _NamingColumns:
+    """Columns by which a feature is resolved; they doubt the classes of a target."""
+
+    columns: Columns
+    is_target: bool
+
+    def __getitem__(self, name: str) -> Any:
+        return self.columns[name]
+
+    def files(self, name: str) -> Any:
+        """Return a column of files."""
+        return self.columns.files(name)
+
+    def whole_numbers(self, name: str) -> Any:
+        """Return a column of indices."""
+        return self.columns.whole_numbers(name)
+
+    def class_names(self, name: str, labels: pa.Array) -> tuple[object, ...]:
+        """Return the classes of labels: those of the manifest for lists, else of the frame."""
+        column, advice = self.columns[name], "give class_names="
+        if is_list(column.type) and not are_numbers(column.type.value_type):
+            known = self.columns.labels.get(name, {}).get("class_names")
+            if known:
+                return tuple(known)
+        is_single = not is_list(column.type)
+        if is_single:
             advice = f"before splitting write df[{name!r}] = df[{name!r}].astype('category')"
-        values = unnamed if pa.types.is_dictionary(unnamed.type) else pc.unique(unnamed).drop_null()
-        if is_target:
-            check_classes(columns, name, values, single=unnamed is column)
-        known = _class_names(name, values, "" if columns.whole else advice)
-        if len(known) > 2 and getattr(feature, "label_mode", None) == "binary":
-            _refuse_unused(name, unnamed, known)
-    return replace(feature, class_names=tuple(known))  # type: ignore[type-var]
+        values = labels if pa.types.is_dictionary(labels.type) else pc.unique(labels).drop_null()
+        if not len(values):
+            return ()
+        if self.is_target:
+            check_classes(self.columns, name, values, single=is_single)
+        return _class_names(name, values, "" if self.columns.whole else advice)
+
+
+def resolved(columns: Columns, feature: Feature, is_target: bool) -> Feature:
+    """Return a feature with all that its columns decide."""
+    return feature.resolve(_NamingColumns(columns, is_target))
 
 
 def _class_names(name: str, found: pa.Array, advice: str) -> tuple[object, ...]:
@@ -108,8 +124,6 @@ def _class_names(name: str, found: pa.Array, advice: str) -> tuple[object, ...]:
     if pa.types.is_dictionary(found.type):
         return tuple(found.dictionary.drop_null().to_pylist())
     class_names = found.take(pc.sort_indices(found)).to_pylist()
-    if not class_names:
-        raise ManifestError(f"column {name!r} has no class in any row: give class_names=")
     shown = ", ".join(map(repr, class_names[:10])) + (", ..." if len(class_names) > 10 else "")
     if advice and len(class_names) == 1:
         warn(
@@ -123,17 +137,3 @@ def _class_names(name: str, found: pa.Array, advice: str) -> tuple[object, ...]:
             f"otherwise: {advice}"
         )
     return tuple(class_names)
-
-
-def _refuse_unused(name: str, values: pa.Array, known: Sequence[object]) -> None:
-    """Refuse, as two classes are asked for, categories of which two are in any row."""
-    if not pa.types.is_dictionary(values.type):
-        return
-    used = {*pc.unique(values.cast(value_type(values.type))).to_pylist()}
-    unused = [one for one in known if one not in used]
-    if len(known) - len(unused) == 2:
-        raise ArgumentError(
-            f'label_mode="binary" needs two classes, column {name!r} has {len(known)} categories, '
-            f"of which {listed(unused)} is in no row: df[{name!r}] = "
-            f"df[{name!r}].cat.remove_unused_categories(), in every frame"
-        )

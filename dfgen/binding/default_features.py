@@ -11,22 +11,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.class_names import with_class_names
+from dfgen.binding.class_names import resolved
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.rows_of_arrays import StoreOf, array_feature
 from dfgen.errors import ArgumentError, DecodeError, brief, column_list, listed
 from dfgen.manifest.schema import label_columns
-from dfgen.samples.features.arguments import class_names_in_order, series_name
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import LABEL_MODES, Category
+from dfgen.samples.features.checks import class_names_in_order
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.image_arguments import (
-    DEFAULT_SIZE,
-    checked_size,
-    is_unsaid,
-    warn_of_two_draws,
-)
+from dfgen.samples.features.image_checks import DEFAULT_SIZE, checked_size
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
@@ -63,8 +58,7 @@ class Options:
 
     def __post_init__(self) -> None:
         one_of("label_mode", self.label_mode, (*LABEL_MODES, None))
-        if not is_unsaid(self.image_size):
-            object.__setattr__(self, "image_size", checked_size("image_size", self.image_size))
+        object.__setattr__(self, "image_size", checked_size("image_size", self.image_size))
         if self.class_names is not None:
             object.__setattr__(self, "class_names", class_names_in_order(self.class_names))
 
@@ -79,7 +73,6 @@ def named_features(
     """Return x and y with names for features, and name -> feature."""
     x, y = chosen_features(columns, x, y, options, taken)
     x_names, y_names = leaf_names(x, y)
-    warn_of_two_draws(leaves(x), leaves(y))
     names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
     pairs = zip(names, features, strict=True)
     arrays = [leaf for name, feature in pairs for leaf in leaves(feature.arrays(name))]
@@ -220,7 +213,7 @@ def _by_dtype(
                 f'Write dfgen.Category("{name}", class_names=[...]), or '
                 f'df["{name}"] = df["{name}"]{whole}.astype("category"){why}'
             )
-        return Number(name)
+        return _given(columns, argument, Number(name))
     if pa.types.is_dictionary(kind) or pa.types.is_boolean(kind) or is_text(kind):
         mode = options.label_mode or "int"
         return _given(columns, argument, Category(name, mode, options.class_names))
@@ -277,7 +270,7 @@ def _given(columns: Columns, argument: str, feature: object) -> Feature:
         )
     for name in feature.columns:
         columns.check(f"{type(feature).__name__}", name)
-    return with_class_names(columns, feature, argument == "y")
+    return resolved(columns, feature, argument == "y")
 
 
 def _meant(argument: str, given: Any) -> str:
@@ -287,7 +280,8 @@ def _meant(argument: str, given: Any) -> str:
         return f"give an object of it, {argument}=dfgen.{given.__name__}({example})"
     if isinstance(given, set | frozenset):
         return f"write {argument}={sorted(map(str, given))}, whose order tells them apart"
-    if name := series_name(given):
+    name = getattr(given, "name", None)
+    if isinstance(name, str) and hasattr(given, "dtype"):  # a Series
         return f'put it into the frame, df["{name}"] = ..., and write {argument}="{name}"'
     if isinstance(given, Mapping | list | tuple):
         return "lists and dicts are not nested in one another"

@@ -39,8 +39,9 @@ def image_sizes(
     kept = [bound for bound in features if bound.variable_size]
     problems = dict[int, str]()
     for bound in kept:
-        if not bound.feature.follows and bound.name not in sizes:
-            facts = _known(columns) if bound.feature.column == columns.of_facts else None
+        if bound.like is None and bound.name not in sizes:
+            ours = bound.feature.columns[0] == columns.of_facts
+            facts = _known(columns) if ours else None
             sizes[bound.name], unread = _sizes(facts, bound.files, limits, options)
             problems |= unread
     for bound in kept:

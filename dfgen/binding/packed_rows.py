@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns, InPacks, open_manifest
 from dfgen.binding.image_sizes import known_sizes
+from dfgen.binding.packed_image import image_of_pack
 from dfgen.errors import DfgenError, ManifestError, WriteError, warn
 from dfgen.limits import Limits
 from dfgen.loading.state import ids_digest
@@ -27,8 +28,8 @@ from dfgen.packs.pack_index import PLACES, PackIndex, looks_like_pack, mapped_ta
 from dfgen.packs.pack_shards import NOTHING
 from dfgen.packs.packed_pixels import PackedFiles, PackedPixels, SmallerFiles
 from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.samples.features.base import Feature
-from dfgen.samples.features.image_packed import image_of_pack
+from dfgen.samples.features.base import Feature, value_of
+from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.decoders import size_of_image
 from dfgen.samples.pixels.geometry import Size, shrunk
 from dfgen.spec import Present
@@ -206,13 +207,13 @@ class PackedColumns(Columns):
 
     def of_packs(self, feature: Feature) -> Feature:
         """Return a feature as it is made of what was packed."""
-        if feature.pixel_kind != "image" or not self._holds(feature):
+        if not isinstance(feature, Image) or not self._holds(feature):
             return feature
         name = feature.columns[0]
         spec = self.packs.specs.get(name)
         found = image_of_pack(feature, spec, self.packs.packed[name])
         size = found.load_size or found.size
-        if spec is not None and _is_larger(size, spec.shape[:2]) and not found.follows:
+        if spec is not None and _is_larger(size, spec.shape[:2]) and found.like is None:
             warn(
                 f"the images of {name!r} were packed with image_size={spec.shape[:2]} and are "
                 f"enlarged to {size}: for more detail, pack them in this size"
@@ -298,7 +299,7 @@ def _is_larger(size: Size | None, packed: tuple[int | None, ...]) -> bool:
 
 def _takes(bound: BoundFeature) -> bool:
     """Whether a feature is made of packed pixels: one that follows another reads the file."""
-    return bound.image is not None and not bound.feature.follows
+    return bound.image is not None and bound.like is None
 
 
 def _from_packs(
@@ -307,7 +308,7 @@ def _from_packs(
     packs, name = columns.packs, bound.feature.columns[0]
     rows, spec, how = packs.rows, packs.specs.get(name), packs.packed[name]
     if spec is None:
-        own_sizes = bound.variable_size and not bound.feature.follows
+        own_sizes = bound.variable_size and bound.like is None
         smaller = None
         if is_followed and how["format"] == "jpeg":
             smaller = SmallerFiles(rows, _original_sizes(columns, name), how["max_side"])
@@ -349,7 +350,7 @@ def _with_headers(sizes: Sizes, bound: BoundFeature, rows: Present, store: Store
     """Return sizes with those that the headers of files tell, of rows that have none."""
     for row in np.flatnonzero(rows & ~sizes.all(axis=1)).tolist():
         with contextlib.suppress(DfgenError):  # reading it tells more
-            sizes[row] = size_of_image(bound.feature.at(bound.values, row), store)
+            sizes[row] = size_of_image(value_of(bound.values, row), store)
     return sizes
 
 

@@ -3,25 +3,27 @@
 Neither pandas nor Keras is imported: it is what goes with a model.
 """
 
+import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from itertools import chain
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dfgen.binding.decoding import meaning
 from dfgen.binding.nested import Tree, channels_first, leaves, map_leaves, tree_of
 from dfgen.binding.preprocessing_json import from_text, to_text
 from dfgen.binding.row_lengths import row_lengths
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.samples.bound_feature import BoundFeature, RowLengths, Sizes
+from dfgen.samples.features.array import Array
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.items import check_lists, in_lists
-from dfgen.samples.features.one_row import OneRow, is_several
-from dfgen.samples.pixels.decoders import size_of_image
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.mask import Mask
+from dfgen.samples.pixels.decoders import png_of, size_of_image
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform
 from dfgen.stores.store import Store
@@ -36,34 +38,32 @@ class GivenRows:
 
     rows: list[dict[str, Any]]
 
-    def _each(self, name: str) -> Iterator[OneRow]:
+    def _each(self, name: str) -> Iterator[Any]:
         for place, row in enumerate(self.rows):
             if name not in row:
                 raise ManifestError(
                     f"row {place} has no {name!r}, of which x is made. It has: "
                     f"{', '.join(map(str, row))}"
                 )
-            yield OneRow(row)
+            yield row[name]
 
     def __getitem__(self, name: str) -> pa.Array:
-        values = [row[name][0].as_py() for row in self._each(name)]
-        return pa.array(values, from_pandas=True)
+        return pa.array([*map(_plain, self._each(name))], from_pandas=True)
 
     def files(self, name: str) -> pa.Array:
-        """Return the paths of the rows; structs of `bytes` and `path` where some have bytes.
-
-        Or lists of either, where rows have several.
-        """
-        values = [row.row[name] for row in self._each(name)]
-        if not any(map(is_several, values)):
-            return _files(values, name)
-        lists = [value if is_several(value) else [value] for value in values]
-        ends = np.cumsum([0, *map(len, lists)])
-        return pa.LargeListArray.from_arrays(ends, _files(chain.from_iterable(lists), name))
+        """Return the paths of the rows; structs of `bytes` and `path` where some have bytes."""
+        return _files(self._each(name), name)
 
     def whole_numbers(self, name: str) -> pa.Array:
         """Return the indices of the rows."""
-        return pa.concat_arrays([row.whole_numbers(name) for row in self._each(name)])
+        return pa.array([*map(int, self._each(name))])
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as Arrow takes it."""
+    if isinstance(value, np.generic) and value.dtype.kind not in "mM":
+        return value.item()
+    return [*value] if isinstance(value, tuple | np.ndarray) else value
 
 
 def _files(values: Iterable[Any], column: str) -> pa.Array:
@@ -93,15 +93,20 @@ def with_files_of_arrays(
     for feature in features:
         column = feature.columns[0]
         for row in given if feature.of_files else ():
-            if column in row:
-                row[column] = _without_arrays(row[column], feature)
+            if isinstance(row.get(column), np.ndarray):
+                row[column] = _file_of(row[column], feature)
     return given
 
 
-def _without_arrays(value: Any, feature: Feature) -> Any:
-    if is_several(value):
-        return [_without_arrays(one, feature) for one in value]
-    return feature.file_of(value) if isinstance(value, np.ndarray) else value
+def _file_of(array: npt.NDArray[Any], feature: Feature) -> bytes:
+    """Return the bytes of a file of an array."""
+    if isinstance(feature, Array):
+        file = io.BytesIO()
+        np.save(file, array, allow_pickle=False)
+        return file.getvalue()
+    if isinstance(feature, Image | Mask) and getattr(feature, "decode", None) is None:
+        return png_of(array)
+    raise ArgumentError(f"{feature!r} takes no array: give the path or the bytes of a file")
 
 
 @dataclass(frozen=True)
@@ -209,8 +214,7 @@ class Preprocessing:
         return cls(**from_text(text, allow_functions))
 
     def _decoded(self, name: str, predictions: Any) -> Any:
-        target = self.targets.get(name)
-        return predictions if target is None else target.meaning(predictions)
+        return meaning(self.targets.get(name), predictions)
 
     def _check_nested(self, predictions: Any, fits: bool) -> None:
         if not fits:
@@ -253,7 +257,6 @@ class Preprocessing:
         sizes = {one.name: _sizes(one, store) for one in bound if one.variable_size}
         sizes |= _lengths(bound, store)
         reader = SampleReader(numbers, bound, self.transform, store, sizes=sizes)
-        check_lists(reader)
         specs = reader.padding.specs(numbers, reader.specs)
         arrays = {
             name: np.full((len(rows), *spec.shape), spec.blank, spec.dtype)
@@ -269,9 +272,10 @@ class Preprocessing:
 
     def _bound(self, name: str, columns: GivenRows) -> BoundFeature:
         feature = self.inputs[name]
-        like, values = feature.like if feature.follows else None, feature.bind(columns)
-        followed = None if like is None else self.inputs[like]
-        return BoundFeature(name, in_lists(feature, values, followed), values, like)
+        like = feature.like
+        if like is not None:
+            feature = replace(feature, like=self.inputs[like])  # type: ignore[type-var]
+        return BoundFeature(name, feature, feature.bind(columns), like)
 
 
 def load_preprocessing(

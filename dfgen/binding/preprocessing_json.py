@@ -26,7 +26,7 @@ def plain_feature(feature: Feature) -> dict[str, Any]:
         'age'
     """
     name = type(feature).__name__
-    what = f"{name}({feature.column!r})"
+    what = f"{name}({feature.columns[0]!r})"
     if not is_dataclass(feature):
         raise ArgumentError(
             f"{what} cannot be saved, because it does not list its fields: write "

@@ -73,8 +73,7 @@ class Ordering:
     ) -> tuple[Drawing, dict[str, str | None]]:
         """Return how rows are taken, and argument -> what tells that from other ways."""
         balance, balanced = row_draws(columns, self.balance, self.rows_per_epoch, rows)
-        counts = [bound.counts for bound in rows.features if bound.counts is not None]
-        buckets, bucketed_by = _bucketed([*sizes, *counts], self.bucket_by, batch_size)
+        buckets, bucketed_by = _bucketed(sizes, self.bucket_by, batch_size)
         packed = next((held.rows for held in packs.values() if held.rows.all_packed), None)
         otherwise = bool(balance or buckets)
         windows, windowed_by = windowed(stored, packed, self.window, otherwise, batch_size)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from dfgen.errors import DecodeError, ManifestError, MissingFileError, reason
 from dfgen.manifest.building.file_facts import USUAL
 from dfgen.samples.bound_feature import BoundFeature, RowLengths
+from dfgen.samples.features.base import specs_of, value_of
 from dfgen.spec import IntArray
 from dfgen.stores.stores import Stores
 from dfgen.system import threads
@@ -31,13 +32,12 @@ def row_lengths(
     """
     lengths, problems = dict[str, RowLengths](), dict[int, str]()
     for bound in features:
-        if not bound.feature.own_length:
+        if not specs_of(bound.feature)[0].own_length:
             continue
         found, unread = _told(columns, bound), dict[int, str]()
         unknown = np.flatnonzero(found <= 0) if bound.files is not None else np.empty(0, np.int64)
         if unknown.size:
             found[unknown], unread = _asked(bound, unknown, store)
-        found = np.minimum(found, bound.feature.most_length or found.max(initial=0))
         lengths[bound.name] = found.astype(np.int32)[:, None]
         problems |= unread
     return lengths, problems
@@ -45,7 +45,7 @@ def row_lengths(
 
 def _told(columns: "Columns | None", bound: BoundFeature) -> IntArray:
     """Return the lengths that the table tells, 0 where it tells none."""
-    values, fact = bound.values, bound.feature.length_fact
+    values = bound.values
     if bound.files is None:
         first = values.field(0) if pa.types.is_struct(values.type) else values
         if is_list(first.type):
@@ -55,9 +55,9 @@ def _told(columns: "Columns | None", bound: BoundFeature) -> IntArray:
             "first length of shape= is that of a list in each row, as "
             f"df[{bound.feature.columns[0]!r}] = tokens.tolist()"
         )
-    ours = columns is not None and bound.feature.column == columns.of_facts
-    if columns is not None and ours and fact in columns.names:
-        known = columns[fact]
+    ours = columns is not None and bound.feature.columns[0] == columns.of_facts
+    if columns is not None and ours and bound.feature.kind == "audio" and "frames" in columns.names:
+        known = columns["frames"]
         if pa.types.is_integer(known.type):
             found: IntArray = known.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
             return found
@@ -80,7 +80,7 @@ def _lengths(
     lengths, problems = [0] * len(rows), dict[int, str]()
     for place, row in enumerate(rows.tolist()):
         try:
-            lengths[place] = feature.length(feature.at(bound.values, row), store)
+            lengths[place] = feature.length(value_of(bound.values, row), store)
         except (DecodeError, MissingFileError) as error:
             problems[row] = reason(error)
     return lengths, problems

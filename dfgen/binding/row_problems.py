@@ -24,7 +24,7 @@ from dfgen.spec import IntArray
 from dfgen.stores.archives import member_of
 from dfgen.stores.store import Store
 from dfgen.stores.stores import has_store, scheme_of
-from dfgen.table.arrow_types import is_text, place_of
+from dfgen.table.arrow_types import is_list, is_text, lengths_of, nulls, place_of
 
 _DEPTHS = np.array([8, 16, 32])
 _ROWS = 6  # whose files are looked at, one of each column
@@ -84,13 +84,19 @@ def warn_of_no_region(rows: BoundRows) -> None:
         if not isinstance(bound.feature, Segmentation):
             continue
         where, column = bound.values.offsets, bound.feature.column
-        places = [place_of(where, int(n)) for n in bound.feature.without_region(bound.values)]
-        bare = [(row, place) for row, place in places if bound.has(row)]
-        if bare:
-            row, place = bare[0]
+        regions = bound.values.arrays[0]
+        bare = nulls(regions)
+        if is_list(regions.type):
+            bare |= lengths_of(regions) == 0
+        elif is_text(regions.type):
+            bare |= np.asarray(pc.fill_null(pc.equal(regions, "[]"), False))
+        places = [place_of(where, int(n)) for n in np.flatnonzero(bare)]
+        places = [(row, place) for row, place in places if bound.has(row)]
+        if places:
+            row, place = places[0]
             warn(
-                f"{len(bare):,} of {where[-1]:,} objects in column {column!r} have a label but no "
-                f"region, such as object {place} of {rows.where(row)}: masks show background "
+                f"{len(places):,} of {where[-1]:,} objects in column {column!r} have a label but "
+                f"no region, such as object {place} of {rows.where(row)}: masks show background "
                 "there. Draw their regions, or remove these objects from the annotations"
             )
 
@@ -113,10 +119,11 @@ def _deep_rows(
     for feature in (b.image for b in read if b.image and b.image.column == held):
         bits = columns["bits"]
         most = pc.max(bits).as_py() or 0
-        if feature.most_bits is not None and most > feature.most_bits:
-            for row in pc.indices_nonzero(pc.greater(bits, feature.most_bits)).to_pylist():
+        most_bits = {None: 8, "uint8": 16}.get(feature.dtype)
+        if most_bits is not None and most > most_bits:
+            for row in pc.indices_nonzero(pc.greater(bits, most_bits)).to_pylist():
                 rows[row] = too_deep(bits[row].as_py())
-        elif feature.most_bits is None and feature.raw_depth:
+        elif most_bits is None and (feature.scale is None or isinstance(feature.scale[0], float)):
             found = pc.unique(bits).drop_null().to_numpy()
             depths = sorted(set(_DEPTHS[np.searchsorted(_DEPTHS, found.clip(max=32))].tolist()))
             if len(depths) > 1:
@@ -160,7 +167,7 @@ def look_for_files(
     files = [
         _LookedFor(row, column, path, _fault(reader.store, path))
         for row in sorted(rows)
-        for column, path in dict(reversed([*reader.paths(row)])).items()  # first of each list
+        for column, path in reader.paths(row)
         if not has_store(scheme_of(path))
     ]
     missing = [file for file in files if file.fault]
@@ -243,7 +250,7 @@ def known_sizes_of_files(
     return {
         bound.name: sizes
         for bound in features
-        if bound.files is not None and bound.feature.columns[0] == _PATH and not bound.has_lists
+        if bound.files is not None and bound.feature.columns[0] == _PATH
         if bound.name not in packs or not packs[bound.name].rows.all_packed
     }
 

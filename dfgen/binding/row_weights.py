@@ -128,7 +128,7 @@ def _own_weights(columns: Columns, name: str) -> Weights:
             f'sample_weight="{name}" is missing in {lacking.sum():,} rows, the first is row '
             f"{lacking.argmax()}: give them a weight, as 0, or drop them"
         )
-    weights: Weights = Number(name, dtype="float32").encode(values)
+    weights: Weights = Number(name, dtype="float32").bind(columns)
     if not np.isfinite(weights).all():
         row = int(np.isfinite(weights).argmin())
         raise ManifestError(
@@ -179,7 +179,7 @@ def _warn_of_unweighted(target: BoundFeature, given: Mapping[int, Any], called: 
         whole = {name: given.get(number, 1.0) for number, name in enumerate(names[:8])}
         more = ", ..." * (len(names) > 8)
         warn(
-            f"{called} has no weight for {listed(left)} of column {target.feature.column!r}, "
+            f"{called} has no weight for {listed(left)} of column {target.feature.columns[0]!r}, "
             "whose rows then count 1: give each class its weight, "
             f"{called}={{{str(whole)[1:-1]}{more}}}"
         )

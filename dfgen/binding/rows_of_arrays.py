@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns
 from dfgen.errors import ArgumentError, DfgenError
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.base import specs_of
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.one_row import holds_pixels
+from dfgen.samples.features.image_checks import holds_pixels
 from dfgen.samples.sources.file_source import FileSource, RowSource, StoredRows
 from dfgen.spec import Spec
 from dfgen.stores.array_files import BROKEN_ROWS, ArrayFiles, hdf5_arrays
@@ -84,7 +85,8 @@ def _stored(bound: BoundFeature, files: FileSource, store: Stores, window: int) 
     rows, feature = bound.values, bound.feature
     encoded = pc.dictionary_encode(rows.field("path"))
     dataset = getattr(feature, "dataset", None)
-    shape, dtype, chunk = feature.read_spec(False).shape, feature.spec.dtype, 1
+    spec = specs_of(feature)[0]
+    shape, dtype, chunk = spec.shape, spec.dtype, 1
     arrays = ArrayFiles(
         Stores(store.limits, store.options, store.folder), window // len(encoded.dictionary)
     )
@@ -94,7 +96,7 @@ def _stored(bound: BoundFeature, files: FileSource, store: Stores, window: int) 
         chunk = (getattr(array, "chunks", None) or (1,))[0]
     except (DfgenError, *BROKEN_ROWS):  # reading it says more
         pass
-    pixels = (*shape, 1) if feature.pixel_kind and len(shape) == 2 else shape
+    pixels = (*shape, 1) if spec.pixels and len(shape) == 2 else shape
     numbers = encoded.indices.to_numpy().astype(np.int64)  # times blocks, they pass 32 bits
     return StoredRows(
         files, Spec(pixels, dtype), shape, chunk, encoded.dictionary, numbers,

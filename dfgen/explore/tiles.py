@@ -27,9 +27,9 @@ from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.boxes import Boxes
-from dfgen.samples.features.bytes import Bytes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
+from dfgen.samples.features.passthrough import Bytes
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.sounds import load_soundfile
 from dfgen.samples.reader import SampleReader
@@ -86,7 +86,7 @@ def row_tiles(
         x["mask"] = replace(Mask(masks) if isinstance(masks, str) else masks, like="image")
     if boxes:
         feature = Boxes(boxes) if isinstance(boxes, str) else boxes
-        x["boxes"] = replace(feature, like="image", format="xyxy", max_boxes=_MOST_BOXES)
+        x["boxes"] = replace(feature, like="image", format="xyxy", max_items=_MOST_BOXES)
     for argument, feature in x.items():
         for name in getattr(feature, "columns", (feature,)):
             require_column(argument, name, rows)
@@ -311,7 +311,7 @@ def _draw_image(axes: Any, tile: Tile) -> None:
         layer[..., 3] = _TINT * (tile.mask != 0)
         axes.imshow(layer, interpolation="nearest")
     if len(tile.points):
-        x, y = tile.points.T - 0.5  # matplotlib counts from the centre of a pixel
+        x, y = tile.points.T
         axes.plot(x, y, "o", markersize=2.5, color="lime", markeredgecolor="black", mew=0.4)
     for (left, top, right, bottom), label in zip(tile.boxes, tile.labels, strict=True):
         colour = f"C{crc32(label.encode()) % 10}"  # the same in all pictures

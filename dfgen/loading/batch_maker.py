@@ -9,6 +9,7 @@ from typing import Any
 
 from dfgen.loading.batch_transforms import TriedTransform
 from dfgen.loading.buffers import BatchArrays, Buffers
+from dfgen.loading.generators import batch_rng
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows
@@ -18,7 +19,6 @@ from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import Threads, Worker
 from dfgen.packs.remote_shards import CAN_LEND
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.transforms import batch_rng
 from dfgen.spec import IntArray, Spec
 
 _ASKED = 8  # windows that are not asked for again, of all passes that go on at the same time

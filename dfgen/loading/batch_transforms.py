@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from dfgen.errors import TransformError
 from dfgen.loading.buffers import BatchArrays
+from dfgen.loading.generators import batch_rng
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.transforms import batch_rng, check_keys, fits
-from dfgen.samples.user_functions import called, check_transform, is_ctrl_c, raised, with_own_lines
+from dfgen.samples.transforms import check_keys, fits
+from dfgen.samples.user_functions import check_transform, run
 from dfgen.spec import Spec
 
 BatchTransform = Callable[[BatchArrays, np.random.Generator], BatchArrays]
@@ -94,14 +95,9 @@ def _common(ones: tuple[int, ...], others: tuple[int, ...]) -> tuple[int | None,
 
 
 def _run(function: BatchTransform, arrays: BatchArrays, rng: Any, where: str) -> BatchArrays:
-    try:
-        result = called(function, dict(arrays), rng)
-    except BaseException as error:
-        if is_ctrl_c(error):
-            raise
-        wrong = TransformError(f"{where}: the batch_transform {raised(error)}")
-        raise with_own_lines(wrong, error) from error
-    check_keys(f"{where}: the batch_transform", "batch", result, arrays)
+    who = f"{where}: the batch_transform"
+    result = run(who, TransformError, function, dict(arrays), rng)
+    check_keys(who, "batch", result, arrays)
     return {name: _array(name, value, arrays[name], where) for name, value in result.items()}
 
 

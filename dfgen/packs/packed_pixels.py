@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from dfgen.errors import DecodeError
 from dfgen.packs.pack_shards import NOTHING, PackShards
+from dfgen.samples.features.base import Reading
 from dfgen.samples.pixels.geometry import Geometry, Size, after, place, shrunk
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.spec import IntArray, Present, Spec, Values, Watch
-from dfgen.stores.store import Store
+from dfgen.spec import IntArray, Present, Spec, Values
 from dfgen.table.file_columns import FILE
 
 BAD_WHEN_PACKED = (
@@ -85,23 +85,24 @@ class PackedSource(RowSource):
     stored: "PackedPixels | SmallerFiles"
 
     @property
-    def spec(self) -> Spec:
-        """The shape and dtype of the packed pixels."""
-        return self.stored.spec
+    def is_as_wanted(self) -> bool:
+        """Whether the packed pixels go into the batch as they are."""
+        image: Any = self.files.feature
+        return bool(image.takes(self.stored.spec))
 
     @property
     def far_packs(self) -> FarPacks:
         """Those of the files, and of the pixels."""
         return (*self.files.far_packs, *self.stored.far_packs)
 
-    def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Any:
+    def read(self, row: int, out: Any, reading: Reading) -> Any:
         """Fill `out` with the packed pixels of one row, else with those of its file."""
         pixels = self.stored.at(row)
         if pixels is not None:
             placed = self.stored.placed(row)
             image: Any = self.files.feature
-            return image.fill(pixels, out, watch, given, placed)
-        geometry = self.files.read(row, out, store, watch, given)
+            return image.fill(pixels, out, reading, placed)
+        geometry = self.files.read(row, out, reading)
         placed = self.stored.placed(row)
         return geometry if placed is None else after(placed, geometry)
 

@@ -1,9 +1,6 @@
-"""Features bound to the rows of a manifest: what a sample is made of.
+"""Features bound to the rows of a manifest, and the padding of arrays of unequal sizes."""
 
-Images of their own sizes, and lists, are padded to the largest of a batch: `Padding`.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any
@@ -12,32 +9,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.samples.features.base import Encoded, Feature
-from dfgen.samples.features.one_row import files_among
-from dfgen.spec import IntArray, Present, Spec, Values, each
-from dfgen.table.arrow_types import flattened, is_list, lengths_of
+from dfgen.samples.features.base import Feature, TableFeature, files_among, specs_of, value_of
+from dfgen.samples.features.image import Image
+from dfgen.spec import IntArray, Present, Spec, Values
 from dfgen.table.file_columns import content_parts
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""
 
-TELLING = {
-    "sizes": Spec((2,), np.dtype(np.int32)),
-    "padding_mask": Spec((None, None, 1), np.dtype(np.bool_)),
-    "items_mask": Spec((None,), np.dtype(np.bool_), True),  # skipped rows count all: a mean of none
-}
-"""Key of an array that tells others from padding, and is not read -> its Spec."""
-
-LENGTH_MASK = TELLING["items_mask"]
-"""The Spec of the `padding_mask` of arrays of unequal length."""
+RowLengths = npt.NDArray[np.int32]
+"""How long the first axes of an array are in every row, shape (rows, axes)."""
 
 
 @dataclass(frozen=True)
 class BoundFeature:
-    """A feature, its name in x or y, and what each row holds for it: `values`, of `bind`.
+    """A feature, its name in x or y, and `values`, what its `bind` has returned.
 
-    `like` is the name of the image that it follows, `present` which rows have it (None: all). What
-    `values` holds of others is for nobody.
+    `like` is the name of the image that it follows, `present` which rows have it (None: all).
+    Values of rows that lack the feature are undefined.
     """
 
     name: str
@@ -57,11 +46,9 @@ class BoundFeature:
         return self.present is None or bool(self.present[row])
 
     def gather(self, rows: IntArray) -> Values:
-        """Return the arrays of some rows of what the table alone tells, blank where missing."""
+        """Return the arrays of some rows of a TableFeature, blank where missing."""
         feature: Any = self.feature
-        if self.present is None:
-            return feature.gather(self.values, rows)  # type: ignore[no-any-return]
-        spec, there = feature.spec_of(self.values), self.present[rows]
+        spec, there = feature.spec, slice(None) if self.present is None else self.present[rows]
         found = np.full((len(rows), *spec.shape), spec.blank, spec.dtype)
         found[there] = feature.gather(self.values, rows[there])
         return found
@@ -69,88 +56,66 @@ class BoundFeature:
     @property
     def specs(self) -> dict[str, Spec]:
         """Name -> shape and dtype of one sample."""
-        if isinstance(self.feature, Encoded):
-            return {self.name: self.feature.spec_of(self.values)}
-        own = each(self.feature.spec)
-        long = self.feature.own_length
-        telling = [LENGTH_MASK if long else TELLING[key] for key in [*self.arrays][len(own) :]]
-        return dict(zip(self.arrays.values(), [*own, *telling], strict=True))
+        specs = [*specs_of(self.feature)]
+        if "padding_mask" in self.arrays:
+            masks = {True: Spec((None, None, 1), np.dtype(np.bool_)),
+                     False: Spec((None,), np.dtype(np.bool_), True)}  # fmt: skip
+            specs.append(masks[specs[0].pixels])
+        return dict(zip(self.arrays.values(), specs, strict=True))
 
     @property
     def image(self) -> Any:
         """The feature, if it is an Image by itself; else None."""
-        return self.feature if self.feature.pixel_kind == "image" else None
+        return self.feature if isinstance(self.feature, Image) else None
+
+    @property
+    def is_of_table(self) -> bool:
+        """Whether the table alone holds its arrays."""
+        return isinstance(self.feature, TableFeature)
 
     @property
     def variable_size(self) -> bool:
         """Whether it is an image that keeps its own size in every row."""
-        return self.image is not None and self.image.variable_size
+        return self.image is not None and self.image.size is None
 
     @property
     def channel_arrays(self) -> set[str]:
         """The names of those arrays that follow `keras.config.image_data_format()`."""
-        specs = self.specs.items() if self.feature.pixel_kind else ()
-        return {name for name, spec in specs if len(spec.shape) >= 3}
+        pixels = any(spec.pixels for spec in specs_of(self.feature))
+        return {name for name, spec in self.specs.items() if pixels and len(spec.shape) >= 3}
 
     @cached_property
     def read_names(self) -> tuple[str, ...]:
         """The names of those arrays that `read` fills; padding fills the others."""
-        return tuple(self.arrays.values())[: len(each(self.feature.spec))]
-
-    @cached_property
-    def counts(self) -> npt.NDArray[np.int32] | None:
-        """How many items each row has, shape (rows, 1), where rows differ in that."""
-        if not self.has_lists or each(self.feature.spec)[0].shape[0] is not None:
-            return None
-        return lengths_of(self.values)[:, None]
+        return tuple(name for key, name in self.arrays.items() if key != "padding_mask")
 
     @cached_property
     def array_rows(self) -> pa.StructArray | None:
         """The `path` of the array file and the `index` in it of every row, where it reads such."""
-        return self.values if self.feature.of_files and len(self.feature.columns) > 1 else None
-
-    @cached_property
-    def has_lists(self) -> bool:
-        """Whether it is read from several files in each row."""
-        files = files_among(self.feature, self.values)
-        return files is not None and is_list(files.type)
-
-    def paths(self, row: int) -> Iterator[str]:
-        """Yield the paths of what it is read from in a row, none for bytes."""
-        if self.files is None or not self.has(row):
-            return
-        value = self.feature.at(self.values, row)
-        for content in value if self.has_lists else [value]:
-            if len(self.feature.columns) > 1:  # a row of an array file
-                content = next(iter(content.values()))
-            data, path = content_parts(content)
-            if data is None and path is not None:
-                yield path
+        kind = getattr(self.values, "type", None)
+        names = [field.name for field in kind] if kind and pa.types.is_struct(kind) else []
+        return self.values if self.feature.of_files and names == ["path", "index"] else None
 
     @cached_property
     def files(self) -> pa.Array | None:
         """All that is read from files, else None."""
-        files = files_among(self.feature, self.values)
-        return flattened(files) if self.has_lists else files
+        return files_among(self.feature, self.values)
 
-
-RowLengths = npt.NDArray[np.int32]
-"""How long the first axes of an array are in every row, shape (rows, axes)."""
+    def path(self, row: int) -> str | None:
+        """Return the path of the file that a row is read from, None for bytes."""
+        if self.files is None or not self.has(row):
+            return None
+        data, path = content_parts(value_of(self.files, row))
+        return path if data is None else None
 
 
 @dataclass(frozen=True, eq=False)
 class Padding:
-    """Which arrays of a batch are padded, and how; empty where all rows have one shape.
+    """Which arrays of a batch are padded, and how; empty where all rows have one shape."""
 
-    `sizes`: name of an array -> height and width, number of items, or length, of every row.
-    `fills`: what stands behind them. `told` and `masks`: name of an array that tells these sizes,
-    or is True within them -> sizes.
-    """
-
-    sizes: dict[str, RowLengths] = field(default_factory=dict)
-    fills: dict[str, float] = field(default_factory=dict)
-    told: dict[str, RowLengths] = field(default_factory=dict)
-    masks: dict[str, RowLengths] = field(default_factory=dict)
+    sizes: dict[str, RowLengths] = field(default_factory=dict)  # of arrays by name, of every row
+    fills: dict[str, float] = field(default_factory=dict)  # what stands behind them
+    masks: dict[str, RowLengths] = field(default_factory=dict)  # arrays that are True within
 
     def specs(self, rows: Any, specs: Mapping[str, Spec]) -> dict[str, Spec]:
         """Return the Specs of arrays with the first lengths that a batch of these rows has."""
@@ -162,9 +127,7 @@ class Padding:
         return found
 
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
-        """Fill what tells the sizes, for all rows of a batch at once."""
-        for name, sizes in self.told.items():
-            out[name][...] = sizes[rows]
+        """Fill the masks, for all rows of a batch at once."""
         for name, sizes in self.masks.items():
             along = enumerate(sizes[rows].T, start=1)
             inside = [_inside(out[name].shape, axis, lengths) for axis, lengths in along]
@@ -172,8 +135,7 @@ class Padding:
 
     def own(self, row: int, out: Mapping[str, Values]) -> dict[str, Values]:
         """Return a row's arrays, those padded cut down to its own part; fill the rest of them."""
-        telling = self.told.keys() | self.masks.keys()
-        arrays = {name: array for name, array in out.items() if name not in telling}
+        arrays = {name: array for name, array in out.items() if name not in self.masks}
         for name, sizes in self.sizes.items():
             for axis, length in enumerate(sizes[row].tolist()):
                 array, before = arrays[name], (slice(None),) * axis
@@ -191,22 +153,15 @@ def _inside(shape: tuple[int, ...], axis: int, lengths: RowLengths) -> npt.NDArr
     return inside
 
 
-def padding_of(features: Iterable[BoundFeature], image_sizes: Mapping[str, Sizes]) -> Padding:
-    """Return the padding of all that is of unequal sizes in different rows.
-
-    It is that of images that keep their sizes, of lists, of what follows either, and of arrays that
-    have a length of their own.
-    """
+def padding_of(features: Iterable[BoundFeature], known: Mapping[str, RowLengths]) -> Padding:
+    """Return the padding of images that keep their sizes, what follows these, and own lengths."""
     padding = Padding()
-    features = tuple(features)
-    own = {bound.name: image_sizes.get(bound.name, bound.counts) for bound in features}
     for bound in features:
-        sizes = image_sizes.get(bound.name, own[bound.like or bound.name])
-        if sizes is None or (bound.feature.pixel_kind is None and not bound.feature.own_length):
+        sizes = known.get(bound.name, known.get(bound.like or ""))
+        spec = specs_of(bound.feature)[0]
+        if sizes is None or not (spec.pixels or spec.own_length):
             continue
-        padding.sizes[bound.name] = sizes
-        padding.fills[bound.name] = each(bound.feature.spec)[0].blank
-        told = {"sizes": padding.told, "padding_mask": padding.masks, "items_mask": padding.masks}
-        for key in bound.arrays.keys() & told:
-            told[key][bound.arrays[key]] = sizes
+        padding.sizes[bound.name], padding.fills[bound.name] = sizes, spec.blank
+        if "padding_mask" in bound.arrays:
+            padding.masks[bound.arrays["padding_mask"]] = sizes
     return padding

@@ -10,20 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.errors import (
-    DecodeError,
-    MissingFileError,
-    ReadError,
-    TransformError,
-    located,
-    without_secrets,
-)
+from dfgen import errors
+from dfgen.errors import DecodeError, MissingFileError, ReadError, TransformError, located
 from dfgen.samples.bound_feature import BoundFeature, Padding, Sizes, padding_of
-from dfgen.samples.features.base import Encoded, Feature
+from dfgen.samples.features.base import Feature, Reading, specs_of, value_of
 from dfgen.samples.sources.cached_pixels import CachedPixels
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.transforms import Sample, Transform, transformed, without_blanks
-from dfgen.spec import IntArray, Present, Spec, Values, Watch, each, empty, filled, unwatched
+from dfgen.spec import IntArray, LazyArray, Present, Spec, Values, Watch, empty, unwatched
 from dfgen.stores.store import Store
 from dfgen.stores.stores import Stores, is_remote
 from dfgen.table.file_columns import content_shown
@@ -49,17 +43,17 @@ class BoundRows:
 
     @property
     def in_order(self) -> list[BoundFeature]:
-        """The features, images before what lies on them."""
-        return sorted(self.features, key=lambda bound: bound.feature.follows)
+        """The features, images before those that follow them."""
+        return sorted(self.features, key=lambda bound: bound.like is not None)
 
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
         paths = dict.fromkeys(
-            f"{bound.feature.columns[0]}={content_shown(bound.feature.at(bound.values, row))}"
+            f"{bound.feature.columns[0]}={content_shown(value_of(files, row))}"
             for bound in self.in_order
-            if bound.files is not None and bound.has(row)
+            if (files := bound.array_rows or bound.files) is not None and bound.has(row)
         )
-        return without_secrets(", ".join([f"row id={self.id(row)!r}", *paths]))
+        return errors.without_secrets(", ".join([f"row id={self.id(row)!r}", *paths]))
 
 
 class RowStep(NamedTuple):
@@ -67,22 +61,19 @@ class RowStep(NamedTuple):
 
     bound: BoundFeature
     source: RowSource
-    told_by: str  # whose draw or Geometry it is told: its own, or that of its image
-    of: Callable[[Mapping[str, Values]], Any]  # returns its array, or several
-    between: dict[str, Spec]  # of the arrays it reads, what comes before the batch
-    own: list[str]  # of these, whose dtype their file tells
+    of: Callable[[Mapping[str, Values]], Any]  # returns its array, or the tuple of several
+    between: dict[str, Spec]  # of arrays that are not made straight in the batch
 
-    def read(self, row: int, sample: Sample, store: Store, watch: Watch, given: Any) -> Any:
-        """Fill its arrays of a sample, if a row has them; return what is told those that follow."""
-        told, present = None, self.bound.present
+    def read(self, row: int, sample: Sample, reading: Reading) -> Any:
+        """Fill its arrays of a sample, if the row has them; return the Geometry of an image."""
+        found, present = None, self.bound.present
         if present is None or present[row]:
-            told = self.source.read(row, self.of(sample), store, watch, given)
-        else:
-            for name in self.own:
-                sample[name].of(np.uint8)  # type: ignore[attr-defined]
-        for name in self.own:
-            sample[name] = filled(sample[name])
-        return told
+            found = self.source.read(row, self.of(sample), reading)
+        for name in self.between:
+            array: Any = sample[name]
+            if isinstance(array, LazyArray):
+                sample[name] = array.of(np.uint8) if array.array is None else array.array
+        return found
 
 
 @dataclass(frozen=True)
@@ -93,7 +84,7 @@ class SampleReader(BoundRows):
         ids, features: as of `BoundRows`.
         transform: `transform(sample, rng) -> sample`, after resize and before scale, or None.
         store: where the bytes are.
-        sources: name of a feature -> where its arrays come from; those left out read their files.
+        sources: name of a feature -> where its arrays come from; others read their files.
         sizes: name of an image that keeps its size -> (height, width) of every row.
     """
 
@@ -104,14 +95,7 @@ class SampleReader(BoundRows):
 
     def source(self, bound: BoundFeature) -> RowSource:
         """Return where the arrays of a feature come from."""
-        return self._origins[bound.name]
-
-    @cached_property
-    def _origins(self) -> dict[str, RowSource]:
-        return {
-            bound.name: self.sources.get(bound.name) or FileSource(bound.feature, bound.values)
-            for bound in self.features
-        }
+        return self.sources.get(bound.name) or FileSource(bound.feature, bound.values)
 
     @cached_property
     def specs(self) -> dict[str, Spec]:
@@ -121,12 +105,8 @@ class SampleReader(BoundRows):
     @cached_property
     def present(self) -> dict[str, Present]:
         """Name of an array that rows may lack -> which rows have it."""
-        return {
-            name: bound.present
-            for bound in self.features
-            if bound.present is not None
-            for name in bound.specs
-        }
+        lacking = (bound for bound in self.features if bound.present is not None)
+        return {name: bound.present for bound in lacking for name in bound.specs}  # type: ignore[misc]
 
     @cached_property
     def padding(self) -> Padding:
@@ -145,7 +125,7 @@ class SampleReader(BoundRows):
 
     @cached_property
     def reads_others(self) -> bool:
-        """Whether there is anything left to do row by row when those are taken."""
+        """Whether anything is left to do row by row beside these."""
         return bool(self._others) or self.transform is not None
 
     @cached_property
@@ -154,13 +134,16 @@ class SampleReader(BoundRows):
         if self.transform is not None:
             return {}
         followed = {bound.like for bound in self.features}
-        alone = (b for b in self.features if b.present is None and b.name not in followed)
         return {
-            bound.name: source
-            for bound in alone
-            if (source := self.source(bound)).spec is not None
-            if source.pixels_for.passes_through(source.spec) and not self._between(bound)
+            step.bound.name: step.source
+            for step in self.steps
+            if step.bound.present is None and step.bound.name not in followed
+            if not step.between and step.source.is_as_wanted
         }
+
+    @cached_property
+    def _others(self) -> list[RowStep]:
+        return [step for step in self.steps if step.bound.name not in self._taken]
 
     @cached_property
     def cached(self) -> list[Any]:
@@ -185,20 +168,19 @@ class SampleReader(BoundRows):
             shards.borrow(one)
 
     @cached_property
-    def _others(self) -> list[RowStep]:
-        """The steps that make rows that are taken, row by row."""
-        return [step for step in self.steps if step.bound.name not in self._taken]
-
-    @cached_property
     def is_random(self) -> bool:
         """Whether samples need a random generator."""
         return bool(self._random) or self.transform is not None
 
+    @cached_property
+    def _random(self) -> dict[str, Feature]:
+        return {bound.name: bound.feature for bound in self.features if bound.feature.is_random}
+
     @property
     def functions(self) -> dict[str, object]:
-        """The user's own functions by what they are called."""
+        """The functions of the user by what they are called."""
         given = {
-            f"{name} of {type(bound.feature).__name__}({bound.feature.column!r})": value
+            f"{name} of {type(bound.feature).__name__}({bound.feature.columns[0]!r})": value
             for bound in self.features
             for name, value in vars(bound.feature).items()
             if callable(value) and not isinstance(value, Feature)
@@ -206,41 +188,29 @@ class SampleReader(BoundRows):
         return {"transform": self.transform, **given}
 
     @cached_property
-    def _random(self) -> dict[str, Feature]:
-        return {bound.name: bound.feature for bound in self.features if bound.feature.is_random}
-
-    @cached_property
     def _lacking(self) -> list[BoundFeature]:
         return [bound for bound in self.features if bound.present is not None]
 
     @cached_property
-    def _encoded(self) -> list[BoundFeature]:
-        return [bound for bound in self.features if isinstance(bound.feature, Encoded)]
+    def _of_table(self) -> list[BoundFeature]:
+        return [bound for bound in self.features if bound.is_of_table]
 
     @cached_property
     def steps(self) -> list[RowStep]:
         """The steps that are made row by row: images before what lies on them."""
         return [
-            RowStep(
-                bound,
-                self.source(bound),
-                bound.like or bound.name,
-                itemgetter(*bound.read_names),
-                between,
-                [name for name, spec in between.items() if spec.dtype is None],
-            )
+            RowStep(bound, self.source(bound), itemgetter(*bound.read_names), self._between(bound))
             for bound in self.in_order
-            if not isinstance(bound.feature, Encoded)
-            for between in [self._between(bound)]
+            if not bound.is_of_table
         ]
 
     def _between(self, bound: BoundFeature) -> dict[str, Spec]:
         """Return name -> Spec of what comes between a row and the batch, if anything does."""
-        feature = bound.feature
-        spec = feature.read_spec(self.transform is not None)
-        if self.transform is None and spec == feature.spec:
+        specs = specs_of(bound.feature)
+        seen = [spec.stage(self.transform is not None) for spec in specs]
+        if self.transform is None and seen == [*specs]:
             return {}
-        return dict(zip(bound.read_names, each(spec), strict=True))
+        return dict(zip(bound.read_names, seen, strict=True))
 
     @cached_property
     def _is_straight(self) -> bool:
@@ -249,29 +219,27 @@ class SampleReader(BoundRows):
 
     @cached_property
     def _changed(self) -> dict[str, tuple[Any, ...]]:
-        """The arrays that a transform may give back in another shape than it got."""
-        return {
-            name: made.shape
+        """The arrays that a transform may return in another shape than it got."""
+        made = {
+            name: (seen, seen if seen.own_length else self.specs[name].stage(False))
             for step in self.steps
-            for (name, seen), made in zip(
-                step.between.items(), each(step.bound.feature.read_spec(False)), strict=True
-            )
-            if made != seen or made.shape != self.specs[name].shape
+            for name, seen in step.between.items()
+        }
+        return {
+            name: after.shape
+            for name, (seen, after) in made.items()
+            if after != seen or after.shape != self.specs[name].shape
         }
 
     @cached_property
     def _of_any_length(self) -> dict[str, Any]:
         """Name of an array whose length each row has for itself -> its blank."""
-        return {
-            name: spec.blank
-            for step in self.steps
-            for name, spec in step.between.items()
-            if spec.shape[:1] == (None,) and name not in self.padding.sizes
-        }
+        between = [pair for step in self.steps for pair in step.between.items()]
+        return {n: s.blank for n, s in between if s.own_length and n not in self.padding.sizes}
 
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
-        """Fill what the table alone knows, for all rows of a batch at once."""
-        for bound in self._encoded:
+        """Fill what the table alone holds, for all rows of a batch at once."""
+        for bound in self._of_table:
             out[bound.name][...] = bound.gather(rows)
         self.padding.gather(rows, out)
 
@@ -301,33 +269,32 @@ class SampleReader(BoundRows):
     ) -> None:
         """Fill what a row's files hold and its functions return, then transform the sample.
 
+        Errors name the row's id and path.
+
         Args:
             row: which row.
-            out: name -> the sample's slice of the batch; column features are there already.
-            rng: of the sample, for random features in order, then the transform; None: no chance.
-            watch: is told each stage as it begins.
+            out: name -> the sample's slice of the batch; arrays of the table are there already.
+            rng: for random features in order, then the transform; None: no chance.
+            watch: callback for timing, as each stage begins.
             taken: whether `take` has filled what it can.
-            store: reads the files in place of its own, as one that has read ahead.
-
-        Raises:
-            DfgenError: of the kind that fits, naming the row's id and path.
+            store: reads the files in place of its own.
         """
-        store = self.store if store is None else store
-        told: dict[str, Any] = {}
-        if rng is not None:
-            for name, feature in self._random.items():
-                told[name] = feature.draw(rng)
+        store = store or self.store
+        geometries: dict[str | None, Any] = {}
+        drawn = {} if rng is None else {name: one.draw(rng) for name, one in self._random.items()}
         out = self.padding.own(row, out) if self.padding.sizes else out
         sample: Any = out if self._is_straight else dict(out)
         try:
             for step in self._others if taken else self.steps:
-                for name, spec in step.between.items():
-                    sample[name] = empty(spec, out[name].shape)
-                given = told.get(step.told_by)
-                told[step.bound.name] = step.read(row, sample, store, watch, given)
+                name = step.bound.name
+                for array, spec in step.between.items():
+                    sample[array] = empty(spec, out[array].shape)
+                geometry = geometries.get(step.bound.like)
+                reading = Reading(store, watch, drawn.get(name), geometry)
+                geometries[name] = step.read(row, sample, reading)
         except (DecodeError, MissingFileError, ReadError) as error:
             raise located(error, self.where(row)) from error
-        except Exception as error:  # of nothing that a file or a function of the user's may raise
+        except Exception as error:  # which no file and no function of the user raises
             error.add_note(f"while reading {self.where(row)}")
             raise
         if self._lacking:
@@ -350,31 +317,25 @@ class SampleReader(BoundRows):
     def _finish(self, sample: Sample, out: Mapping[str, Values], rng: Any, watch: Watch) -> None:
         if self.transform is not None:
             watch("transform")
-            sample = self._transformed(sample, rng)
-            for bound in self._encoded:
+            for name, blank in self._of_any_length.items():
+                sample[name] = without_blanks(sample[name], blank)
+            sample = transformed(self.transform, sample, rng, self._changed)
+            for bound in self._of_table:
                 out[bound.name][...] = sample[bound.name]
         watch("scale")
         for step in self.steps:
             if step.between:
                 step.bound.feature.finish(step.of(sample), step.of(out))
 
-    def _transformed(self, sample: Sample, rng: Any) -> Sample:
-        for name, blank in self._of_any_length.items():
-            sample[name] = without_blanks(sample[name], blank)
-        return transformed(self.transform, sample, rng, self._changed)  # type: ignore[arg-type]
-
     def paths(self, row: int) -> Iterator[tuple[str, str]]:
         """Yield column and path of every file that a row is read from, none for bytes and packs."""
         for bound in self.in_order:
             packed = self.source(bound).files.packed
-            if packed is None or not packed.holds(row):
-                for path in bound.paths(row):
-                    yield bound.feature.columns[0], path
+            if (packed is None or not packed.holds(row)) and (path := bound.path(row)) is not None:
+                yield bound.feature.columns[0], path
 
     def remote_paths(self, row: int) -> list[str]:
         """Return the paths of a row's files that are far, and read as a whole, as they are read."""
         whole = (bound for bound in self.in_order if len(bound.feature.columns) == 1)
-        found = (
-            path for bound in whole if not self.source(bound).has(row) for path in bound.paths(row)
-        )
-        return [path for path in found if is_remote(path)]
+        found = (bound.path(row) for bound in whole if not self.source(bound).has(row))
+        return [path for path in found if path is not None and is_remote(path)]

@@ -27,7 +27,7 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.order.row_order import PaddingShare
 from dfgen.loading.receipts import DueRows
 from dfgen.loading.state import CHECKSUM, Identity, Place, State, ids_digest
-from dfgen.samples.features.image_arguments import DEFAULT_SIZE
+from dfgen.samples.features.image_checks import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole

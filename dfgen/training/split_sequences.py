@@ -20,6 +20,7 @@ from dfgen.errors import ArgumentError
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.batch_transforms import BatchTransform
+from dfgen.samples.features.chance import without_chance
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.stores.store import StorageOptions
@@ -126,7 +127,7 @@ def sequences(
             found[name] = Sequence(part, x, y, **{**given, **own})
         else:
             kept = {key: value for key, value in given.items() if key not in _OF_TRAIN}
-            still = (map_leaves(lambda feature: feature.still, tree) for tree in (x, y))
+            still = (map_leaves(without_chance, tree) for tree in (x, y))
             found[name] = Sequence(part, *still, shuffle=False, **kept)
     return found
 

@@ -99,14 +99,11 @@ def test_rows_of_16_bits_are_as_deep_as_files_of_them(frame, dtype):
         batches(frame, Image("deep.npy", size=(6, 9), index="index"))
 
 
-@pytest.mark.parametrize(("masks", "dataset"), [("masks.npy", None), ("all.h5", "masks")])
-def test_masks_and_boxes_follow_images_in_arrays(frame, masks, dataset):
+def test_masks_and_boxes_follow_images_in_arrays(frame):
     options = {"size": (8, 8), "load_size": (14, 14), "crop": "random", "flip": "horizontal"}
     x = {"image": Image("rgb.npy", index="index", **options)}
-    y = {"mask": Mask(masks, index="index", dataset=dataset), "boxes": dfgen.Boxes("boxes")}
-    expected = batches(
-        frame, {"image": Image("png", **options)}, {**y, "mask": Mask("maskpng")}, workers=2
-    )
+    y = {"mask": Mask("maskpng"), "boxes": dfgen.Boxes("boxes")}
+    expected = batches(frame, {"image": Image("png", **options)}, y, workers=2)
     assert_same(batches(frame, x, y), expected)
 
 
@@ -139,18 +136,10 @@ def test_rows_of_the_size_asked_for_are_taken_a_chunk_at_once(frame, monkeypatch
         np.testing.assert_array_equal(found["image"], expected)
 
 
-def test_of_one_row(frame):
-    image = Image("rgb.npy", (6, 9), index="index")
-    expected = Image("png", (6, 9))(frame.iloc[3])
-    np.testing.assert_array_equal(image(frame.iloc[3]), expected)
-    mask = Mask("masks.npy", like=image, index="index")
-    np.testing.assert_array_equal(mask(frame.iloc[3]), Mask("maskpng", like=image)(frame.iloc[3]))
-
-
 def test_serving_takes_images_as_files_and_arrays(frame):
     found = bind(frame, Image("rgb.npy", (6, 9), index="index"), options=Options(label_mode=None))
     preprocessing = found.preprocessing("channels_last", None)
-    expected = Image("png", (6, 9))(frame.iloc[3])[None]
+    expected = batches(frame, Image("png", (6, 9)))["image"][3:4]
     pixels = np.load(frame["rgb.npy"][0])[3]
     for given in (frame["png"][3], pixels):
         np.testing.assert_array_equal(preprocessing(given), expected)
@@ -176,22 +165,6 @@ def test_x_path_is_an_image_where_rows_are_uint8_pixels(frame, path, shape, tmp_
     assert own.reader.specs["image"].shape == (HEIGHT, WIDTH, 3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"size": None, "index": "index"},
-         "size=None is for files of different sizes, index='index' for rows of arrays, which have "
-         "one: give it, size=(height, width)"),
-        ({"dataset": "x"},
-         "dataset='x' is for rows of HDF5 files: name their column, as in index=\"index\""),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_is_refused(arguments, message):
-    with pytest.raises(ArgumentError) as caught:
-        Image("path", **arguments)
-    assert str(caught.value) == message
-
-
 def test_rows_that_are_no_images_are_refused(tmp_path):
     frame = pd.DataFrame({"id": [0], "path": f"{tmp_path}/x.npy", "index": [0]})
     where = f"row id=0, path={{'path': '{tmp_path}/x.npy', 'index': 0}}: "
@@ -205,12 +178,6 @@ def test_rows_that_are_no_images_are_refused(tmp_path):
         with pytest.raises(DecodeError) as caught:
             batches(frame, Image("path", (5, 5), index="index"))
         assert str(caught.value) == where + told
-    np.save(tmp_path / "x.npy", np.zeros((1, 5, 5, 3), np.uint8))
-    with pytest.raises(DecodeError) as caught:
-        batches(frame, Image("path", (5, 5), index="index"), {"m": Mask("path", index="index")})
-    assert str(caught.value) == (
-        where + "the mask has 3 channels, expected 1, the class of each pixel"
-    )
 
 
 def test_a_target_that_no_row_has_names_no_array_file(frame):

@@ -116,7 +116,7 @@ def test_ten_problems_are_shown(frame):
 def test_the_digest_of_labels_knows_not_on_which_image_boxes_lie(frame):
     df = frame(2).assign(boxes=[[[0, 0, 2, 2]], []], labels=[[1], []])
     found = [
-        bind(df, dfgen.Image(size=size), dfgen.Boxes(max_boxes=count)).labels_digest
+        bind(df, dfgen.Image(size=size), dfgen.Boxes(max_items=count)).labels_digest
         for size, count in (((4, 4), 2), ((8, 8), 2), ((4, 4), 3))
     ]
     assert found[0] == found[1] != found[2]

@@ -186,13 +186,8 @@ def test_a_transform_gets_8_bits_of_files_of_8_bits(tmp_path):
 
 def test_a_transform_that_changes_the_depth_is_refused(tmp_path):
     frame = manifest(tmp_path)
-    with pytest.raises(dfgen.errors.TransformError) as caught:
+    with pytest.raises(dfgen.errors.TransformError, match="expected uint16"):
         batch_of(frame, image(dtype="float32"), lambda s, rng: {"image": s["image"] / 2})
-    assert str(caught.value).endswith(
-        "the transform returned 'image' as float64 of shape (4, 5, 1), expected uint16 of shape "
-        '(4, 5, 1): write sample["image"] = np.clip(image, 0, 65535).astype(np.uint16), scale= '
-        "comes afterwards"
-    )
 
 
 def test_a_transform_crops_deep_pixels_from_load_size(tmp_path):

@@ -41,7 +41,7 @@ def test_labels_within_a_text_may_be_missing_and_tell_the_classes_of_the_others(
          'labels, or, in y, give these rows no weight, by missing="ignore" in the feature'),
         (pd.Series([None] * 4, dtype="string"),
          dfgen.MultiLabel("n", sep=",", missing="ignore"),
-         "column 'n' has no label in any row: write dfgen.MultiLabel('n', class_names=[...])"),
+         "column 'n' has no class in any row: give class_names="),
         (pd.Series([None] * 4, dtype="string"), dfgen.Category("n", missing="ignore"),
          "column 'n' has no class in any row: give class_names="),
         (np.ones(4, complex), "n",

@@ -192,7 +192,7 @@ FEATURES = {
     [
         ({**FEATURES}, Y, {}),
         (list(FEATURES.values()), list(Y.values()), {"sample_weight": "weight"}),
-        (X["image"], dfgen.Boxes(max_boxes=3, like=X["image"]), {"on_error": "skip"}),
+        (X["image"], dfgen.Boxes(max_items=3, like=X["image"]), {"on_error": "skip"}),
         (X["vector"], "kind", {"label_mode": "binary", "class_names": ("red", "green")}),
         ("path", None, {"label_mode": None, "image_size": (4, 4), "color_mode": "grayscale"}),
     ],
@@ -354,7 +354,7 @@ def test_rows_weigh_in_a_loss_of_each_number(df, loss):
 
 
 def test_weights_of_pixels_alone_are_not_nested(df):
-    boxes = dfgen.Boxes(max_boxes=3)
+    boxes = dfgen.Boxes(max_items=3)
     for y, shape in ((dfgen.Mask("mask"), (8, 1, 1)), ({"m": dfgen.Mask("mask")}, (8, 1, 1)),
                      (boxes, (8, 1)), (["kind", "a"], (8,))):  # fmt: skip
         assert sequence(df, X["image"], y, on_error="skip")[0][2].shape == shape

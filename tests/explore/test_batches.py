@@ -73,7 +73,7 @@ def test_keypoints_and_masks_of_objects_are_drawn(tmp_path):
     cv2.imwrite(f"{tmp_path}/a.png", dots)
     squares = [json.dumps([[x, 5, x + 4, 5, x + 4, 9, x, 9]]) for x in (10, 20)]
     rows = pd.DataFrame({"id": [0], "path": f"{tmp_path}/a.png", "width": 60, "height": 40})
-    points = [[30.5, 10.5, 2, 50.5, 20.5, 1, 7, 7, 0]]
+    points = [[30, 10, 2, 50, 20, 1, 7, 7, 0]]
     rows = rows.assign(segmentation=[squares], labels=[["cat", "cat"]], keypoints=[points])
     image = dfgen.Image("path", size=(40, 60), flip="horizontal")
     objects = dfgen.Segmentation(max_items=3, class_names=["cat"])

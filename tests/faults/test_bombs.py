@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from messages import message_of
 from PIL import Image
+from public.first_batch import x_of
 
 import dfgen
 from dfgen.binding.bind import bind
@@ -465,7 +466,8 @@ def test_large_and_honest_files_are_read(tmp_path):
     photograph = tmp_path / "photograph.jpg"
     Image.new("L", (26_752, 6_688)).save(photograph, quality=30)  # 178.9 million pixels
     assert read_header(str(photograph)).width == 26_752
-    assert dfgen.Image("path", size=(8, 8))({"path": str(photograph)}).shape == (8, 8, 3)
+    frame = pd.DataFrame({"id": [0], "path": [str(photograph)]})
+    assert x_of(frame, image_size=(8, 8)).shape == (1, 8, 8, 3)
     text = png(4, 4, 8, 0, chunk(b"tEXt", b"Comment\0" + bytes(9 << 20)))
     assert decode_image(text)[0].shape == (4, 4, 3)
     assert decode_values(text).shape == (4, 4, 1)

@@ -16,6 +16,7 @@ import PIL.Image
 import pyarrow as pa
 import pytest
 from odd_images import damaged_files, files
+from public.first_batch import x_of
 
 import dfgen
 from dfgen.errors import DecodeError, DfgenError, MissingFileError
@@ -62,6 +63,11 @@ def feature(kind):
     if kind in ("wav", "flac", "ogg", "mp3"):
         return Audio("path", sample_rate=8000, seconds=0.5)
     return Image("path", size=SIZE)
+
+
+def by_hand(kind, content):
+    """Return what one file becomes: its bytes or its path."""
+    return x_of(pd.DataFrame({"id": [0], "path": [content]}), feature(kind))[0]
 
 
 def loader(folder, kind, bad, **options):
@@ -119,9 +125,9 @@ def test_fault_25_a_file_cut_short_is_a_problem_of_its_row(folder, kind):
 def test_fault_25_a_file_without_its_last_byte_is_no_other(folder, kind):
     """GIF and PNG end with what says so; of others it may be a byte that nothing needs."""
     content = made(kind, 1)
-    right = feature(kind)({"path": content})
+    right = by_hand(kind, content)
     with contextlib.suppress(DecodeError):
-        np.testing.assert_array_equal(feature(kind)({"path": content[:-1]}), right)
+        np.testing.assert_array_equal(by_hand(kind, content[:-1]), right)
 
 
 @pytest.mark.parametrize("kind", [*IMAGES, "npy", "wav", "flac", "ogg", "mp3"])
@@ -133,12 +139,12 @@ def test_fault_26_an_empty_file_is_a_problem_of_its_row(folder, kind):
 def test_fault_27_a_flipped_bit_is_found_by_checksums(kind):
     """Or it changes nothing: it stands in what no number is made of."""
     content, changed = made(kind, 1), []
-    right = feature(kind)({"path": content})
+    right = by_hand(kind, content)
     for bit in np.random.default_rng(0).integers(8 * len(content), size=300).tolist():
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         with contextlib.suppress(DecodeError):
-            if not np.array_equal(feature(kind)({"path": bytes(flipped)}), right):
+            if not np.array_equal(by_hand(kind, bytes(flipped)), right):
                 changed.append(bit // 8)
     assert changed == []
 
@@ -162,7 +168,7 @@ def test_fault_28_a_wrong_suffix_does_not_matter(tmp_path):
     for kind in IMAGES:
         path = tmp_path / "image.jpg"
         path.write_bytes(made(kind, 1))
-        image = Image("path", size=SIZE)({"path": str(path)})
+        image = by_hand("jpg", str(path))
         np.testing.assert_array_equal(image, decode_image(made(kind, 1))[0])
 
 

@@ -74,7 +74,7 @@ def test_fault_63_what_another_edit_would_make_is_not_made_in_silence():
 
 def test_a_preprocessing_that_was_saved_before_a_field_was_made_has_its_default():
     old = copy.deepcopy(SAVED)
-    del old["digest"], old["inputs"]["image"]["fields"]["channels"]
+    del old["digest"], old["inputs"]["image"]["fields"]["decode"]
     del old["inputs"]["age"]["fields"]["index"]
     loaded = Preprocessing.from_json(json.dumps(old))
     assert loaded.inputs["image"] == MADE.inputs["image"]

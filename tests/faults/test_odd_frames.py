@@ -118,7 +118,7 @@ STRAY = {  # what stands in the last of six rows, whose others are a and b
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", ["frame", "categories", "arrow", "manifest", "input", "by hand"])
+@pytest.mark.parametrize("form", ["frame", "categories", "arrow", "manifest", "input"])
 @pytest.mark.parametrize("name", STRAY)
 def test_fault_39_no_kind_of_label_makes_a_stray_class_a_new_one(plain, tmp_path, name, form):
     stray, feature = STRAY[name]
@@ -136,10 +136,7 @@ def test_fault_39_no_kind_of_label_makes_a_stray_class_a_new_one(plain, tmp_path
         x, y = [x, replace(feature, missing="raise")], None
         options |= {"label_mode": None}
     with pytest.raises(DfgenError, match="not among its class names: 'a', 'b'"):
-        if form == "by hand":
-            feature({"kind": stray})
-        else:
-            dfgen.Sequence(given, x, y, **options)
+        dfgen.Sequence(given, x, y, **options)
 
 
 @pytest.mark.parametrize(

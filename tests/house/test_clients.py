@@ -141,7 +141,7 @@ def test_keras_hub_detector(frame, hub):
         backbone=backbone, num_classes=2, bounding_box_format="xyxy", pre_logits_num_conv_layers=1
     )
     model.compile()
-    boxes = dfgen.Boxes(max_boxes=2)
+    boxes = dfgen.Boxes(max_items=2)
     trained(model, sequence(frame, boxes), sequence(frame, boxes))
 
 

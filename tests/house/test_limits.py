@@ -11,6 +11,7 @@ import pytest
 import dfgen
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.base import Reading
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
 from dfgen.stores.stores import Stores
@@ -184,7 +185,7 @@ def test_a_feature_tells_each_stage_as_it_begins_and_the_bytes_read(frame):
     path = frame(1).path[0]
     told = []
     out = np.empty((4, 4, 3), np.uint8)
-    dfgen.Image(size=(4, 4)).read(path, out, Stores(), lambda *stage: told.append(stage))
+    dfgen.Image(size=(4, 4)).read(path, out, Reading(Stores(), lambda *stage: told.append(stage)))
     assert told == [("read",), ("decode", os.path.getsize(path)), ("resize",)]
 
 

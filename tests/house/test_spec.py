@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dfgen.errors import DecodeError
-from dfgen.spec import OwnDtype, Spec, alone, each, empty, filled
+from dfgen.spec import LazyArray, Spec, empty
 
 
 def test_lengths_that_are_none_are_those_of_the_row_and_no_others():
@@ -15,22 +15,12 @@ def test_lengths_that_are_none_are_those_of_the_row_and_no_others():
 
 def test_a_dtype_that_is_none_is_that_of_the_file():
     place = empty(Spec((None, 2), None), (3, 2))
-    assert isinstance(place, OwnDtype) and place.shape == (3, 2)
+    assert isinstance(place, LazyArray) and place.shape == (3, 2)
     first = place.of(np.dtype("uint16"))
     assert first.shape == (3, 2) and first.dtype == np.uint16
-    assert place.of(np.dtype("uint16")) is first and filled(place) is first
-    with pytest.raises(DecodeError, match="different depths: uint16 and uint8"):
+    assert place.of(np.dtype("uint16")) is first and place.array is first
+    with pytest.raises(DecodeError, match=r"uint8.*uint16"):
         place.of(np.dtype("uint8"))
-
-
-def test_an_array_that_is_there_is_what_was_filled():
-    array = np.zeros(3)
-    assert filled(array) is array
-
-
-def test_one_array_is_a_tuple_of_one_and_a_tuple_is_itself():
-    assert each("one") == ("one",) and each(("one", "two")) == ("one", "two")
-    assert alone(["one"]) == "one" and alone(("one", "two")) == ("one", "two")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import sized
 
 import dfgen
 from dfgen.errors import TransformError
-from dfgen.samples.transforms import batch_rng
+from dfgen.loading.generators import batch_rng
 
 TRIED = "trying it before training, on the labels of the first rows and blank images: "
 
@@ -289,7 +289,7 @@ def test_boxes_are_two_arrays_of_it_too(frame):
         return batch | {"image": batch["image"][:, :, ::-1]}
 
     df = frame(6).assign(boxes=[[[0, 1, 1, 3]]] * 6, labels=[[1]] * 6)
-    boxes = dfgen.Boxes(max_boxes=2)
+    boxes = dfgen.Boxes(max_items=2)
     image = dfgen.Image(size=(4, 4))
     with dfgen.Sequence(df, image, boxes, batch_size=4, batch_transform=mirrored) as seq:
         for _, y in seq:
@@ -347,7 +347,7 @@ def test_sizes_and_masks_of_padding_go_through_it(sized_frame):
         seen.append({name: array.shape for name, array in batch.items()})
         return batch
 
-    image = dfgen.Image(size=None, extra="padding_mask")
+    image = dfgen.Image(size=None, padding_mask=True)
     with sized.sequence(sized_frame, image, batch_transform=looks) as seq:
         x, _ = seq[0]
     height, width = x["images"].shape[1:3]

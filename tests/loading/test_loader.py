@@ -17,6 +17,7 @@ from cases import each
 from dfgen.errors import ArgumentError, DfgenError, MissingFileError
 from dfgen.limits import Limits
 from dfgen.loading.buffers import Buffers
+from dfgen.loading.generators import batch_rng
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.problems import Problem
@@ -26,7 +27,6 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.number import Number
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.transforms import batch_rng
 from dfgen.spec import Spec
 from dfgen.system import usable_cpus
 

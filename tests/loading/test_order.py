@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
+from dfgen.loading.generators import batch_rng, sample_rng
 from dfgen.loading.order import shuffle as order
 from dfgen.loading.order.draws import balance_of
 from dfgen.loading.order.plan import Plan
@@ -20,7 +21,6 @@ from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.order.windows import windows_of
 from dfgen.loading.pending_batch import batch_weights
-from dfgen.samples.transforms import batch_rng, sample_rng
 
 LIMIT = 5  # standard deviations
 POWERS = [2**k + d for k in range(10, 19) for d in (-1, 0, 1)]

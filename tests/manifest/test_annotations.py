@@ -64,7 +64,7 @@ def test_wrong_coco_entry_is_named(tmp_path, annotation, word):
 @pytest.mark.parametrize(
     ("annotation", "column", "expected"),
     [
-        (PERSON, "keypoints", [[3.5, 4.5, 2, 0, 0, 0]]),
+        (PERSON, "keypoints", [[3, 4, 2, 0, 0, 0]]),
         (box(1, 18), "boxes", []),
         (box(1, 18, 1, 1, 2, 2, segmentation=[[1, 1, 2, 2]]), "problem", None),
         (box(1, 18, 1, 1, 2, 2, segmentation=[[[1, 1], [2, 2], [3, 1]]]), "problem", None),
@@ -148,7 +148,7 @@ def test_yolo_poses_polygons_and_a_test_split_without_labels(tmp_path):
     with pytest.raises(ArgumentError, match="facts"):
         dfgen.build_manifest(yolo=path, facts="none")
     frame = dfgen.build_manifest(yolo=path)
-    assert values(frame)[0]["keypoints"] == [[10, 15, 2, 0, 0, 0]]
+    assert values(frame)[0]["keypoints"] == [[9.5, 14.5, 2, 0, 0, 0]]
     assert values(frame)[1]["boxes"] is None and frame["split"].tolist() == ["train", "test"]
     text(tmp_path / "data/train/labels/a.txt", "0 .5 .5 .5 .5\n")
     with pytest.raises(ManifestError, match="kpt_shape"):

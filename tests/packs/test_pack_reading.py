@@ -238,7 +238,7 @@ def test_boxes_and_masks_lie_where_the_packed_image_does(photographs, tmp_path, 
     image = Image(size=size, load_size=(48, 64), **({"crop": "center"} | chance))
     y = [
         Mask("mask", like="image"),
-        Boxes("boxes", labels="kinds", class_names=["a"], max_boxes=1, like="image"),
+        Boxes("boxes", labels="kinds", class_names=["a"], max_items=1, like="image"),
     ]
     frames = {"loose": df.drop(columns=["shard", "row"]), "packed": df}
     made = {name: batches(one, x=image, y=y) for name, one in frames.items()}

@@ -16,6 +16,7 @@ import pytest
 from messages import message_of
 from packed import packed, photograph, table_of, write_images
 from PIL import Image as Pillow
+from public.first_batch import x_of
 
 import dfgen
 from dfgen.loading.order.shuffle import permutation
@@ -83,8 +84,9 @@ def test_pixels_are_those_that_a_feature_makes_of_the_file(tmp_path):
     packed(frame, tmp_path / "out", image_size=(24, 32), resize="crop")
     table, image = table_of(tmp_path / "out"), Image(size=(24, 32), resize="crop")
     pixels = table["path_pixels"].combine_chunks().to_numpy_ndarray()
+    expected = x_of(frame, image)
     for row_id, found in zip(table["id"].to_pylist(), pixels, strict=True):
-        np.testing.assert_array_equal(found, image(frame.iloc[row_id]))
+        np.testing.assert_array_equal(found, expected[row_id])
 
 
 def test_a_shard_of_several_pieces_is_whole(tmp_path):

@@ -136,7 +136,6 @@ def test_features_of_all_kinds_in_one_batch(df):
     equal(x_of(df, x, use_multiprocessing=True, workers=1), expected)
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="samples")
 def test_padding_mask_tells_lengths(df):
     found = x_of(df, dfgen.Array("long", (None, 2), padding_mask=True))
     equal(found, {"array": LONG, "padding_mask": np.tri(ROWS, dtype=bool)})

@@ -133,7 +133,6 @@ def points_of(tmp_path, points, image, size=(8, 10), **options):
     return batch_of(frame, image, dfgen.Keypoints(count=len(points) // 3, **options))
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="samples")
 @pytest.mark.parametrize("flip", ["horizontal", "vertical"])
 def test_a_flip_moves_a_point_with_its_pixel(tmp_path, flip):
     images, points = points_of(tmp_path, [3, 2, 2], dfgen.Image(size=(8, 10), flip=flip))
@@ -150,14 +149,12 @@ def test_a_point_stays_on_its_pixel(tmp_path, size):
     assert points[0].tolist() == [[x, y, 2], [0, 0, 0], last]
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="samples")
 def test_a_point_in_the_padding_is_invisible(tmp_path):
     image = dfgen.Image(size=(40, 40), resize="pad")
     points = points_of(tmp_path, [5, 5, 2, 5, -6, 2], image, (20, 40))[1]
     assert points[0].tolist() == [[5, 15, 2], [0, 0, 0]]
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="samples")
 def test_max_items_of_boxes(df):
     y = batch_of(df, WHOLE, dfgen.Boxes(max_items=3, class_names=NAMES))[1]
     assert y["boxes"].shape == (30, 3, 4) and y["labels"].tolist() == [[1, -1, -1]] * 30

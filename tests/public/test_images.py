@@ -144,7 +144,6 @@ def test_size_none_pads_each_batch_to_its_largest(write):
             )
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="samples")
 def test_padding_mask_tells_pixels_from_padding(write):
     found = x_of(write(*PHOTOS), dfgen.Image(size=None, padding_mask=True))
     masks = padded([np.ones((*shape, 1), bool) for shape in SHAPES])

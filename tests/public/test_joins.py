@@ -9,6 +9,7 @@ from PIL import Image, ImageOps
 
 import dfgen
 from dfgen.errors import ArgumentError, DfgenError, ManifestError
+from public.first_batch import batch_of
 from public.trees import SIZES, box, coco, image, images, plain, text, values, voc_xml
 
 NAMES = ["p1/007.png", "p1/08.b.png", "p2/7.png"]
@@ -139,8 +140,8 @@ def test_voc_year_has_masks_and_splits(tmp_path):
     for kind in ("class", "object"):
         path = f"{year}/Segmentation{kind.title()}/2007_2.png"
         assert plain(frame[f"{kind}_mask"].tolist()) == [None, path, None]
-        mask = dfgen.Mask(f"{kind}_mask", like=dfgen.Image(size=(6, 8)))(frame.iloc[1])
-        np.testing.assert_array_equal(mask, np.full((6, 8, 1), len(kind)))
+        masks = batch_of(frame[1:2], dfgen.Image(size=(6, 8)), dfgen.Mask(f"{kind}_mask"))[1]
+        np.testing.assert_array_equal(masks, np.full((1, 6, 8, 1), len(kind)))
     text(sets / "val.txt", "2007_9\n")
     with pytest.raises(DfgenError, match="2007_9"):
         dfgen.build_manifest(voc=year, image_sets=sets)

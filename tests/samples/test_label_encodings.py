@@ -95,7 +95,7 @@ def test_a_missing_class_is_refused_never_numbered(values, missing, place):
     assert "column 'y' has 1 rows without a class" in str(error.value)
     with pytest.raises(dfgen.DfgenError) as error:
         batch(pd.Series([[value] for value in holed]), dfgen.MultiLabel("y", names))
-    assert f"label 0 of row {place} in column 'y' is missing" in str(error.value)
+    assert f"object 0 of row {place} in column 'y' has no label" in str(error.value)
     with pytest.raises(dfgen.DfgenError) as error:
         lists = [[value] for value in values]
         batch(pd.Series([*lists[:place], missing, *lists[place:]]), dfgen.MultiLabel("y", names))
@@ -129,4 +129,4 @@ def test_types_are_never_taken_for_one_another(data):
     ]:
         with pytest.raises(dfgen.DfgenError) as error:
             batch(column, y)
-        assert "class_names of column 'y' are" in str(error.value)
+        assert "its class_names are" in str(error.value)

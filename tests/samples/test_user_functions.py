@@ -1,35 +1,23 @@
-"""Functions of the user's own: which are taken, and that their own lines show where they fail."""
+"""Functions of the user: which are taken, and that their own lines show where they fail."""
 
 import functools
 import os
-import pickle
-import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from cases import each
-from messages import message_of
+from public.first_batch import batch_of
 
-from dfgen import Array, Column
-from dfgen.errors import ArgumentError, DfgenError, brief
-from dfgen.samples.user_functions import (
-    called,
-    check_transform,
-    is_ctrl_c,
-    pickled_by_value,
-    raised,
-    with_own_lines,
-)
+import dfgen
+from dfgen.errors import ArgumentError, TransformError
 
 SCRIPT = """
 import sys
 import cv2, keras, numpy as np, pandas as pd
 import dfgen
-from dfgen.samples.features.base import Feature
-from dfgen.spec import Spec
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* is not categorical")
 
 paths = [f"{number}.png" for number in range(4)]
 for path in paths:
@@ -52,14 +40,14 @@ def decoded(data):
 def filled(age):
     return brighten(age)  # of filled
 
-class Own(Feature):
+class Own(dfgen.Feature):
     column = "path"
     kind = "image"
     of_files = True
-    spec = Spec((8, 8, 3), np.dtype(np.uint8))
+    spec = dfgen.Spec((8, 8, 3), np.dtype(np.uint8))
 
-    def read(self, value, out, store, watch, given):
-        brighten(store.read(value))  # of Own
+    def read(self, value, out, reading):
+        brighten(reading.store.read(value))  # of Own
 
 FUNCTIONS = {
     "augment": {"transform": augment},
@@ -112,9 +100,13 @@ def test_python_shows_the_users_own_lines_of_an_error_under_fit(tmp_path):
     script.write_text(SCRIPT)
     path = os.pathsep.join(entry for entry in sys.path if entry)
     run = subprocess.run(
-        [sys.executable, script, *CASES], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        [sys.executable, script, *CASES],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert run.returncode == 0, run.stderr
     lines = SCRIPT.splitlines()
     for case, shown in zip(CASES, run.stderr.split("<<< ")[1:], strict=True):
@@ -129,6 +121,10 @@ def test_python_shows_the_users_own_lines_of_an_error_under_fit(tmp_path):
             ), case
 
 
+def plain(sample, rng):
+    return sample
+
+
 class Augment:
     def __call__(self, sample, rng):
         return sample
@@ -136,142 +132,55 @@ class Augment:
     def method(self, sample, rng):
         return sample
 
-    @staticmethod
-    def static(sample, rng):
-        return sample
 
-    @classmethod
-    def of_class(cls, sample, rng):
-        return sample
-
-
-def decorated(function):
-    @functools.wraps(function)
-    def wrapper(sample, rng):
-        return sample | {"image": function(sample["image"])}
-
-    return wrapper
-
-
-@decorated
-def of_image(image):
-    return image
-
-
-class Kept(dict):
-    def __init__(self, sample, rng):
-        super().__init__(sample)
-
-
-@each(
+@pytest.mark.parametrize(
     "function",
     [
-        None, lambda sample, rng: sample, lambda *args: args[0], lambda s, rng=None, *, k=3: s,
+        None,
+        plain,
+        lambda *args: args[0],
+        lambda s, rng=None, *, k=3: s,
+        Augment(),
+        Augment().method,
         functools.partial(lambda strength, sample, rng: sample, 3),
-        functools.partial(lambda sample, rng, strength: sample, strength=3),
-        Augment(), Augment().method, Augment.static, Augment.of_class, of_image, Kept,
-        max, np.add, functools.lru_cache(lambda sample, rng: sample),
     ],
-)  # fmt: skip
-def test_whatever_takes_two_arguments_is_a_transform(function):
-    check_transform("transform", function, "sample")
-    check_transform("batch_transform", function, "batch")
+)
+def test_any_function_of_two_arguments_is_a_transform(frame, function):
+    options = {"transform": function, "batch_transform": function}
+    with dfgen.Sequence(frame(2), image_size=(4, 4), **options):
+        pass
 
 
-WRITE = 'write def transform(sample, rng): sample["image"] = ...; return sample'
-EXPECTED = "expected transform(sample, rng) -> sample: "
+@pytest.mark.parametrize("wrong", [5, "flip", lambda sample: sample, len, [plain]])
+def test_others_are_refused(frame, wrong):
+    for name in ("transform", "batch_transform"):
+        with pytest.raises(ArgumentError, match=name):
+            dfgen.Sequence(frame(2), image_size=(4, 4), **{name: wrong})
 
 
-class Resize:
-    """As one of torchvision."""
-
-    __module__ = "torchvision.transforms.v2"
-
-    def __call__(self, image):
-        return image
-
-
-@each(
-    ("function", "said"),
+@pytest.mark.parametrize(
+    ("transform", "word"),
     [
-        (5, f"5 is no function, {EXPECTED}{WRITE}"),
-        (functools.partial(functools.partial(pow, 1), 2),
-         f"pow(mod=None) cannot be called as transform(sample, rng): {WRITE}"),
-        (Resize(), "a torchvision.Resize is of torchvision, expected a function "
-         "transform(sample, rng) of a dict of NumPy arrays: it works on torch tensors and PIL "
-         'images: write x=dfgen.Image("path", flip="horizontal", crop="random_resized"), or '
-         "dfgen.albumentations(A.Compose([...]))"),
-        (functools.partial(Resize()), "is of torchvision, expected a function "),
-        (Resize, "the class torchvision.Resize is of torchvision, "),
+        (lambda s, rng: None, "dict"),
+        (lambda s, rng: {}, "keys"),
+        (lambda s, rng: {**s, "image": 1}, "shape"),
+        (lambda s, rng: {**s, "image": s["image"][:2]}, "shape"),
+        (lambda s, rng: {**s, "image": s["image"] / 2}, "float64"),
+        (lambda s, rng: {**s, "image": [[1], [1, 2]]}, "array"),
+        (lambda s, rng: 1 / 0, "ZeroDivisionError"),
     ],
-)  # fmt: skip
-def test_what_is_no_transform_is_told_what_to_write(function, said):
-    found = message_of(ArgumentError, check_transform, "transform", function, "sample")
-    assert said in found and found.startswith("transform=")
-    assert not said.endswith(WRITE) or found == f"transform={said}"
+)
+def test_a_transform_that_breaks_its_contract_names_the_row(frame, transform, word):
+    with pytest.raises(TransformError, match=f"id=0.*{word}"):
+        batch_of(frame(2), dfgen.Image(size=(4, 4)), "label", transform=transform)
 
 
-def test_the_users_own_lines_are_shown_and_none_of_dfgen():
-    def own(sample):
-        return sample["none"]
+def test_a_transform_sees_pixels_before_scale_and_may_change_labels(frame):
+    def change(sample, rng):
+        assert sample["image"].dtype == np.uint8 and sample["label"].shape == ()
+        return {"image": 255 - sample["image"], "label": sample["label"] + np.int32(1)}
 
-    error = DfgenError("told")
-    try:
-        called(own, {})
-    except KeyError as cause:
-        assert with_own_lines(error, cause) is error
-    [note] = error.__notes__
-    assert note.startswith("In your function:\nTraceback (most recent call last):\n")
-    assert note.endswith("KeyError: 'none'") and 'return sample["none"]' in note
-    assert with_own_lines(DfgenError("told"), KeyError("never raised")).args == ("told",)
-    assert raised(ValueError("two\n  lines")) == "raised ValueError: two lines"
-
-
-def test_only_the_main_thread_is_interrupted_by_the_user(monkeypatch):
-    assert is_ctrl_c(KeyboardInterrupt()) and not is_ctrl_c(ValueError())
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(is_ctrl_c, KeyboardInterrupt()).result() is False
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        assert not is_ctrl_c(KeyboardInterrupt())
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_a_function_that_is_pickled_by_value_knows_the_file_of_its_lines():
-    function = pickle.loads(pickled_by_value(lambda sample: sample["none"], protocol=5))
-    assert function({"none": 3}) == 3
-    assert function.__code__.co_filename == __file__
-
-
-@each(
-    ("names", "function"),
-    [
-        ("age", float), ("age", abs), ("age", np.sqrt), ("age", str), ("age", lambda *ages: 0),
-        ("age", functools.partial(pow, 2)), ("age", lambda age, base=2: age**base),
-        (["age"], len), (["a", "b"], max), (["a", "b"], np.hypot), (["a", "b"], complex),
-        (["a", "b"], lambda *values: sum(values)),
-    ],
-)  # fmt: skip
-def test_whatever_takes_the_values_of_its_columns_makes_a_column(names, function):
-    assert Column(names, function).columns == tuple([names] if isinstance(names, str) else names)
-
-
-@pytest.mark.parametrize("decode", [len, np.frombuffer, functools.partial(np.frombuffer, offset=4)])
-def test_whatever_takes_the_bytes_of_a_file_decodes_it(decode):
-    assert Array("path", (4,), decode=decode).decode is decode
-
-
-@each(
-    ("value", "expected"),
-    [
-        ("flip", "'flip'"), (1.5, "1.5"), ((1, 2), "(1, 2)"), (np.int64(3), repr(np.int64(3))),
-        (np.ones(2), "array([1., 1.])"), (np.ones((2, 2)), "a numpy.ndarray of shape (2, 2)"),
-        (list(range(60)), "a list of 60"), ({"a": "b" * 200}, "a dict of 1"),
-        (Augment, "the class test_user_functions.Augment"), (dict, "the class dict"),
-        (of_image, "the function of_image"), (len, "the function len"), (Augment.static,
-        "the function Augment.static"), (Augment(), "a test_user_functions.Augment"),
-    ],
-)  # fmt: skip
-def test_messages_call_a_value_as_it_is_written_where_that_is_short(value, expected):
-    assert brief(value) == expected
+    image = dfgen.Image(size=(4, 4), scale="0..1")
+    x, y = batch_of(frame(2), image, "label", transform=change)
+    np.testing.assert_allclose(x[:, 0, 0, 0], [1, 254 / 255])
+    assert y.tolist() == [1, 2]

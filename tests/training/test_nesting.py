@@ -141,7 +141,7 @@ def test_boxes_are_nested_in_an_output(df, files):
     losses = {"c": "mse", "what": {"boxes": "mse", "labels": "mse"}}
     made.compile("sgd", losses, run_eagerly=EAGER)
     df = df.assign(path=files[:ROWS], boxes=[[[0, 0, 2, 2]]] * ROWS, labels=[[1]] * ROWS)
-    y = {"what": dfgen.Boxes(max_boxes=2), "c": "c"}
+    y = {"what": dfgen.Boxes(max_items=2), "c": "c"}
     results = [
         made.evaluate(sequence(df, part, dfgen.Image(size=(4, 4))), verbose=0, return_dict=True)
         for part in (y, dict(reversed(y.items())))

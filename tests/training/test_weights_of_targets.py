@@ -74,7 +74,7 @@ def test_targets_that_can_be_missing_have_weights_if_no_row_lacks_them(df):
 
 def test_arrays_of_one_target_have_the_same_weights(df):
     df = df.assign(boxes=[[[0, 0, 2, 2]], None] * 6, labels=[[1], None] * 6)
-    y = {"what": dfgen.Boxes(max_boxes=2, missing="ignore"), "age": Y["age"]}
+    y = {"what": dfgen.Boxes(max_items=2, missing="ignore"), "age": Y["age"]}
     with dfgen.Sequence(df, dfgen.Image(size=(4, 4)), y, batch_size=4, shuffle=False) as seq:
         _, targets, weights = seq[0]
     keras.tree.assert_same_structure(targets, weights)

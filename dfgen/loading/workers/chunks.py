@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, MissingFileError, without_secrets
+from dfgen.loading.generators import sample_rng
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.problems import Failure
 from dfgen.loading.workers.retries import read_again
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.transforms import sample_rng
 from dfgen.spec import IntArray, Present, Spec, Watch
 
 _CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end

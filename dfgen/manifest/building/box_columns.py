@@ -72,6 +72,8 @@ def place_boxes(
         if name == "boxes":
             placed, faults = _check(points.reshape(-1, 4), placed.reshape(-1, 4), rows, images)
             _name_faults(problems, faults, placed, rows, table, images)
+        if name == "keypoints":  # as numbers of pixels, whose middles were turned
+            placed[:, :2] -= 0.5 * (placed[:, 2:] > 0)
         missing = column.is_null().to_numpy(zero_copy_only=False)
         inner = nest(pa.array(placed.astype(np.float32).ravel()), sizes)
         table = with_column(table, name, nest(inner, counts, missing))

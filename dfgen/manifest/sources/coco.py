@@ -90,8 +90,8 @@ def read_coco(coco: Any, images: Any, limits: Limits = DEFAULT) -> Rows:
 
     Columns: `path`; `id`, unless two splits use the same; `split` if there are splits; `boxes`
     (xyxy in pixels), `labels` and `iscrowd`; `captions`; `keypoints` (x, y, visibility of each
-    point; COCO's are indices of pixels, so half a pixel is added); `segmentation`, the JSON of each
-    object's polygons or run lengths; the annotated size. Columns without values are absent.
+    point, of the middle of its pixel, half a pixel beyond COCO's number); `segmentation`, the JSON
+    of each object's polygons or run lengths; the annotated size. Columns without values are absent.
     """
     splits: dict[str, str] = dict(coco) if isinstance(coco, Mapping) else {"": coco}
     if isinstance(images, Mapping) and images.keys() != splits.keys():

@@ -17,8 +17,9 @@ import simplejpeg
 from dfgen.errors import ArgumentError
 from dfgen.limits import Limits, bytes_given
 from dfgen.samples.bound_feature import Sizes
+from dfgen.samples.features.base import Reading
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.image_arguments import checked_size
+from dfgen.samples.features.image_checks import checked_size
 from dfgen.samples.pixels.decoders import decode_image
 from dfgen.samples.pixels.formats import parse_header, sniff
 from dfgen.samples.pixels.geometry import CHANNELS, RESIZE, Geometry, Size, place, shrunk
@@ -105,7 +106,7 @@ class FixedPixels(Packer):
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Decode and resize one file."""
-        self.image.read(content, into[place], store)
+        self.image.read(content, into[place], Reading(store))
 
     def columns(self, name: str, into: Any, good: Present) -> dict[str, pa.Array]:
         """Return tensors."""
@@ -126,14 +127,14 @@ class OwnPixels(Packer):
 
     def nbytes(self, sizes: Sizes | None, files: IntArray | None, rows: int) -> IntArray:
         """Return the bytes of each row's pixels."""
-        channels = CHANNELS[self.image.color_mode]
+        channels = CHANNELS[str(self.image.color_mode)]
         found: IntArray = np.prod(np.asarray(sizes, np.int64), axis=1) * channels
         return found
 
     def pack(self, content: Content, store: Store, into: Any, place: int, size: Any) -> None:
         """Decode one file."""
-        pixels = np.empty((*size, CHANNELS[self.image.color_mode]), np.uint8)
-        self.image.read(content, pixels, store)
+        pixels = np.empty((*size, CHANNELS[str(self.image.color_mode)]), np.uint8)
+        self.image.read(content, pixels, Reading(store))
         into[place] = pixels
 
     def columns(self, name: str, into: Any, good: Present) -> dict[str, pa.Array]:

@@ -1,40 +1,32 @@
 """Image: pixels of image files."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
-from dfgen.samples.features import image_arguments as checks
-from dfgen.samples.features.arguments import check_column
-from dfgen.samples.features.base import Feature
-from dfgen.samples.features.image_decoded import channels_of, check_decoding, decoded, resize_bands
-from dfgen.samples.features.one_row import OneRow, image_of, pixels_of_row, store_of_row
+from dfgen.samples.features import image_checks as checks
+from dfgen.samples.features.base import Feature, Reading
+from dfgen.samples.features.checks import check_column, set_fields, with_padding_mask
 from dfgen.samples.pixels import geometry as geo
-from dfgen.samples.pixels.decoders import decode_image, png_of, size_of_image
+from dfgen.samples.pixels.decoders import decode_image
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
-from dfgen.samples.pixels.scaling import (
-    DEPTHS,
-    Scale,
-    check_scaled,
-    checked_scale,
-    rescale,
-)
-from dfgen.spec import OwnDtype, Spec, Values, Watch, unwatched
-from dfgen.stores.store import Store
-from dfgen.system import flag, one_of, whole
-from dfgen.table.file_columns import Content
+from dfgen.samples.pixels.scaling import DEPTHS, Scale, check_scaled, checked_scale, rescale
+from dfgen.spec import LazyArray, Spec, Values
+from dfgen.system import flag, one_of
 
 _FLIPS = (None, "horizontal", "vertical", "horizontal_and_vertical")
 
 _RANDOM = ("random", "random_resized")
 
 _WORDS = {
-    "resize": geo.RESIZE, "color_mode": geo.CHANNELS, "crop": (None, "center", *_RANDOM),
-    "flip": _FLIPS, "interpolation": INTERPOLATIONS, "dtype": DEPTHS,
+    "resize": geo.RESIZE, "crop": (None, "center", *_RANDOM), "flip": _FLIPS,
+    "interpolation": INTERPOLATIONS, "dtype": DEPTHS,
 }  # fmt: skip
+
+_TOGETHER = 4  # channels that all functions of OpenCV take at once
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,15 +38,15 @@ class Image(Feature):
     Args:
         column: the column of paths; or of bytes, or of structs of `bytes` and `path` as Hugging
             Face's `datasets` makes them.
-        size: (height, width) in pixels, (256, 256) by default; with `like` by default that of the
-            followed image, else a whole number of times that. None: every image keeps its own size,
-            and stands top left in an array as high and as wide as the highest and widest image of
-            its batch, with zeros below and to the right of it. A transform sees it without them.
-            JAX compiles a step anew for every new shape.
+        size: (height, width) in pixels, (256, 256) by default; with `like` that of the followed
+            image, or a whole number of times that. None: every image keeps its own size, and stands
+            top left in an array as high and as wide as the largest of its batch, before zeros.
+            JAX compiles a step for every shape.
         resize: `"stretch"` (default) changes the aspect ratio, `"crop"` cuts the largest part of
             the right aspect ratio, `"pad"` fits the whole image in, centred on zeros,
             `"crop_or_pad"` does not scale at all.
-        color_mode: `"rgb"` (default), `"rgba"` or `"grayscale"`.
+        color_mode: `"rgb"` (default), `"rgba"` or `"grayscale"`; with `decode` also the number of
+            channels, as of bands of satellites.
         scale: None (default) leaves 0..255. `"0..1"`, `"-1..1"`, or two numbers (scale, offset) as
             of `keras.layers.Rescaling`. Two sequences are the mean and the standard deviation of
             each channel, of pixels 0..1: `((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))`.
@@ -62,21 +54,16 @@ class Image(Feature):
             `keras.applications.imagenet_utils.preprocess_input`. `"standardize"` gives each image
             mean 0 and standard deviation 1, as `tf.image.per_image_standardization`.
         antialias: filter before shrinking (default), within a grey level of Pillow on most
-            photographs; False aliases, as TensorFlow's resize does by default. Either way JPEGs
-            are decoded at 1/2, 1/4 or 1/8 of their size where that comes as near. It is for
+            photographs; False aliases, as TensorFlow's resize does by default. It is for
             `interpolation="bilinear"`.
         load_size: (height, width) that the image is resized to, of which `size` is a crop. With
-            `crop=None` a transform gets `load_size` and gives back `size`; without a transform it
-            is the centre.
+            `crop=None` a transform gets `load_size` and returns `size`; without a transform it is
+            the centre.
         crop: where crops are taken, those to `size` and those of `resize`: `"center"`, or
-            `"random"`, drawn anew each epoch. None (default) is the centre. `"random_resized"` is
-            torchvision's RandomResizedCrop: a crop of any size from anywhere in the whole image,
-            drawn anew each epoch and stretched to `size`; by hand, without chance, the largest in
-            the centre whose ratio is allowed.
-        area: of `"random_resized"`: the least and the largest share of the image that a crop is
-            of; None: (0.08, 1).
-        ratio: of `"random_resized"`: the least and the largest width / height of a crop; None:
-            (3/4, 4/3).
+            `"random"`, drawn for each row and epoch. None (default) is the centre.
+            `"random_resized"` is torchvision's RandomResizedCrop: a crop of any size from anywhere
+            in the whole image, stretched to `size`; in serving and validation the largest in the
+            centre.
         flip: None (default), `"horizontal"` (left and right exchanged), `"vertical"` (top and
             bottom) or `"horizontal_and_vertical"`: each in every second image, by chance.
         interpolation: `"bilinear"` (default), `"nearest"`, or `"area"`, means over what falls into
@@ -84,49 +71,37 @@ class Image(Feature):
         dtype: what the model gets: `"uint8"`, `"uint16"`, `"float32"` or `"float16"`. None
             (default) is `"uint8"`, or `"float32"` with `scale`, of files of 8 bits: deeper ones are
             an error. `"uint8"` takes 16 bits too, divided by 257 and rounded. The others keep the
-            numbers of the file, 0..255 or 0..65535 or floats; a `scale` that speaks of 255 or of 1
-            means the full range of its own depth, which floats do not have. Numbers that the dtype
-            cannot hold are an error. A transform gets uint8 of files of 8 bits, uint16 of deeper
-            ones, float32 of floats; with `dtype="uint16"` always that.
-        extra: with `size=None`, what tells the image from the zeros: a batch then holds `{"images",
-            "sizes"}`, (height, width) as int32 (batch, 2), or `{"images", "padding_mask"}`, True on
-            the image, bool (batch, height, width, 1). None (default): the images alone.
+            numbers of the file; a `scale` that speaks of 255 or of 1 means the full range of its
+            depth, which floats do not have. A transform gets uint8 of files of 8 bits, uint16 of
+            deeper ones, float32 of floats; with `dtype="uint16"` always that.
+        padding_mask: with `size=None`, True: a batch then holds `{"images", "padding_mask"}`, True
+            on the image, bool (batch, height, width, 1).
+        area: of `"random_resized"`: the least and the largest share of the image; None: (0.08, 1).
+        ratio: likewise: the least and the largest width / height of a crop; None: (3/4, 4/3).
         like: the image that this one follows, as the second of a pair: the name of its array, or of
-            its column. By hand, on one row: the `Image`. It gets the same crop, flip and geometry,
-            pixel for pixel, and so none of `resize`, `load_size`, `crop` and `flip` of its own. Its
-            file is as large; with a `size` of k times that of the followed image, k times as large.
-        max_items: of a column that holds a list of paths in each row, whose images then stand one
-            after the other, (items, height, width, channels), in the same crop and flip: how many a
-            list may have. A batch then holds `{"images", "items_mask"}`, as many as its longest
-            list, the others with zeros behind, and bool (batch, items), True where an image is.
-            None (default): all lists are of one length, and a batch holds the images alone.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path holds zeros,
+            its column. It gets the same crop, flip and geometry, pixel for pixel. Its file is as
+            large; with a `size` of k times that of the followed image, k times as large.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path gets zeros,
             and weighs 0 in the loss of this target. It needs a `size`.
         index: the column of whole numbers that say which row of an array file (.npy, HDF5) the
-            image is, counted from 0: (height, width) of gray ones, else (height, width, channels)
-            with 1, 3 (RGB) or 4. None (default): a file is an image. It needs a `size`; where that
-            is the rows' own, they are copied and nothing else. By hand, for serving, images are
-            files, bytes or arrays as ever.
+            image is, from 0: (height, width), or (height, width, channels) with 1, 3 (RGB) or 4.
         dataset: the name of the array in HDF5 files that hold several.
         decode: `decode(data) -> pixels`, of the bytes of a whole file, for formats that dfgen does
-            not know, such as DICOM: upright, (height, width) of gray ones, else (height, width,
-            channels), of any size, and any depth that `dtype` takes. It runs in the workers, and
-            must not draw at random. It needs a `size`.
-        channels: of what `decode` returns where that is no gray, RGB or RGBA image, as of bands of
-            satellites; None (default): those of `color_mode`.
+            not know, such as DICOM: upright, (height, width) or (height, width, channels), of any
+            size, and any depth that `dtype` takes. It runs in the workers, and must not draw at
+            random. It needs a `size`.
 
     Raises:
         ArgumentError: a value that is none of the above.
 
     Example:
-        >>> Image("path", size=(224, 224), resize="crop")(df.iloc[0]).shape  # doctest: +SKIP
-        (224, 224, 3)
+        >>> image = dfgen.Image("path", size=(224, 224), resize="crop")
     """
 
     column: str = "path"
     size: geo.Size | None = checks.DEFAULT_SIZE
     resize: str = "stretch"
-    color_mode: str = "rgb"
+    color_mode: str | int = "rgb"
     scale: Scale = None
     antialias: bool = True
     load_size: geo.Size | None = None
@@ -134,106 +109,67 @@ class Image(Feature):
     flip: str | None = None
     interpolation: str = "bilinear"
     dtype: str | None = None
-    extra: str | None = None
+    padding_mask: bool = False
     area: tuple[float, float] | None = None
     ratio: tuple[float, float] | None = None
     like: Any = None
-    max_items: int | None = None
     missing: str = "raise"
     index: str | None = None
     dataset: str | None = None
     decode: Callable[[bytes], Any] | None = None
-    channels: int | None = None
     kind: ClassVar[str] = "image"
     of_files: ClassVar[bool] = True
-    pixel_kind: ClassVar[str] = "image"
 
     def __post_init__(self) -> None:
         check_column(self)
-        object.__setattr__(self, "antialias", flag("antialias", self.antialias))
-        checks.refuse_sizes(self)
         for name, allowed in _WORDS.items():
             one_of(name, getattr(self, name), allowed)
-        one_of("extra", self.extra, (None, "sizes", "padding_mask"))
-        check_decoding(self)
-        scale = checked_scale(self.scale, self.color_mode, channels_of(self))
-        object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "load_size", checks.checked_size("load_size", self.load_size))
-        object.__setattr__(self, "size", checks.own_size(self))
-        if self.max_items is not None:
-            object.__setattr__(self, "max_items", whole("max_items", self.max_items, least=1))
-        checks.check_use(self)
-        checks.check_crop(self)
-        if self.index is not None and self.size is None:
-            raise ArgumentError(
-                f"size=None is for files of different sizes, index={self.index!r} for rows of "
-                "arrays, which have one: give it, size=(height, width)"
-            )
-
-    def frozen(self, values: Any) -> "Image":
-        """Return it for images by hand, which are no rows of an array file."""
-        return replace(self, index=None, dataset=None)
-
-    @property
-    def follows(self) -> bool:
-        """Whether it follows another image; then `read` is told the Geometry of that."""
-        return self.like is not None
-
-    def read_spec(self, transform: bool) -> Spec:
-        """Return the array that `read` fills: pixels before `scale`; a transform may crop them."""
-        size: tuple[int | None, int | None] = self.size or (None, None)
-        if transform and self.follows:
-            size = checks.seen_size(self.size, self.image)
-        elif transform and self.crop is None:
-            size = self.load_size or size
-        # None is that of each file: 8 bits are resized faster than floats
-        own = self.dtype in ("float16", "float32")
-        dtype = None if own else np.dtype(self.dtype or np.uint8)
-        return Spec((*size, channels_of(self)), dtype)
+        set_fields(
+            self,
+            antialias=flag("antialias", self.antialias),
+            size=checks.checked_size("size", self.size),
+            load_size=checks.checked_size("load_size", self.load_size),
+        )
+        checks.check_image(self)
+        if isinstance(self.like, Image):
+            set_fields(self, size=checks.paired_size(self, self.like))
+        channels = checks.channels_of(self)
+        set_fields(self, scale=checked_scale(self.scale, str(self.color_mode), channels))
 
     @property
     def spec(self) -> Spec:
-        """The arrays that the model gets."""
-        default = "uint8" if self.scale is None else "float32"
-        return Spec(self.read_spec(False).shape, np.dtype(self.dtype or default))
+        """The array that the model gets."""
+        channels, dtype = checks.channels_of(self), np.dtype(self.dtype or np.uint8)
+        own = self.dtype in ("float16", "float32")  # 8 bits are resized faster than floats
+        depth = None if own else dtype
+        size: Any = self.size or (None, None)
+        read = Spec((*size, channels), depth, pixels=True)
+        seen = Spec((*self.seen_size, channels), depth, pixels=True)
+        made = np.dtype(self.dtype or ("uint8" if self.scale is None else "float32"))
+        return Spec((*size, channels), made, pixels=True, read=read, seen=seen)
+
+    @property
+    def seen_size(self) -> tuple[int | None, int | None]:
+        """(height, width) that a transform gets, of which it may take a crop."""
+        if self.size is None:
+            return None, None
+        if isinstance(self.like, Image):
+            height, width = self.like.seen_size
+            times = self.size[0] // (self.like.size or self.size)[0]
+            return times * (height or 1), times * (width or 1)
+        return self.size if self.crop is not None or self.load_size is None else self.load_size
 
     def arrays(self, name: str) -> Any:
-        """Return the name of the images, with `extra` that of what tells them from padding too."""
-        extra = self.extra if self.max_items is None else "items_mask"
-        return name if extra is None else {"images": name, extra: f"{name}_{extra}"}
-
-    @property
-    def most_bits(self) -> int | None:
-        """The most bits a channel that its files may have."""
-        return {None: 8, "uint8": 16}.get(self.dtype)
-
-    @property
-    def raw_depth(self) -> bool:
-        """Whether its numbers are those of each file."""
-        plain = self.scale is None or isinstance(self.scale[0], float)
-        return self.dtype in ("uint16", "float16", "float32") and plain
-
-    @property
-    def variable_size(self) -> bool:
-        """Whether every image keeps its own size."""
-        return self.size is None
+        """Return the name of the images, with `padding_mask` that of the mask too."""
+        return with_padding_mask(self, name, "images")
 
     @property
     def is_random(self) -> bool:
-        """Whether chance has a part in it."""
+        """Whether crops or flips are drawn."""
         return self.crop in _RANDOM or self.flip is not None
 
-    @property
-    def still(self) -> "Image":
-        """It without chance: the centre, no flips; the largest crop for `"random_resized"`."""
-        if not self.is_random:
-            return super().still
-        if self.crop == "random_resized":
-            return replace(self, resize="crop", crop=None, area=None, ratio=None, flip=None)
-        return replace(self, crop=self.crop and "center", flip=None)
-
     def draw(self, rng: np.random.Generator) -> geo.Draw:
-        """Return what chance decides for one sample; the order of draws never changes."""
+        """Return the random choices for one sample; the order of draws never changes."""
         y, x, flip = rng.random(3).tolist()
         flipped = self.flip in ("horizontal", "horizontal_and_vertical") and flip < 0.5
         vertical = self.flip in ("vertical", "horizontal_and_vertical") and rng.random() < 0.5
@@ -244,107 +180,106 @@ class Image(Feature):
         crops = geo.drawn_crops(rng, self.area or geo.AREA, self.ratio or geo.RATIO)
         return geo.Draw(y, x, flipped, vertical, crops)
 
-    def place(self, image: geo.Size, size: geo.Size, given: Any = None) -> geo.Geometry:
+    def place(
+        self, image: geo.Size, size: geo.Size, drawn: Any = None, leader: Any = None
+    ) -> geo.Geometry:
         """Return the geometry of an upright image of a size, into an array of `size`.
 
-        `given` is what it drew, or the Geometry of the image that it follows.
+        `leader` is the Geometry of the image that it follows.
         """
         if self.like is not None:
-            packed = given.steps and self.column == self.image.column and given.steps[1]
-            return checks.follow(packed if packed and packed.image == image else given, image, size)
-        draw = given or geo.STILL
+            packed = leader.steps and self.column == self.like.column and leader.steps[1]
+            return checks.follow(
+                packed if packed and packed.image == image else leader, image, size
+            )
+        draw = drawn or geo.STILL
         if self.crop == "random_resized":
             return geo.place_resized(image, size, self.ratio or geo.RATIO, draw)
         return geo.place(image, size, self.load_size or size, self.resize, draw)
 
-    def geometry(self, row: Mapping[str, Any], rng: np.random.Generator | None) -> geo.Geometry:
-        """Return the geometry of the image of one row; nothing is decoded."""
-        with store_of_row(row, self.column) as store:
-            size = self._size_of(self.at(self.bind(OneRow(row)), 0), store)
-        given: Any = None if rng is None else self.draw(rng)
-        if self.follows:
-            given = self.image.geometry(row, rng)
-        return self.place(size, self.size or size, given)
-
-    def read(
-        self, value: Content, out: Any, store: Store, watch: Watch = unwatched, given: Any = None
-    ) -> geo.Geometry:
+    def read(self, value: Any, out: Any, reading: Reading) -> geo.Geometry:
         """Fill `out`, as before or after a transform, with the pixels of one file, in one pass."""
+        store, watch, drawn, leader = reading
         watch("read")
         if self.index is not None:
-            return self.fill(image_of(value, self, store), out, watch, given)
+            pixels = checks.pixels_of_row(value, self.dataset, store)
+            return self.fill(checks.in_mode(pixels, self), out, reading)
         data = store.read(value)
         watch("decode", len(data))
         if self.decode is not None:
-            return self.fill(decoded(self, data), out, watch, given)
+            return self.fill(checks.user_decoded(self, data), out, reading)
         size = out.shape[:2]
+
+        def reduced_by(image: geo.Size) -> int:
+            geometry = self.place(image, size, drawn, leader)
+            return reduction(geometry, self.interpolation, self.antialias)
+
         pixels, image, reduced = decode_image(
-            data,
-            self.color_mode,
-            self.dtype,
-            lambda image: reduction(
-                self.place(image, size, given), self.interpolation, self.antialias
-            ),
-            store.limits,
+            data, str(self.color_mode), self.dtype, reduced_by, store.limits
         )
-        geometry = self.place(image, size, given)
-        if self.size is None and image != size and not self.follows:  # `follow` has looked at it
+        geometry = self.place(image, size, drawn, leader)
+        if self.size is None and image != size and self.like is None:
             raise DecodeError(
                 f"the image has {image[0]} x {image[1]} pixels (height x width, upright), but its "
-                f"facts say {size[0]} x {size[1]}: was it changed since? Build the manifest anew, "
-                "or leave out its columns width, height and orientation"
+                f"facts say {size[0]} x {size[1]}: if it has changed, build the manifest again, or "
+                "leave out its columns width, height and orientation"
             )
-        if isinstance(out, OwnDtype):
-            check_scaled(pixels, self.scale, self.dtype)
-            out = out.of(pixels.dtype)
+        if isinstance(out, LazyArray):
+            out = self._allocated(out, pixels)
         watch("resize")
         resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
         return geometry
 
     def fill(
-        self,
-        pixels: Values,
-        out: Any,
-        watch: Watch = unwatched,
-        given: Any = None,
-        placed: geo.Geometry | None = None,
+        self, pixels: Values, out: Any, reading: Reading, placed: geo.Geometry | None = None
     ) -> geo.Geometry:
         """Fill `out`, as `read` does, with upright pixels that are decoded already.
 
         `placed`: how they were made of the upright image (None: they are all of it). Returns the
         geometry from that into `out`.
         """
-        watch("resize")
-        geometry = self.place(pixels.shape[:2], out.shape[:2], given)
-        if isinstance(out, OwnDtype):
-            check_scaled(pixels, self.scale, self.dtype)
-            out = out.of(pixels.dtype)
-        resize_bands(pixels, geometry, out, self.interpolation, self.antialias)
+        reading.watch("resize")
+        geometry = self.place(pixels.shape[:2], out.shape[:2], reading.drawn, reading.geometry)
+        if isinstance(out, LazyArray):
+            out = self._allocated(out, pixels)
+        for first in range(0, out.shape[2], _TOGETHER):
+            part = slice(first, first + _TOGETHER)
+            if out.shape[2] <= _TOGETHER:
+                resize(pixels, geometry, out, self.interpolation, self.antialias)
+                continue
+            some = np.ascontiguousarray(pixels[..., part])
+            made = np.empty((*out.shape[:2], some.shape[2]), out.dtype)
+            resize(some, geometry, made, self.interpolation, self.antialias)
+            out[..., part] = made
         return geometry if placed is None else geo.after(placed, geometry)
 
-    def passes_through(self, spec: Spec) -> bool:
+    def _allocated(self, out: LazyArray, pixels: Values) -> Values:
+        check_scaled(pixels, self.scale, self.dtype)
+        return out.of(pixels.dtype)
+
+    def takes(self, spec: Spec) -> bool:
         """Whether it makes pixels of a Spec that are decoded already into just what they are."""
-        if self.is_random or self.follows or spec != self.spec or None in spec.shape:
+        if self.is_random or self.like is not None or spec != self.spec or None in spec.shape:
             return False
         size = spec.shape[:2]
-        whole_image = geo.Box(0, 0, *size)
-        return self.place(size, size) == geo.Geometry(
-            size, whole_image, whole_image, size, flip=False
-        )
-
-    def _size_of(self, value: Any, store: Store) -> geo.Size:
-        if self.decode is not None:
-            height, width, _ = decoded(self, store.read(value)).shape
-            return height, width
-        if self.index is None:
-            return size_of_image(value, store)
-        height, width, _ = pixels_of_row(value, self.dataset, store).shape
-        return height, width
-
-    def file_of(self, array: Values) -> bytes:
-        """Return the bytes of a PNG file of pixels, (height, width) with 1, 3 or 4 channels."""
-        return super().file_of(array) if self.decode is not None else png_of(array)
+        whole = geo.Box(0, 0, *size)
+        return self.place(size, size) == geo.Geometry(size, whole, whole, size, flip=False)
 
     def finish(self, sample: Values, out: Values) -> None:
         """Scale a sample into `out`."""
         rescale(sample, self.scale, out)
+
+
+def spec_on(feature: Feature, dtype: str, blank: float, *several: int) -> Spec:
+    """Return the Spec of numbers that lie on each pixel of the image that a feature follows."""
+    image = image_of(feature)
+    size: tuple[int | None, int | None] = image.size or (None, None)
+    seen = Spec((*several, *image.seen_size, 1), np.dtype(dtype), blank, pixels=True)
+    return Spec((*several, *size, 1), np.dtype(dtype), blank, pixels=True, seen=seen)
+
+
+def image_of(feature: Feature) -> Image:
+    """Return the image that a bound feature follows."""
+    if isinstance(feature.like, Image):
+        return feature.like
+    raise ArgumentError(f"{feature!r} is bound to no image yet: a Sequence binds it")

@@ -1,30 +1,23 @@
 """MultiLabel: lists of labels as vectors of zeros and ones."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.features import arguments
-from dfgen.samples.features.base import Encoded
-from dfgen.samples.features.category import Category
-from dfgen.spec import IntArray, Present, Values
+from dfgen.samples.features.base import TableFeature
+from dfgen.samples.features.category import Category, class_names_of
+from dfgen.samples.features.checks import check_column, set_fields
+from dfgen.samples.features.column_source import ColumnSource, NamingColumns
+from dfgen.samples.features.ragged import Ragged
+from dfgen.spec import IntArray, Spec, Values
 from dfgen.table import arrow_types as arrow
 
 
-class LabelRows(NamedTuple):
-    """The class numbers of every row: those of row i stand at `offsets[i]` to `offsets[i + 1]`."""
-
-    offsets: IntArray
-    numbers: npt.NDArray[np.int32]
-
-
 @dataclass(frozen=True, repr=False)
-class MultiLabel(Encoded):
+class MultiLabel(TableFeature):
     """Which of the classes a row has: float32 of shape (classes,), 1 for those in its list.
 
     Use it with a sigmoid output and binary cross-entropy, where a row may have several labels or
@@ -37,17 +30,14 @@ class MultiLabel(Encoded):
             the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame.
         sep: what stands between the labels of a text, as in `"cat, dog"`; blanks around a label
             are no part of it, and a text of blanks alone has none. None (default): lists.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a list, of which so
-            nobody knows what it has, holds zeros, and weighs 0 in the loss of this target.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a list gets zeros,
+            and weighs 0 in the loss of this target: nobody knows its labels.
 
     Raises:
         ArgumentError: class names that repeat, or no text for `sep`.
 
     Example:
-        >>> MultiLabel("tags", class_names=["cat", "dog", "owl"])({"tags": ["owl", "cat"]})
-        array([1., 0., 1.], dtype=float32)
-        >>> MultiLabel("tags", class_names=["cat", "dog", "owl"], sep=",")({"tags": "owl, cat"})
-        array([1., 0., 1.], dtype=float32)
+        >>> dfgen.Sequence(df, y=dfgen.MultiLabel("tags", sep=","))  # doctest: +SKIP
     """
 
     column: str
@@ -57,79 +47,50 @@ class MultiLabel(Encoded):
     kind: ClassVar[str] = "label"
 
     def __post_init__(self) -> None:
-        arguments.check_column(self)
+        check_column(self)
         if self.sep is not None and not (isinstance(self.sep, str) and self.sep):
             raise ArgumentError(f'sep must be text between labels such as ",", got {self.sep!r}')
         if self.class_names is not None:
             names = Category(self.column, class_names=self.class_names).class_names
-            object.__setattr__(self, "class_names", names)
+            set_fields(self, class_names=names)
 
-    def unnamed(self, column: pa.Array) -> pa.Array:
-        """Return the labels; refuse what holds none."""
-        known = column.drop_null()  # `encode` refuses nulls, or `present` knows them
-        labels = arrow.flattened(self._lists(known))
-        if pa.types.is_nested(labels.type) or not len(labels.drop_null()):
-            self.encode(known if self.missing == "ignore" else column)  # tells what it holds
-            raise ArgumentError(
-                f"column {self.column!r} has no label in any row: write "
-                f"dfgen.MultiLabel({self.column!r}, class_names=[...])"
-            )
-        return labels
+    def resolve(self, columns: NamingColumns) -> "MultiLabel":
+        """Return it with its class names."""
+        if self.class_names is not None:
+            return self
+        known = columns[self.column].drop_null()  # `bind` refuses nulls
+        [labels] = self._lists(known).arrays
+        return replace(self, class_names=class_names_of(self.column, labels, columns))
 
-    def encode(self, values: pa.Array) -> LabelRows:
-        """Return the class numbers of every row; refuse what is missing, or is no class name."""
-        values = self._lists(values)
-        where = arrow.offsets(self.column, values, "write [] where a row has no labels")
-        labels = pc.list_flatten(values)
-        if pa.types.is_nested(labels.type):
-            raise ManifestError(
-                f"column {self.column!r} holds lists of {labels.type}, MultiLabel needs lists of "
-                "text, integers or booleans"
-            )
-        if labels.null_count:
-            row, place = arrow.place_of(where, pc.indices_nonzero(pc.is_null(labels))[0].as_py())
-            raise ManifestError(
-                f"label {place} of row {row} in column {self.column!r} is missing "
-                f"({labels.null_count:,} such labels): leave it out of its list",
-                row=row,
-            )
-        if not len(labels):  # whose type is that of nothing
-            return LabelRows(where, np.empty(0, np.int32))
-        category = Category(self.column, class_names=self.class_names)
-        return LabelRows(where, category.encode(labels))
+    @property
+    def spec(self) -> Spec:
+        """The array that the model gets."""
+        return Spec((len(self.class_names or ()),), np.dtype(np.float32))
 
-    def _lists(self, values: pa.Array) -> pa.Array:
+    def bind(self, columns: ColumnSource) -> Ragged:
+        """Return the class numbers of every row."""
+        lists = self._lists(columns[self.column])
+        return lists.with_arrays(lists.class_numbers(self.class_names))
+
+    def _lists(self, values: pa.Array) -> Ragged:
         values = values.cast(arrow.value_type(values.type))
         if self.sep is not None:
-            return arrow.split_text(self.column, values, self.sep)
-        if arrow.is_text(values.type):
+            values = arrow.split_text(self.column, values, self.sep)
+        elif not arrow.is_list(values.type) or pa.types.is_nested(values.type.value_type):
             raise ManifestError(
-                f"column {self.column!r} holds {values.type}, expected a list in each row: for "
-                f'labels within a text write dfgen.MultiLabel({self.column!r}, sep=",")'
+                f"column {self.column!r} holds {values.type}, expected a list of text, integers or "
+                "booleans in each row: for labels within a text write "
+                f'dfgen.MultiLabel({self.column!r}, sep=",")'
             )
-        return values
+        return Ragged.of(self.column, values)
 
-    def truth(self, values: LabelRows, rows: slice, lacking: Present) -> pa.Array:
-        """Return the names of the labels of some rows."""
-        ends = values.offsets[rows.start : rows.stop + 1]
-        names = pa.array(self.class_names or ())
-        labels = names.take(pa.array(values.numbers[ends[0] : ends[-1]]))
-        return arrow.with_ends(labels, ends - ends[0], lacking)
-
-    def meaning(self, predictions: Any) -> list[list[object]]:
-        """Return the names of the labels of each row whose probability is above 0.5."""
-        names, found = self.class_names or (), arguments.probabilities(predictions)
-        if found.ndim != 2 or found.shape[1] != len(names):
-            raise arguments.not_predicted(self.column, found, f"{len(names)} columns")
-        return [[names[number] for number in np.flatnonzero(row > 0.5)] for row in found]
-
-    def gather(self, values: LabelRows, rows: IntArray) -> Values:
-        """Return the arrays of some rows from the encoded values."""
+    def gather(self, values: Ragged, rows: IntArray) -> Values:
+        """Return the arrays of some rows."""
         starts = values.offsets[rows]
         counts = values.offsets[rows + 1] - starts
         samples = np.repeat(np.arange(len(rows)), counts)
         first = np.cumsum(counts) - counts  # of each row among all labels that are gathered
         labels = np.arange(len(samples)) + np.repeat(starts - first, counts)
         found = np.zeros((len(rows), len(self.class_names or ())), np.float32)
-        found[samples, values.numbers[labels]] = 1
+        found[samples, values.arrays[0][labels]] = 1
         return found

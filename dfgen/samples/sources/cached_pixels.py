@@ -20,12 +20,13 @@ from xxhash import xxh3_64_intdigest
 
 from dfgen.errors import DfgenError
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.base import Reading
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.image_packed import in_two_steps
 from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.spec import IntArray, Present, Values, Watch
+from dfgen.samples.sources.two_steps import in_two_steps
+from dfgen.spec import IntArray, Present, Values
 from dfgen.stores.archives import Member, member_of
 from dfgen.stores.cache_folder import Keys, Segment
 from dfgen.stores.store import Store
@@ -87,7 +88,7 @@ class CachedPixels(RowSource):
             there = segment.keys[places] == keys
             self._segments[there], self._places[there] = number, places[there]
         self._salts = np.zeros(len(keys), np.uint64)  # 0: nobody has looked at the file yet
-        self._is_all = replace(self.rest, scale=None).passes_through(self.spec)
+        self._is_all = replace(self.rest, scale=None).takes(self.spec)
         self._counts, self._lock = Counter[str](), threading.Lock()
         self._error: int | None = None
 
@@ -95,9 +96,9 @@ class CachedPixels(RowSource):
         return CachedPixels, self._arguments
 
     @property
-    def pixels_for(self) -> Image:
-        """The image that is made of what is kept."""
-        return self.rest
+    def is_as_wanted(self) -> bool:
+        """Whether the pixels that are kept go into the batch as they are."""
+        return self.rest.takes(self.spec)
 
     @property
     def nbytes(self) -> int:
@@ -138,31 +139,31 @@ class CachedPixels(RowSource):
         slots = self.slots[self._segments.item(row)]
         return slots.holds(self._places.item(row), int(salt))
 
-    def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Geometry:
+    def read(self, row: int, out: Any, reading: Reading) -> Geometry:
         """Fill `out`, as `Image.read` does, with the image of one row."""
-        watch("read")
+        reading.watch("read")
         slots, place = self.slots[self._segments.item(row)], self._places.item(row)
         if self.has(row):
-            geometry = self._finish(slots.arrays[place], slots.size(place), out, watch, given)
+            geometry = self._finish(slots.arrays[place], slots.size(place), out, reading)
             if slots.same(place):
                 self._count("cache_hits", 1)
                 return geometry
         if self._is_all:  # straight into the batch
-            return self._decode(row, out, store, watch)
+            return self._decode(row, out, reading)
         pixels = np.empty(self.spec.shape, self.spec.dtype)
-        placed = self._decode(row, pixels, store, watch)
-        return self.rest.fill(pixels, out, watch, given, placed)
+        placed = self._decode(row, pixels, reading)
+        return self.rest.fill(pixels, out, reading, placed)
 
     def _finish(
-        self, pixels: Values, size: tuple[int, int], out: Any, watch: Watch, given: Any
+        self, pixels: Values, size: tuple[int, int], out: Any, reading: Reading
     ) -> Geometry:
         placed = self.fixed.place(size, self.spec.shape[:2])
-        return self.rest.fill(pixels, out, watch, given, placed)
+        return self.rest.fill(pixels, out, reading, placed)
 
-    def _decode(self, row: int, pixels: Values, store: Store, watch: Watch) -> Geometry:
+    def _decode(self, row: int, pixels: Values, reading: Reading) -> Geometry:
         """Decode the image of one row, and keep it if its file stayed the same meanwhile."""
         salt = self._salts[row]
-        placed: Geometry = self.files.read_by(self.fixed, row, pixels, store, watch)
+        placed: Geometry = self.files.read_by(self.fixed, row, pixels, reading._replace(drawn=None))
         self._count("cache_misses", 1)
         if salt and salt == self._salt(row):
             slots = self.slots[self._segments[row]]
@@ -214,15 +215,15 @@ def cache_steps(
     values, feature = bound.values, bound.feature
     if source.files.packed is not None:
         return "it is in a pack already"
-    if bound.has_lists or not isinstance(values, pa.Array) or not is_text(values.type):
+    if not isinstance(values, pa.Array) or not is_text(values.type):
         return "its files are not named by paths"
     if is_remote(values[0].as_py() if len(values) else "") and any(
         fact is None or fact.min() < 0 for fact in facts
     ):
         return "remote files need the columns bytes and mtime_ns of the manifest"
-    if feature.pixel_kind != "image":
+    if not isinstance(feature, Image):
         return f"{type(feature).__name__} is not kept, only images are"
-    return in_two_steps(feature, feature.read_spec(transforms))
+    return in_two_steps(feature, feature.spec.stage(transforms))
 
 
 def settings_of(fixed: Image) -> dict[str, Any]:

@@ -1,61 +1,44 @@
-"""RowSource: where the arrays of a feature come from, one row or a whole chunk at a time.
-
-`StoredRows` are rows of array files: pixels, or numbers, that are decoded already.
-"""
+"""Where the arrays of a feature come from, one row or a whole chunk at a time."""
 
 import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import DecodeError, DfgenError
-from dfgen.samples.features.base import Feature
-from dfgen.samples.features.casting import fill
-from dfgen.spec import IntArray, Present, Spec, Values, Watch
+from dfgen.samples.features.array import Array
+from dfgen.samples.features.base import Feature, Reading, value_of
+from dfgen.samples.features.checks import fill
+from dfgen.samples.features.image import Image
+from dfgen.spec import IntArray, Present, Spec, Values
 from dfgen.stores.array_files import BROKEN_ROWS, ArrayFiles
-from dfgen.stores.store import Store
 from dfgen.stores.stores import OfSize
-
-
-class HeldRows(Protocol):
-    """Which rows lie in packs."""
-
-    @property
-    def all_packed(self) -> bool:
-        """Whether every row does."""
-
-    def holds(self, row: int) -> bool:
-        """Whether one row does."""
 
 
 class RowSource:
     """Fills the arrays of one feature for any row of a manifest; travels to worker processes.
 
-    One that holds decoded pixels passes the rows it lacks on, to the `FileSource` in the end.
+    One that holds decoded pixels leaves the rows it lacks to its `FileSource`.
     """
 
     files: "FileSource"
-    """The end of the chain."""
+    """Reads the rows from their files."""
 
-    spec: Any
-    """The shape and dtype of the pixels it holds, None for a length that differs; None: it holds
-    none, and `take` is never called."""
+    @property
+    def is_as_wanted(self) -> bool:
+        """Whether it holds pixels that go into the batch as they are, by `take`."""
+        return False
 
     @property
     def far_packs(self) -> tuple[tuple[Any, Any], ...]:
-        """The `PackRows` and `RemoteShards` that tell what it reads of packs in a store."""
+        """The `PackRows` and `RemoteShards` of what it reads of packs in a store."""
         return ()
 
-    @property
-    def pixels_for(self) -> Feature:
-        """The feature that makes the arrays of a batch of these pixels."""
-        return self.files.feature
-
-    def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Any:
+    def read(self, row: int, out: Any, reading: Reading) -> Any:
         """Fill `out` for one row; see `Feature.read`."""
         raise NotImplementedError
 
@@ -77,14 +60,13 @@ class FileSource(RowSource):
     """Reads and decodes the file of each row, or runs the user's function on its columns.
 
     `sizes` of files are those of the manifest, -1 if unknown (None: nothing is compared); `packed`
-    tells which rows lie in packs.
+    are the `PackRows` that know which rows lie in packs.
     """
 
     feature: Feature
     values: Any
     sizes: IntArray | None = None
-    packed: HeldRows | None = None
-    spec = None
+    packed: Any = None
 
     @property
     def files(self) -> "FileSource":  # type: ignore[override]
@@ -101,17 +83,17 @@ class FileSource(RowSource):
         if hasattr(self.values, "ahead"):
             yield from self.values.ahead(rows)
 
-    def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Any:
+    def read(self, row: int, out: Any, reading: Reading) -> Any:
         """Read the file of one row, if it has the size of the manifest."""
-        return self.read_by(self.feature, row, out, store, watch, given)
+        return self.read_by(self.feature, row, out, reading)
 
-    def read_by(
-        self, feature: Any, row: int, out: Any, store: Any, watch: Watch, given: Any = None
-    ) -> Any:
+    def read_by(self, feature: Feature, row: int, out: Any, reading: Reading) -> Any:
         """Read the file of one row by another feature of the same values."""
         size = self.size(row)
-        store = store if size is None else OfSize(store, size)
-        return feature.read(self.feature.at(self.values, row), out, store, watch, given)
+        if size is not None:
+            store, *others = reading
+            reading = Reading(OfSize(store, size), *others)  # type: ignore[arg-type]
+        return feature.read(value_of(self.values, row), out, reading)
 
     def size(self, row: int) -> int | None:
         """Return the size of a row's file in the manifest, None if unknown."""
@@ -121,39 +103,32 @@ class FileSource(RowSource):
 
 @dataclass(frozen=True, eq=False)
 class StoredRows(RowSource):
-    """Takes all rows of a chunk at once where they lie in their files as the batch wants them.
+    """Takes all rows of a chunk at once where they lie in their files as the batch wants them."""
 
-    Other rows are read one by one, which tells why.
-
-    Args:
-        files: reads rows one by one.
-        spec: of a row; in its file it has `shape`, as gray pixels may lack their axis.
-        chunk: rows that are unpacked together.
-        paths: of the files, by their number.
-        numbers: of the file of each row of the manifest.
-        indices: of the rows in their files.
-        dataset: the name of the array in HDF5 files that hold several.
-        arrays: the array files.
-    """
-
-    files: FileSource
-    spec: Spec
-    shape: tuple[int, ...]
-    chunk: int
-    paths: pa.Array
-    numbers: IntArray
-    indices: IntArray
-    dataset: str | None
+    files: FileSource  # reads rows one by one
+    spec: Spec  # of a row
+    shape: tuple[int, ...]  # in its file, where gray pixels may lack their axis
+    chunk: int  # rows that are unpacked together
+    paths: pa.Array  # of the files, by their number
+    numbers: IntArray  # of the file of each row of the manifest
+    indices: IntArray  # of the rows in their files
+    dataset: str | None  # the name of the array in HDF5 files that hold several
     arrays: ArrayFiles
+
+    @property
+    def is_as_wanted(self) -> bool:
+        """Whether casting alone makes the batch of the rows."""
+        feature = self.files.feature
+        return isinstance(feature, Array | Image) and feature.takes(self.spec)
 
     @property
     def row_bytes(self) -> int:
         """Bytes of a row."""
         return max(1, math.prod(self.shape) * int(self.spec.dtype.itemsize))
 
-    def read(self, row: int, out: Any, store: Store, watch: Watch, given: Any) -> Any:
+    def read(self, row: int, out: Any, reading: Reading) -> Any:
         """Read one row by itself."""
-        return self.files.read(row, out, store, watch, given)
+        return self.files.read(row, out, reading)
 
     def take(self, rows: IntArray, out: Values) -> Present | None:
         """Fill `out` with the rows that are there."""
@@ -169,8 +144,11 @@ class StoredRows(RowSource):
                 taken[here] = self.arrays.take(path, indices, out, self.dataset, known)
                 continue
             found = np.empty((len(here), *self.shape), self.spec.dtype)
-            is_taken = self.arrays.take(path, indices, found, self.dataset, known)
-            taken[here] = is_taken and _cast(found, out, here)
+            cast = np.empty(found.shape, out.dtype)
+            with suppress(DecodeError):  # reading the rows one by one names the one at fault
+                if self.arrays.take(path, indices, found, self.dataset, known):
+                    fill("the array", found, cast)
+                    out[here], taken[here] = cast, True
         return None if taken.all() else taken
 
     def ahead(self, rows: IntArray) -> Iterator[None]:
@@ -184,14 +162,3 @@ class StoredRows(RowSource):
         files = self.numbers[rows]
         for file in np.unique(files).tolist():
             yield self.paths[file].as_py(), np.flatnonzero(files == file)
-
-
-def _cast(found: Values, out: Values, here: IntArray) -> bool:
-    """Fill a part of `out` with numbers of another dtype, if it can hold them."""
-    cast = np.empty(found.shape, out.dtype)
-    try:
-        fill("the array", found, cast)
-    except DecodeError:  # reading them one by one tells which row
-        return False
-    out[here] = cast
-    return True

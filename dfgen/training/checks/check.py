@@ -125,7 +125,7 @@ def _scaled(view: SequenceView, bound: BoundFeature) -> Any:
     image, transform = bound.image, view.loader.reader.transform
     if image is None or view.loader.transforms_batches:
         return 0
-    if transform is not None and image.read_spec(False).dtype is None:
+    if transform is not None and image.spec.stage(False).dtype is None:
         return 0
     pixels = np.arange(256, dtype=np.uint8).reshape(16, 16, 1).repeat(image.spec.shape[-1], axis=-1)
     scaled = np.zeros(pixels.shape, np.float32)

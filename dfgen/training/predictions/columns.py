@@ -13,6 +13,7 @@ from dfgen.spec import Present
 from dfgen.table.arrow_types import lists_of, with_ends
 from dfgen.training.checks.model_outputs import LossKind
 from dfgen.training.predictions.heads import Floats, ModelHead
+from dfgen.training.predictions.truth import truth
 
 NO_PREDICTION = "the model gave NaN"
 """The problem of a row whose file has none."""
@@ -127,7 +128,7 @@ def _true_column(head: ModelHead, rows: slice, missing: Present) -> dict[str, pa
     number = len(missing)
     if bound.present is not None and not bound.present.any():  # every label is missing
         rows, missing = slice(0, 0), missing[:0]
-    values = bound.feature.truth(bound.values, rows, missing)
+    values = truth(bound, rows, missing)
     if isinstance(values, tuple):
         values = values[[*bound.specs].index(head.target or "")]
     if values is None:
