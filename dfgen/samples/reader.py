@@ -1,6 +1,6 @@
 """SampleReader: one row of the manifest to the arrays of one sample."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
@@ -119,17 +119,7 @@ class SampleReader(BoundRows):
         return bool(self.steps) or self.transform is not None
 
     @cached_property
-    def takes_rows(self) -> bool:
-        """Whether some images of all rows are stored just as the batch wants them."""
-        return bool(self._taken)
-
-    @cached_property
-    def reads_others(self) -> bool:
-        """Whether anything is left to do row by row beside these."""
-        return bool(self._others) or self.transform is not None
-
-    @cached_property
-    def _taken(self) -> dict[str, RowSource]:
+    def taken(self) -> dict[str, RowSource]:
         """Array -> source whose pixels go into the batch as they are, and that nothing follows."""
         if self.transform is not None:
             return {}
@@ -142,8 +132,9 @@ class SampleReader(BoundRows):
         }
 
     @cached_property
-    def _others(self) -> list[RowStep]:
-        return [step for step in self.steps if step.bound.name not in self._taken]
+    def others(self) -> list[RowStep]:
+        """The steps that make the arrays that are not `taken`."""
+        return [step for step in self.steps if step.bound.name not in self.taken]
 
     @cached_property
     def cached(self) -> list[Any]:
@@ -157,15 +148,6 @@ class SampleReader(BoundRows):
     def far_packs(self) -> list[tuple[Any, Any]]:
         """The `PackRows` and `RemoteShards` of packs in a store."""
         return [pack for source in self.sources.values() for pack in source.far_packs]
-
-    def lent(self, rows: IntArray) -> list[Any]:
-        """Fetch some rows of packs in a store, for a process that is to `borrow` them."""
-        return [shards.lent(*places.of(rows)) for places, shards in self.far_packs]
-
-    def borrow(self, lent: Iterable[Any]) -> None:
-        """Take rows of packs in a store from the memory of the process that has fetched them."""
-        for (_, shards), one in zip(self.far_packs, lent, strict=False):
-            shards.borrow(one)
 
     @cached_property
     def is_random(self) -> bool:
@@ -246,7 +228,7 @@ class SampleReader(BoundRows):
     def take(self, rows: IntArray, out: Mapping[str, Values]) -> Present:
         """Fill what is stored just as the batch wants it; return for which rows it was there."""
         taken = np.ones(len(rows), np.bool_)
-        for name, pixels in self._taken.items():
+        for name, pixels in self.taken.items():
             there = pixels.take(rows, out[name])
             if there is not None:
                 taken &= there
@@ -285,7 +267,7 @@ class SampleReader(BoundRows):
         out = self.padding.own(row, out) if self.padding.sizes else out
         sample: Any = out if self._is_straight else dict(out)
         try:
-            for step in self._others if taken else self.steps:
+            for step in self.others if taken else self.steps:
                 name = step.bound.name
                 for array, spec in step.between.items():
                     sample[array] = empty(spec, out[array].shape)

@@ -70,7 +70,7 @@ class Chunk:
     known: Collection[int] = ()  # those of them that are not to be read
     ahead: Expected | None = None  # its remote files
     files: Mapping[str, bytes] = field(default_factory=dict)  # these, sent to a process
-    lent: Sequence[Any] = ()  # rows of packs in a store, to a process: of `SampleReader.lent`
+    lent: Sequence[Any] = ()  # rows of packs in a store, to a process: fetched by it
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ChunkMaker:
         try:
             with making(self.reader):
                 self.reader.gather(chunk.rows, arrays)
-                taken = self._take(chunk, arrays, stopwatch) if self.reader.takes_rows else None
+                taken = self._take(chunk, arrays, stopwatch) if self.reader.taken else None
                 if one_by_one:
                     blanks, made = self._read_rows(chunk, arrays, stopwatch, cancelled, taken)
         finally:
@@ -154,7 +154,7 @@ class ChunkMaker:
 
     def _left(self, chunk: Chunk, done: list[bool]) -> Sequence[int]:
         """Return the places of a chunk where something is left to do row by row."""
-        if self.reader.reads_others or not any(done):
+        if self.reader.others or self.reader.transform or not any(done):
             return range(len(done))
         rows = enumerate(chunk.rows.tolist())
         return [place for place, row in rows if not done[place] or row in chunk.known]

@@ -47,7 +47,8 @@ def serve() -> None:
         try:
             stopwatch.leave_row()
             arrays = shared_arrays(memory, specs)
-            maker.reader.borrow(chunk.lent)
+            for (_, shards), rows in zip(maker.reader.far_packs, chunk.lent, strict=False):
+                shards.borrow(rows)
             maker.reader.store.files = chunk.files
             blanks = maker.fill(chunk, arrays, stopwatch, lambda: False)
             objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}

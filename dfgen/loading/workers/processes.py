@@ -111,7 +111,7 @@ class ProcessWorker(Worker):
         """Have the rows of packs in a store in the memory of this process."""
         self._taking = int(chunk.rows[0]), time.perf_counter()
         try:
-            return self._reader.lent(chunk.rows)
+            return [shards.lent(*rows.of(chunk.rows)) for rows, shards in self._reader.far_packs]
         finally:
             self._taking = None
             for slots in self._reader.cached:
