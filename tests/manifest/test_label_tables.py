@@ -59,6 +59,22 @@ def test_values_become_numbers_only_if_nothing_is_lost(folder, values, expected)
     assert of("t.xlsx")["x"] == [one or None for one in values]  # text is text in a workbook
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_tables_of_many_blocks_are_read_whole(folder, packed):
+    rows = np.arange(200_000)
+    frame = pd.DataFrame({"file": [f"folder/{row:030}.png" for row in rows], "n": rows})
+    frame["half"], frame["id"] = rows / 2, 3 * rows
+    frame.to_csv("t.csv.gz" if packed else "t.csv", index=False)
+    for _ in range(3):
+        built = of("t.csv.gz" if packed else "t.csv")
+        assert built["n"] == rows.tolist() and built["half"] == (rows / 2).tolist()
+    if not packed:
+        with open("t.csv", "a") as file:
+            file.write("1,2\n")
+        with pytest.raises(ManifestError, match=r"t\.csv(.|\n)*Row #200002: Expected 4 columns"):
+            of("t.csv")
+
+
 @pytest.mark.parametrize(
     ("encoding", "options"),
     [("utf-8", {}), ("utf-8-sig", {}), ("utf-16", {}), ("cp1252", {"encoding": "cp1252"}),

@@ -1,6 +1,7 @@
 """Label tables: .csv, .tsv and .jsonl (also gzipped), .parquet and .xlsx, or a frame."""
 
 import codecs
+import csv
 import gzip
 import io
 import json
@@ -139,15 +140,16 @@ def _read_separated(
         ) from None
     sep = written.sep or (",", "\t")[_SUFFIX.findall(path)[0][0].lower() == "tsv"]
     parse = pa.csv.ParseOptions(delimiter=sep, newlines_in_values=True)
-    file.seek(0)
-    start = pa.csv.open_csv(file, pa.csv.ReadOptions(encoding=encoding), parse)
-    types = dict.fromkeys(start.schema.names, pa.string())
+    decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)
+    start = io.StringIO(decoder(errors="replace").decode(head), newline="")
+    types = dict.fromkeys(next(csv.reader(start, delimiter=sep), []), pa.string())
     convert = pa.csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
 
     def read(threads: bool) -> pa.Table:
-        file.seek(0)
         how = pa.csv.ReadOptions(use_threads=threads, encoding=encoding)
-        return pa.csv.read_csv(file, how, parse, convert)
+        held = file.getbuffer() if isinstance(file, io.BytesIO) else None
+        with pa.OSFile(path) if held is None else pa.BufferReader(held) as again:
+            return pa.csv.read_csv(again, how, parse, convert)  # whose threads read ahead
 
     try:
         table = read(threads=True)
