@@ -447,11 +447,11 @@ COLUMNS = "Columns: id, path, label."
          f'x="/data/0.png" is not a column of the manifest. {COLUMNS} It is a path: give the '
          'column of the paths, such as x="path"'),
         ({"class_names": "ab"},
-         'class_names must be distinct names, got \'ab\': write class_names=["cat", "dog"], '
-         "in the order of their numbers"),
+         'class_names must be a list of names in the order of their numbers, such as '
+         '["cat", "dog"], got \'ab\''),
         ({"class_names": {"odd": 0, "even": 1}},
-         "class_names must be a list, whose order gives the classes their numbers, got "
-         "{'odd': 0, 'even': 1}: write its names as a list, in the order of their numbers"),
+         'class_names must be a list of names in the order of their numbers, such as '
+         '["cat", "dog"], got {\'odd\': 0, \'even\': 1}'),
         ({"y": 3},
          "y must be a column name, a feature such as dfgen.Image, or a list or dict of these, "
          'got 3: write y="kind"'),
@@ -467,7 +467,7 @@ COLUMNS = "Columns: id, path, label."
         ({"seed": -1},
          "seed=-1 is not a whole number of 0 or more: write seed=0, or seed=None to draw"),
         ({"image_size": 4},
-         "image_size must be (height, width) in pixels, got 4: write image_size=(4, 4)"),
+         "image_size must be (height, width) in pixels, got 4: write image_size=(224, 224)"),
         ({"on_error": "ignore"},
          "on_error must be one of ('raise', 'skip'), got 'ignore'"),
         ({"drop_remainder": True, "batch_size": 9},
@@ -483,7 +483,7 @@ COLUMNS = "Columns: id, path, label."
          "splitting"),
         ({"class_names": ["even", "uneven"]},
          "column 'label' holds 'odd' (4 in all), not among its class names: 'even', 'uneven'. "
-         "Mend the values, drop such rows, or add them to class_names="),
+         "Correct or drop them"),
         ({"class_weight": {"odds": 2}},
          "class_weight names the class 'odds'. Classes: 'even', 'odd', or 0 to 1. Leave it "
          "out, or write its class"),
