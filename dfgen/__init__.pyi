@@ -11,7 +11,7 @@ from dfgen.manifest.diff import diff as diff
 from dfgen.manifest.io import read_manifest as read_manifest
 from dfgen.manifest.io import write_manifest as write_manifest
 from dfgen.manifest.verify import verify as verify
-from dfgen.packs.writing.pack import pack as pack
+from dfgen.packing.pack import pack as pack
 from dfgen.samples.albumentations import albumentations as albumentations
 from dfgen.samples.features.array import Array as Array
 from dfgen.samples.features.audio import Audio as Audio

@@ -97,8 +97,8 @@ class Limits:
             is decoded at 1/2, 1/4 or 1/8 counts as that, a progressive one with two bytes for each
             value of all its pixels, which libjpeg holds. Decoders take a few times as much.
         cache: bytes of pixels, and of packs in a store, in the folder, or the memory, of `cache=`.
-            None (default): in a folder 95 % of what is free on its disk, in memory half of what is
-            free. Kept pixels stay: images that do not fit any more are decoded each time.
+            None (default): in a folder all but 5 % of its disk, in memory half of what is free.
+            Kept pixels stay: images that do not fit any more are decoded each time.
 
     Raises:
         ArgumentError: neither a number nor a text of a size, or not above 0.

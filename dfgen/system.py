@@ -32,11 +32,11 @@ _REPLACES = ContextVar("_REPLACES", default=False)
 _STANDARD = {"stdout": 1, "stderr": 2}
 _DESCRIPTOR = re.compile(r"/(?:dev/(stdout|stderr)|(?:dev|proc/self)/fd/([0-9]+))")
 
-_CGROUP_MEMORY = (
-    ("memory.max", "memory.current"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-)
-"""Files that tell how much a cgroup may take, and takes, its cache of files included."""
+_MEMORY_FILES = {
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+"""Controller of cgroups -> files with a limit and the use, and the key of the unused page cache."""
 
 
 def whole(
@@ -129,23 +129,41 @@ def machine_memory() -> int:
 
     They are those of its cgroup, if it has fewer; `sys.maxsize` where nobody tells.
     """
-    found = physical_memory()
-    for most, _ in _CGROUP_MEMORY:
-        with contextlib.suppress(OSError, ValueError):  # "max": no limit
-            found = min(found, int(Path("/sys/fs/cgroup", most).read_text()))
-    return found
+    return min([physical_memory(), *(most for most, _ in _cgroup_memory())])
 
 
 def free_memory() -> int:
-    """Return the bytes of memory that this process may still take, on Linux: its cgroup's too."""
+    """Return the bytes of memory that this process may still take, on Linux: its cgroups' too."""
     with open("/proc/meminfo") as file:
         facts = dict(line.split(":") for line in file)
     free = int(facts["MemAvailable"].split()[0]) << 10
-    for most, used in _CGROUP_MEMORY:
-        with contextlib.suppress(OSError, ValueError):  # "max": no limit
-            parts = [int(Path("/sys/fs/cgroup", name).read_text()) for name in (most, used)]
-            free = min(free, parts[0] - parts[1])
-    return max(0, free)
+    return max(0, min([free, *(most - used for most, used in _cgroup_memory())]))
+
+
+def _cgroup_memory(
+    groups: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup"
+) -> list[tuple[int, int]]:
+    """Return limit and use of the memory of each cgroup around this process.
+
+    Page cache that the system would give up first is not in use.
+    """
+    found = list[tuple[int, int]]()
+    with contextlib.suppress(OSError), open(groups) as file:
+        for line in file:
+            _, controllers, path = line.strip().split(":", 2)
+            name = "memory" if "memory" in controllers.split(",") else controllers
+            base = Path(root, name)
+            folder = base / path.lstrip("/")
+            for group in (folder, *folder.parents) if name in _MEMORY_FILES else ():
+                limit, use, cache = _MEMORY_FILES[name]
+                with contextlib.suppress(OSError, ValueError, KeyError):  # "max": no limit
+                    rows = (group / "memory.stat").read_text().splitlines()
+                    stat = dict(row.split() for row in rows)
+                    used = int((group / use).read_text()) - int(stat[cache])
+                    found.append((int((group / limit).read_text()), used))
+                if group == base:
+                    break
+    return found
 
 
 def check_writable(path: str) -> None:

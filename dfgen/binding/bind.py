@@ -12,10 +12,10 @@ import numpy as np
 from dfgen.binding.class_names import present_columns
 from dfgen.binding.default_features import Options, named_features
 from dfgen.binding.following import followed_image
-from dfgen.binding.frame_columns import Columns, InPacks
+from dfgen.binding.frame_columns import Columns, InPack
 from dfgen.binding.image_sizes import image_sizes
 from dfgen.binding.nested import Tree, leaves, map_leaves
-from dfgen.binding.packed_rows import open_columns
+from dfgen.binding.packed_rows import PackedColumns, open_columns
 from dfgen.binding.pixel_cache import Cache, cached
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_draws import Ordering
@@ -34,7 +34,6 @@ from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.order.row_order import Drawing
 from dfgen.loading.pending_batch import Weights
-from dfgen.packs.packed_pixels import PackedSource
 from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
@@ -154,6 +153,7 @@ def bind(
     storage_options: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     where: Any = None,
+    pack: Any = None,
 ) -> Binding:
     """Bind inputs and targets to the rows of a manifest.
 
@@ -174,18 +174,22 @@ def bind(
     check_transform("transform", transform, "sample")
     order, limits, opened = order or Ordering(), limits or DEFAULT, StorageOptions(storage_options)
     opens = partial(store_of, limits=limits, options=opened)
-    columns = open_columns(manifest, root, limits, opened, order.window_bytes, where)
+    folder = None if cache in (None, "memory") else os.path.abspath(os.fspath(cache))
+    copies = folder, limits.cache_bytes, order.window_bytes
+    columns = open_columns(manifest, root, limits, opened, where, pack, copies)
     taken = {name for name in (id, *leaves(sample_weight)) if isinstance(name, str)}
     options = replace(options or Options(), store_of=opens)
     x, y, named = named_features(columns, x, y, options, taken)
     told = known_problems(columns)
+    if isinstance(columns, PackedColumns):
+        told = {**columns.bad, **told}
     features = _bound(columns, named, {*leaves(x)}, id, told)
     transform = _of_features(transform, features)
 
     store = opens(files for bound in features for files in columns.loose_files(bound))
     packs = columns.in_packs(features, store)
     sizes, unread = image_sizes(columns, features, packs, limits, opened)
-    lengths, unread_lengths = row_lengths(columns, features, store)
+    lengths, unread_lengths = row_lengths(columns, features, store, packs)
     sizes, unread = sizes | lengths, unread | unread_lengths
     whole = (one for one in features if one.present is None and one.like is None)
     files = next((one for one in whole if one.files is not None), None)
@@ -222,15 +226,14 @@ def _of_features(transform: Transform | None, features: Iterable[BoundFeature]) 
 
 
 def _sources(
-    features: Iterable[BoundFeature], packs: Mapping[str, InPacks], known: Mapping[str, IntArray]
+    features: Iterable[BoundFeature], packs: Mapping[str, InPack], known: Mapping[str, IntArray]
 ) -> dict[str, RowSource]:
     """Return name of a feature -> its files, and before these what packs hold of them."""
     sources = dict[str, RowSource]()
     for bound in features:
         name, held = bound.name, packs.get(bound.name)
-        rows, stored = (None, None) if held is None else (held.rows, held.stored)
-        files = FileSource(bound.feature, bound.values, known.get(name), rows)
-        sources[name] = files if stored is None else PackedSource(files, stored)
+        files = FileSource(bound.feature, bound.values, known.get(name), held is not None)
+        sources[name] = files if held is None else held.source(files)
     return sources
 
 

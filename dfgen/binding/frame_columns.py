@@ -1,7 +1,7 @@
 """Columns of a manifest as Arrow arrays."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,13 @@ from dfgen.manifest.path_roots import absolute_place, is_address
 from dfgen.manifest.paths import whole_paths
 from dfgen.manifest.schema import Label
 from dfgen.manifest.table_reading import read_table
-from dfgen.packs.packed_pixels import PackedPixels, PackRows, SmallerFiles
+from dfgen.packs.rows import PackRows
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
+from dfgen.samples.sources.file_source import RowSource
 from dfgen.stores.archives import archive_at
-from dfgen.stores.store import StorageOptions, Store
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import Stores
 from dfgen.table.any_table import TAKEN, arrow_column, arrow_table, frame_of, is_table, to_frame
 from dfgen.table.arrow_types import (
     OR_IGNORE,
@@ -40,19 +42,22 @@ from dfgen.table.file_columns import are_files, is_file_struct, large_bytes, pat
 
 
 @dataclass(frozen=True)
-class InPacks:
-    """The part of a feature that lies in packs.
+class InPack:
+    """What a pack has of a feature.
 
     Args:
-        rows: where each row lies.
-        stored: its pixels, or how its files were made smaller where something lies on them; None:
-            whole files.
-        sizes: of its images, where they keep their own.
+        rows: where they are.
+        source: makes the source of its arrays of that of its files.
+        is_pixels: whether pixels were packed.
+        sizes: of its images, if they have sizes of their own.
+        content: returns the packed file of a row.
     """
 
     rows: PackRows
-    stored: PackedPixels | SmallerFiles | None = None
+    source: Callable[..., RowSource]
+    is_pixels: bool = False
     sizes: Sizes | None = None
+    content: Callable[[int], bytes] | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,7 @@ class Columns:
         """Return a feature as it is made of what was packed."""
         return feature
 
-    def in_packs(self, features: Iterable[BoundFeature], store: Store) -> dict[str, InPacks]:
+    def in_packs(self, features: Iterable[BoundFeature], store: Stores) -> dict[str, InPack]:
         """Return name of a feature -> what packs hold of it, of those that are read from there."""
         return {}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns, InPacks
+from dfgen.binding.frame_columns import Columns, InPack
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.row_order import PaddingShare, padding_share
@@ -25,7 +25,7 @@ _MANY = 65_536  # rows of which the padding is told
 def image_sizes(
     columns: Columns,
     features: tuple[BoundFeature, ...],
-    packs: Mapping[str, InPacks],
+    packs: Mapping[str, InPack],
     limits: Limits = DEFAULT,
     options: StorageOptions | None = None,
 ) -> tuple[dict[str, Sizes], dict[int, str]]:

@@ -2,8 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns, InPacks, open_manifest
+from dfgen.binding.frame_columns import Columns, InPack, open_manifest
 from dfgen.binding.image_sizes import known_sizes
 from dfgen.binding.packed_image import image_of_pack
 from dfgen.errors import DfgenError, ManifestError, WriteError, warn
@@ -23,21 +23,24 @@ from dfgen.manifest.mapped_rows import MappedRows, mapped_rows
 from dfgen.manifest.metadata import metadata_of
 from dfgen.manifest.path_roots import absolute_place, ends_of, joined
 from dfgen.manifest.paths import absolute_paths
-from dfgen.packs.named_packs import Opening, Packs, packs_of_columns, packs_of_folder
-from dfgen.packs.pack_index import PLACES, PackIndex, looks_like_pack, mapped_table, read_index
-from dfgen.packs.pack_shards import NOTHING
-from dfgen.packs.packed_pixels import PackedFiles, PackedPixels, SmallerFiles
+from dfgen.packs.format import Pack, is_pack, pack_table, read_pack
+from dfgen.packs.remote_shards import LocalCopies, check_sizes
+from dfgen.packs.rows import PackedFiles, PackedPixels, PackRows
+from dfgen.packs.shards import Shards, check_shard
 from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.samples.features.base import Feature, value_of
+from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.decoders import size_of_image
-from dfgen.samples.pixels.geometry import Size, shrunk
-from dfgen.spec import Present
-from dfgen.stores.store import StorageOptions, Store
-from dfgen.stores.stores import is_remote
+from dfgen.samples.pixels.geometry import shrunk
+from dfgen.spec import Spec
+from dfgen.stores.store import StorageOptions
+from dfgen.stores.stores import Stores, is_remote, store_at
 from dfgen.table.any_table import to_frame
-from dfgen.table.file_columns import FILE
+from dfgen.table.arrow_types import in_one, is_text
 from dfgen.table.mapped_column import HeldColumn, MappedColumn
+
+_COLUMN = "path"  # the column whose files are packed
+_CHECKED = 1_000  # local shards that are opened before training, 0.2 ms each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +133,7 @@ def _mapped(
     except WriteError as error:
         warn(f"the rows of {manifest} are read into memory, because {error}")
         return None
-    if rows is None or {*PLACES} <= {*rows.table.column_names}:
+    if rows is None:
         return None
     return MappedColumns(
         rows.table,
@@ -146,112 +149,149 @@ def _mapped(
 
 @dataclass(frozen=True, kw_only=True)
 class PackedColumns(Columns):
-    """Columns of rows of which some or all lie in packs.
+    """Columns of rows whose files are in a pack.
 
     Args:
-        packs: where they lie.
-        options: open a whole pack that is far away.
+        shards: of the pack.
+        rows: where the rows are.
+        bad: row -> why it has no file in the pack.
+        options: open the pack if it is remote.
     """
 
-    packs: Packs
+    shards: Shards
+    rows: PackRows
+    bad: Mapping[int, str] = field(default_factory=dict)
     options: StorageOptions | None = None
 
+    @property
+    def pack(self) -> Pack:
+        """The pack."""
+        return self.shards.pack
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all rows of the pack, in its order."""
+        return self.rows.numbers is None
+
     def files(self, name: str) -> Any:
-        """Return a column of files: what was packed as files, as such; of pixels the paths."""
-        if name not in self.packs.packed:
+        """Return a column of files; of a whole pack the paths stay on the disk."""
+        if name != _COLUMN or not self.is_whole:
             return super().files(name)
-        index = self.packs.index
-        if index is None:
-            paths = super().files(name)
-        else:
-            root, folder = index.dfgen["root"], index.folder
-            if self.root is not None:
-                root, folder = self.root, ""
-            ends = None if root is None else ends_of(absolute_place(root, folder))
-            paths = self._stored(index, name, ends)
-        if self.packs.is_pixels(name):
-            return paths
-        return PackedFiles(paths, self.packs.rows, self.packs.shards(name))
+        root, folder = self.pack.dfgen["root"], self.pack.folder
+        if self.root is not None:
+            root, folder = self.root, ""
+        return self._stored(name, None if root is None else ends_of(absolute_place(root, folder)))
 
     def mapped_ids(self) -> Any:
         """Return the ids of a whole pack."""
-        index = self.packs.index
-        return None if index is None else self._stored(index, "id")
+        return self._stored("id") if self.is_whole else None
 
-    def _stored(
-        self, index: PackIndex, name: str, ends: tuple[str, str] | None = None
-    ) -> MappedColumn:
+    def _stored(self, name: str, ends: tuple[str, str] | None = None) -> MappedColumn:
         """Return a column of a whole pack as it is stored."""
-        path = index.path(index.table)
+        path = self.pack.path(self.pack.table)
         return HeldColumn(self[name], ends) if is_remote(path) else MappedColumn(path, name, ends)
 
     def ids_digest(self) -> str | None:
         """Return the digest that the pack has of these ids."""
-        return None if self.packs.index is None else self.packs.index.ids
+        return self.pack.ids if self.is_whole else None
 
     def frame(self) -> pd.DataFrame:
-        """Return the rows as a frame; of a whole pack with `shard` and `row`."""
-        index = self.packs.index
-        if index is None:
+        """Return the rows as a frame."""
+        if not self.is_whole:
             return super().frame()
-        given = self.options
-        return read_manifest(index.folder, self.root, storage_options=given)
+        return read_manifest(self.pack.folder, self.root, storage_options=self.options)
 
     @cached_property
     def known_sizes(self) -> Sizes | None:
         """The sizes of the upright images of all rows, by the facts of the manifest."""
         return known_sizes(self)
 
-    def _holds(self, feature: Feature) -> bool:
-        return feature.of_files and feature.columns[0] in self.packs.packed
-
     def of_packs(self, feature: Feature) -> Feature:
         """Return a feature as it is made of what was packed."""
-        if not isinstance(feature, Image) or not self._holds(feature):
+        if not isinstance(feature, Image) or feature.columns[0] != _COLUMN:
             return feature
-        name = feature.columns[0]
-        spec = self.packs.specs.get(name)
-        found = image_of_pack(feature, spec, self.packs.packed[name])
+        shape = self.pack.shape
+        spec = None if shape is None else Spec(shape, np.dtype(np.uint8))
+        found = image_of_pack(feature, spec, self.pack.packed)
         size = found.load_size or found.size
-        if spec is not None and _is_larger(size, spec.shape[:2]) and found.like is None:
+        if shape and size and (size[0] > shape[0] or size[1] > shape[1]) and found.like is None:
             warn(
-                f"the images of {name!r} were packed with image_size={spec.shape[:2]} and are "
-                f"enlarged to {size}: for more detail, pack them in this size"
+                f"packed images of {shape[:2]} are enlarged to {size}: for more detail, pack them "
+                "in this size"
             )
         return found  # type: ignore[no-any-return]
 
-    def in_packs(self, features: Iterable[BoundFeature], store: Store) -> dict[str, InPacks]:
-        """Return name of a feature -> what packs hold of it.
+    def in_packs(self, features: Iterable[BoundFeature], store: Stores) -> dict[str, InPack]:
+        """Return name of a feature -> what the pack has of it.
 
         Raises:
-            ManifestError: something lies on a packed image whose size nothing tells.
+            ManifestError: something lies on a packed image whose original size is unknown.
         """
         features = tuple(features)
         followed = {bound.like for bound in features}
-        found = {
-            bound.name: _from_packs(self, bound, bound.name in followed, store)
-            for bound in features
-            if self._holds(bound.feature)
-        }
-        return {name: held for name, held in found.items() if held is not None}
+        ours = (b for b in features if b.feature.of_files and b.feature.columns[0] == _COLUMN)
+        found = {bound.name: self._in_pack(bound, bound.name in followed, store) for bound in ours}
+        return {name: part for name, part in found.items() if part is not None}
+
+    def _in_pack(self, bound: BoundFeature, is_followed: bool, store: Stores) -> InPack | None:
+        shape, resized = self.pack.shape, self.pack.packed["format"] != "original"
+        whole = self._original_sizes() if is_followed and resized else None
+        if shape is None:
+            most = self.pack.packed["max_side"] or 0
+            make = partial(PackedFiles, rows=self.rows, shards=self.shards, sizes=whole, most=most)
+            sizes = None
+            if bound.variable_size and bound.like is None:
+                sizes = self._sizes_of_files(most, store)
+            return InPack(self.rows, make, sizes=sizes, content=self._content)
+        if bound.image is None or bound.like is not None:
+            return None  # reads the file itself
+        resize = self.pack.packed["resize"] or "stretch"
+        spec = Spec(shape, np.dtype(np.uint8))
+        make_pixels = partial(
+            PackedPixels, rows=self.rows, shards=self.shards, spec=spec, sizes=whole, resize=resize
+        )
+        sizes = None
+        if bound.variable_size:
+            sizes = np.broadcast_to(np.array(shape[:2], np.int32), (len(self), 2))
+        return InPack(self.rows, make_pixels, is_pixels=True, sizes=sizes)
+
+    def _content(self, row: int) -> bytes:
+        return self.shards.content(*self.rows.of_one(row))
+
+    def _original_sizes(self) -> Sizes:
+        if self.known_sizes is None:
+            raise ManifestError(
+                "boxes or masks are in pixels of the files, whose images were packed smaller, and "
+                "the manifest lacks their sizes: build it with width, height and orientation and "
+                'pack again, or pack with format="original"'
+            )
+        return self.known_sizes
+
+    def _sizes_of_files(self, most: int, store: Stores) -> Sizes:
+        """Return the sizes of packed files, by facts or else by their headers."""
+        known = self.known_sizes
+        sizes = np.zeros((len(self), 2), np.int32) if known is None else known.copy()
+        if most:
+            for row in np.flatnonzero(sizes.all(axis=1)).tolist():
+                height, width = sizes[row].tolist()
+                sizes[row] = shrunk((height, width), most)
+        for row in np.flatnonzero(~sizes.all(axis=1)).tolist():
+            with contextlib.suppress(DfgenError):  # reading it says more
+                sizes[row] = size_of_image(self._content(row), store)
+        return sizes
 
     def loose_files(self, bound: BoundFeature) -> list[Any]:
-        """Return what a feature reads from files that lie in no pack; of pixels no bytes."""
-        if not self._holds(bound.feature):
+        """Return what a feature reads from files outside of the pack."""
+        if not bound.feature.of_files or bound.feature.columns[0] != _COLUMN:
             return super().loose_files(bound)
-        packs, name = self.packs, bound.feature.columns[0]
-        found = [] if packs.is_pixels(name) else [pa.array([], FILE)]
-        if packs.is_pixels(name) and not _takes(bound):
-            return [*found, self.files(name)[:1]]
-        if packs.rows.all_packed:
-            return found
-        return [*found, super().files(name).filter(pa.array(~packs.rows.packed))]
+        reads = self.pack.shape is not None and (bound.image is None or bound.like is not None)
+        return [self.files(_COLUMN)[:1]] if reads else []
 
     def known_paths(self, bound: BoundFeature) -> Any:
-        """Return the paths of a feature's files, None of a whole pack."""
-        if not self._holds(bound.feature):
-            return super().known_paths(bound)
-        return None if self.packs.index is not None else super().files(bound.feature.columns[0])
+        """Return the paths of a feature's files; None for a whole pack."""
+        if bound.feature.columns[0] == _COLUMN and self.is_whole:
+            return None
+        return super().known_paths(bound)
 
 
 def open_columns(
@@ -259,119 +299,98 @@ def open_columns(
     root: str | os.PathLike[str] | None,
     limits: Limits,
     options: StorageOptions | None = None,
-    window: int = 0,
     where: Any = None,
+    pack: object = None,
+    copies: tuple[str | None, int | None, int] = (None, None, 0),
 ) -> Columns | PackedColumns:
-    """Return the columns of a manifest, as `open_manifest`, and where its rows lie in packs.
+    """Return the columns of a manifest, as `open_manifest`, and where its rows are in a pack.
 
-    A pack is mapped into memory: its rows are not read here. `window` is that of rows of remote
-    packs, in bytes; `where` is a condition on rows.
+    The arguments are those of `Sequence`, and for the local copies of a remote pack the folder of
+    a cache, its bound, and the bytes of a window.
 
     Raises:
-        MissingFileError: a file of a pack is missing.
-        ManifestError: one is damaged, or rows are not those of the pack.
+        MissingFileError: a file of the pack is missing.
+        ManifestError: it is damaged, or rows are not in the pack.
     """
-    opening = Opening(options, limits, window)
-    path = os.fspath(manifest) if isinstance(manifest, str | os.PathLike) else None
-    if path is not None and where is None and looks_like_pack(path, options):
-        index = read_index(path, options)
-        metadata = metadata_of(index.dfgen, f"{index.path(index.table)}, its dfgen")
-        packs = packs_of_folder(index, opening)
+    if pack is None and isinstance(manifest, str | os.PathLike) and is_pack(manifest, options):
+        pack = manifest
+    if pack is None:
+        columns = open_mapped(manifest, root, limits, options, where)
+        attrs = columns.source.attrs if isinstance(columns.source, pd.DataFrame) else {}
+        packed = attrs.get("dfgen", {}).get("pack")
+        if packed is not None:
+            raise ManifestError(
+                f"the rows were read from a pack: pass pack={packed!r} to read their pixels there, "
+                'or delete df.attrs["dfgen"]["pack"] to read their files'
+            )
+        return columns
+    index = read_pack(os.fspath(pack), options)  # type: ignore[call-overload]
+    table, shards = pack_table(index, options), _opened_shards(index, limits, options, copies)
+    shard_bytes = sum(file.bytes for file in index.shards) // len(index.shards)
+    rows = PackRows(index.starts, None, shard_bytes)
+    if manifest is pack and where is None:
+        metadata = metadata_of(index.dfgen, f"{index.folder}, its dfgen")
+        start = os.fspath(root) if root else None
         return PackedColumns(
-            mapped_table(index, options=options).replace_schema_metadata(),
-            root=os.fspath(root) if root else None,
-            labels=metadata.labels,
-            packs=packs,
-            options=options,
+            table, metadata.labels, start, shards=shards, rows=rows, options=options
         )
     columns = open_mapped(manifest, root, limits, options, where)
-    if isinstance(columns, MappedColumns):
-        return columns
-    packs_named = packs_of_columns(columns, opening)
-    return columns if packs_named is None else PackedColumns(**vars(columns), packs=packs_named)
+    rows = replace(rows, numbers=_numbers(columns, table, index))
+    why = in_one(table["problem"]).take(pa.array(rows.numbers))
+    bad = {row: why[row].as_py() for row in pc.indices_nonzero(pc.is_valid(why)).to_pylist()}
+    return PackedColumns(
+        **{one.name: getattr(columns, one.name) for one in fields(Columns)},
+        shards=shards,
+        rows=rows,
+        bad=bad,
+        options=options,
+    )
 
 
-def _is_larger(size: Size | None, packed: tuple[int | None, ...]) -> bool:
-    """Whether an image has more rows or columns than what was packed of its file."""
-    sizes = zip(size or (), packed, strict=False)
-    return any(there is not None and wanted > there for wanted, there in sizes)
+def _opened_shards(
+    index: Pack,
+    limits: Limits,
+    options: StorageOptions | None,
+    copies: tuple[str | None, int | None, int],
+) -> Shards:
+    if not is_remote(index.folder):
+        for file in index.shards[:_CHECKED]:
+            check_shard(index, file)
+        return Shards(index)
+    store = store_at(index.folder, limits, options)
+    check_sizes(index, store)
+    folder, most, window = copies
+    shard = max(file.bytes for file in index.shards)
+    return Shards(index, LocalCopies(index, store, folder, most, 4 + 2 * window // shard))
 
 
-def _takes(bound: BoundFeature) -> bool:
-    """Whether a feature is made of packed pixels: one that follows another reads the file."""
-    return bound.image is not None and bound.like is None
-
-
-def _from_packs(
-    columns: PackedColumns, bound: BoundFeature, is_followed: bool, store: Store
-) -> InPacks | None:
-    packs, name = columns.packs, bound.feature.columns[0]
-    rows, spec, how = packs.rows, packs.specs.get(name), packs.packed[name]
-    if spec is None:
-        own_sizes = bound.variable_size and bound.like is None
-        smaller = None
-        if is_followed and how["format"] == "jpeg":
-            smaller = SmallerFiles(rows, _original_sizes(columns, name), how["max_side"])
-        sizes = _sizes_of_files(columns, bound, store) if own_sizes else None
-        return InPacks(rows, smaller, sizes)
-    if not _takes(bound):
-        return None
-    whole = _original_sizes(columns, name) if is_followed and None not in spec.shape else None
-    sizes = _sizes_of_pixels(columns, bound, store) if bound.variable_size else None
-    pixels = PackedPixels(packs.shards(name), rows, spec, whole, how["resize"] or "stretch")
-    return InPacks(rows, pixels, sizes)
-
-
-def _original_sizes(columns: PackedColumns, name: str) -> Sizes:
-    if columns.known_sizes is None:
+def _numbers(columns: Columns, table: pa.Table, index: Pack) -> Any:
+    """Return the rows of the pack that have the ids of some columns, and the same paths."""
+    for name in ("id", _COLUMN):
+        if name not in columns.names:
+            raise ManifestError(f"pack= finds rows by the column {name!r}, which is missing")
+    known, ids = in_one(table["id"]), columns["id"]
+    if is_text(known.type) != is_text(ids.type):
+        raise ManifestError(f"ids are {ids.type}, but those of the pack are {known.type}")
+    found = pc.index_in(ids.cast(known.type), value_set=known)
+    if found.null_count:
+        row = pc.indices_nonzero(pc.is_null(found))[0].as_py()
         raise ManifestError(
-            f"boxes or masks lie on the images of {name!r}, in pixels of the files, but these were "
-            "packed smaller, and the manifest has not the facts of files: build it with width, "
-            'height and orientation and pack again, or pack with format="original"'
+            f"id={ids[row].as_py()!r} is not in the pack {index.folder}, which lacks "
+            f"{found.null_count:,} of {len(ids):,} rows: pack these again, or leave them out",
+            row=row,
         )
-    return columns.known_sizes
-
-
-def _sizes_of_files(columns: PackedColumns, bound: BoundFeature, store: Store) -> Sizes:
-    """Return the sizes of packed files of `size=None`."""
-    how, rows = columns.packs.packed[bound.feature.columns[0]], columns.packs.rows
-    told = columns.known_sizes
-    sizes = np.zeros((len(columns), 2), np.int32) if told is None else told.copy()
-    packed = np.flatnonzero(rows.packed)
-    if how["format"] == "jpeg":
-        known = packed[sizes[packed].all(axis=1)]
-        pairs, inverse = np.unique(sizes[known], axis=0, return_inverse=True)
-        smaller = [shrunk((h, w), how["max_side"]) for h, w in pairs.tolist()]
-        sizes[known] = np.array(smaller, np.int32).reshape(-1, 2)[inverse.reshape(-1)]
-    return _with_headers(sizes, bound, np.ones(len(columns), np.bool_), store)
-
-
-def _with_headers(sizes: Sizes, bound: BoundFeature, rows: Present, store: Store) -> Sizes:
-    """Return sizes with those that the headers of files tell, of rows that have none."""
-    for row in np.flatnonzero(rows & ~sizes.all(axis=1)).tolist():
-        with contextlib.suppress(DfgenError):  # reading it tells more
-            sizes[row] = size_of_image(value_of(bound.values, row), store)
-    return sizes
-
-
-def _sizes_of_pixels(columns: PackedColumns, bound: BoundFeature, store: Store) -> Sizes:
-    """Return the sizes of packed pixels of `size=None`."""
-    packs, name = columns.packs, bound.feature.columns[0]
-    spec, rows = packs.specs.get(name), packs.rows
-    if spec is not None and None not in spec.shape and rows.all_packed:
-        return np.broadcast_to(np.array(spec.shape[:2], np.int32), (len(columns), 2))
-    known = columns.known_sizes
-    sizes = np.zeros((len(columns), 2), np.int32) if known is None else known.copy()
-    shards = packs.shards(name)
-    numbers, places = rows.of(np.arange(len(columns)))
-    order = np.argsort(numbers, kind="stable")
-    used, firsts = np.unique(numbers[order], return_index=True)
-    for shard, here in zip(used.tolist(), np.split(order, firsts[1:]), strict=False):
-        if shard == NOTHING:
-            continue
-        opened = shards[shard]
-        shapes = getattr(opened, "shapes", None)
-        if shapes is None:
-            shapes = np.broadcast_to(opened.pixels.shape[1:], (len(opened.pixels), 3))
-        sizes[here] = shapes[places[here], :2]
-    return _with_headers(sizes, bound, ~rows.packed, store)
+    numbers = found.to_numpy().astype(np.int64)
+    stored = in_one(table[_COLUMN]).take(found)
+    pairs = zip(columns[_COLUMN].to_pylist(), stored.to_pylist(), strict=True)
+    differs = (row for row, (mine, end) in enumerate(pairs) if not str(mine).endswith(end))
+    other = next(differs, None)
+    if other is not None:
+        root, theirs = index.dfgen["root"], stored[other].as_py()
+        place = theirs if root is None else os.path.join(absolute_place(root, index.folder), theirs)
+        raise ManifestError(
+            f"id={ids[other].as_py()!r} has path={columns[_COLUMN][other].as_py()!r}, but the pack "
+            f"has the file {place!r}: the ids are of another data set",
+            row=other,
+        )
+    return numbers

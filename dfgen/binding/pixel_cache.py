@@ -11,8 +11,6 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.binding.row_problems import whole_column
 from dfgen.errors import ArgumentError, warn
 from dfgen.limits import Limits
-from dfgen.packs.block_folder import open_blocks_in_memory, open_folder
-from dfgen.packs.shard_blocks import block_bytes
 from dfgen.platform_calls import HAS_MEMORY_FILES, IS_WINDOWS
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.sources.cached_pixels import (
@@ -23,7 +21,7 @@ from dfgen.samples.sources.cached_pixels import (
     settings_of,
 )
 from dfgen.samples.sources.file_source import RowSource
-from dfgen.spec import Spec, Values
+from dfgen.spec import Values
 from dfgen.stores.cache_folder import open_memory, open_segments
 from dfgen.stores.stores import Stores, scheme_of
 from dfgen.system import free_memory
@@ -64,14 +62,11 @@ def cached(
         if one.files is not None
     }
     kept = {name: step for name, step in steps.items() if not isinstance(step, str)}
-    far = [shards for source in sources.values() for _, shards in source.far_packs]
-    if not kept and not far:
+    if not kept and not any(source.cache is not None for source in sources.values()):
         why = "; ".join(f"{name!r}: {reason}" for name, reason in steps.items())
         raise ArgumentError(f"cache={place!r} has no image to keep: {why or 'there are no files'}")
     found = dict(sources)
     try:
-        if far:
-            _keep_blocks(place, far, limits)
         for name, step in kept.items():
             files, spec = sources[name].files, step[0].spec
             keys = _keys(files.values, store.folder)
@@ -93,18 +88,6 @@ def cached(
         warn(f"cache={place!r} cannot be used: {why}. Training goes on without it")
         return dict(sources)
     return found
-
-
-def _keep_blocks(place: str, far: Any, limits: Limits) -> None:
-    spec = Spec((block_bytes(file for shards in far for file in shards.files),), np.dtype("u1"))
-    settings = {"of": "packs in a store", "shape": spec.shape, "dtype": spec.dtype.name}
-    most = limits.cache_bytes
-    if place == "memory":
-        blocks = open_blocks_in_memory(spec, most or free_memory() // 2)
-    else:
-        blocks = open_folder(os.path.abspath(place), settings, spec, most)
-    for shards in far:
-        shards.slots = blocks
 
 
 def _checked(cache: Any) -> str:

@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns, InPacks
+from dfgen.binding.frame_columns import Columns, InPack
 from dfgen.errors import ArgumentError, ManifestError, brief, listed
 from dfgen.limits import Amount, bytes_given
 from dfgen.loading.order.draws import MOST_PLACES, balance_of, proportions_of
 from dfgen.loading.order.row_order import Buckets, Drawing, Draws
 from dfgen.loading.order.windows import Windows, fitting, windows_of
-from dfgen.packs.packed_pixels import PackRows
+from dfgen.packs.rows import PackRows
 from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.reader import BoundRows
 from dfgen.samples.sources.file_source import StoredRows
@@ -69,12 +69,12 @@ class Ordering:
         sizes: Iterable[Sizes],
         batch_size: int,
         stored: Mapping[str, StoredRows],
-        packs: Mapping[str, InPacks],
+        packs: Mapping[str, InPack],
     ) -> tuple[Drawing, dict[str, str | None]]:
         """Return how rows are taken, and argument -> what tells that from other ways."""
         balance, balanced = row_draws(columns, self.balance, self.rows_per_epoch, rows)
         buckets, bucketed_by = _bucketed(sizes, self.bucket_by, batch_size)
-        packed = next((held.rows for held in packs.values() if held.rows.all_packed), None)
+        packed = next((held.rows for held in packs.values() if held.rows.numbers is None), None)
         otherwise = bool(balance or buckets)
         windows, windowed_by = windowed(stored, packed, self.window, otherwise, batch_size)
         told = {"balance": balanced, "bucket_by": bucketed_by, "window": windowed_by}
@@ -146,13 +146,8 @@ def windowed(
 
 
 def _of_shards(rows: PackRows, nbytes: int, batch_size: int) -> tuple[Windows, str]:
-    """Return the Windows of rows in packs, whose blocks are shards, whatever rows are taken."""
-    per_window, batch = fitting(nbytes, rows.shard_bytes), batch_size if rows.mixed else None
-    if rows.starts is not None:
-        found = Windows(rows.starts, per_window, None, batch)
-    else:
-        shards, places = rows.of(np.arange(len(rows)))
-        found = windows_of(shards.astype(np.int64), per_window, places if batch else None, batch)
+    """Return the Windows of all rows of a pack, whose blocks are shards."""
+    found = Windows(rows.starts, fitting(nbytes, rows.shard_bytes), None, batch_size)
     return found, f"{nbytes} {found.digest}"
 
 

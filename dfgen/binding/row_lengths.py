@@ -1,6 +1,6 @@
 """Lengths of arrays that each have their own, known before any is read."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,16 @@ from dfgen.system import threads
 from dfgen.table.arrow_types import is_list, lengths_of
 
 if TYPE_CHECKING:
-    from dfgen.binding.frame_columns import Columns
+    from dfgen.binding.frame_columns import Columns, InPack
 
 _TASK = 256  # rows whose files a thread looks into
 
 
 def row_lengths(
-    columns: "Columns | None", features: Iterable[BoundFeature], store: Stores
+    columns: "Columns | None",
+    features: Iterable[BoundFeature],
+    store: Stores,
+    packs: "Mapping[str, InPack] | None" = None,
 ) -> tuple[dict[str, RowLengths], dict[int, str]]:
     """Return name -> the length of every row, shape (rows, 1), and row -> why one has none.
 
@@ -37,7 +40,9 @@ def row_lengths(
         found, unread = _told(columns, bound), dict[int, str]()
         unknown = np.flatnonzero(found <= 0) if bound.files is not None else np.empty(0, np.int64)
         if unknown.size:
-            found[unknown], unread = _asked(bound, unknown, store)
+            packed = (packs or {}).get(bound.name)
+            content = partial(value_of, bound.values) if packed is None else packed.content
+            found[unknown], unread = _asked(bound, unknown, store, content)
         lengths[bound.name] = found.astype(np.int32)[:, None]
         problems |= unread
     return lengths, problems
@@ -64,23 +69,25 @@ def _told(columns: "Columns | None", bound: BoundFeature) -> IntArray:
     return np.zeros(len(values), np.int64)
 
 
-def _asked(bound: BoundFeature, rows: IntArray, store: Stores) -> tuple[IntArray, dict[int, str]]:
+def _asked(
+    bound: BoundFeature, rows: IntArray, store: Stores, content: Any
+) -> tuple[IntArray, dict[int, str]]:
     """Return the lengths of some rows, by the headers of their files."""
     tasks = [rows[start : start + _TASK] for start in range(0, len(rows), _TASK)]
     with threads(USUAL.threads(store)) as pool:
-        found = [*pool.map(partial(_lengths, bound, store), tasks)]
+        found = [*pool.map(partial(_lengths, bound, store, content), tasks)]
     problems = {row: why for _, some in found for row, why in some.items()}
     return np.concatenate([lengths for lengths, _ in found]), problems
 
 
 def _lengths(
-    bound: BoundFeature, store: Stores, rows: IntArray
+    bound: BoundFeature, store: Stores, content: Any, rows: IntArray
 ) -> tuple[list[int], dict[int, str]]:
     feature: Any = bound.feature
     lengths, problems = [0] * len(rows), dict[int, str]()
     for place, row in enumerate(rows.tolist()):
         try:
-            lengths[place] = feature.length(value_of(bound.values, row), store)
+            lengths[place] = feature.length(content(row), store)
         except (DecodeError, MissingFileError) as error:
             problems[row] = reason(error)
     return lengths, problems

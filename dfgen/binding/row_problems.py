@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns, InPacks
+from dfgen.binding.frame_columns import Columns, InPack
 from dfgen.errors import DfgenError, ManifestError, MissingFileError, warn
 from dfgen.explain.missing import missing_path
 from dfgen.manifest.path_roots import is_address
@@ -48,7 +48,7 @@ def checked_problems(
     columns: Columns,
     rows: BoundRows,
     problems: dict[int, str],
-    packs: Mapping[str, InPacks],
+    packs: Mapping[str, InPack],
     refuse: bool,
 ) -> dict[int, str]:
     """Return row -> what is wrong with its file, too many bits as well, or refuse such rows."""
@@ -102,7 +102,7 @@ def warn_of_no_region(rows: BoundRows) -> None:
 
 
 def _deep_rows(
-    columns: Columns, features: Iterable[BoundFeature], packs: Mapping[str, InPacks]
+    columns: Columns, features: Iterable[BoundFeature], packs: Mapping[str, InPack]
 ) -> dict[int, str]:
     """Return row -> why its file has too many bits for its image, by the facts of the manifest.
 
@@ -114,7 +114,7 @@ def _deep_rows(
         return {}
     rows = dict[int, str]()
     held = columns.of_facts
-    decoded = {name for name, held in packs.items() if held.stored is not None}
+    decoded = {name for name, held in packs.items() if held.is_pixels}
     read = (bound for bound in features if bound.name not in decoded)
     for feature in (b.image for b in read if b.image and b.image.column == held):
         bits = columns["bits"]
@@ -238,7 +238,7 @@ _PATH = "path"  # the column of files that `bytes` and `mtime_ns` are of
 
 
 def known_sizes_of_files(
-    columns: Columns, features: Iterable[BoundFeature], packs: Mapping[str, InPacks]
+    columns: Columns, features: Iterable[BoundFeature], packs: Mapping[str, InPack]
 ) -> dict[str, IntArray]:
     """Return the sizes in the column `bytes` for each feature of the files in the column `path`.
 
@@ -251,7 +251,7 @@ def known_sizes_of_files(
         bound.name: sizes
         for bound in features
         if bound.files is not None and bound.feature.columns[0] == _PATH
-        if bound.name not in packs or not packs[bound.name].rows.all_packed
+        if bound.name not in packs
     }
 
 

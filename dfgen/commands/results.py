@@ -57,10 +57,10 @@ def show_corrections(call: Function, given: Arguments) -> Result:
 
 def show_pack(call: Function, given: Arguments) -> Result:
     """Pack a manifest, and list the rows without a file."""
-    from dfgen.packs.pack_index import read_index
+    from dfgen.packs.format import read_pack
 
     problems, out = call(**given), given["out"]
-    index = read_index(out)
+    index = read_pack(out)
     nbytes = sum(file.bytes for file in (*index.shards, index.table))
     figures = {"out": out, "rows": index.rows, "shards": len(index.shards), "bytes": nbytes}
     sizes = f"{nbytes / 1e6:,.1f} MB in {count(len(index.shards), 'shard')}"

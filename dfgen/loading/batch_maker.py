@@ -14,10 +14,10 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.windows import Windows
 from dfgen.loading.pending_batch import OwnWeights, PendingBatch, Weights
+from dfgen.loading.prefetch import Prefetch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker, Expected, making
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import Threads, Worker
-from dfgen.packs.remote_shards import CAN_LEND
 from dfgen.samples.reader import SampleReader
 from dfgen.spec import IntArray, Spec
 
@@ -27,19 +27,17 @@ _ASKED = 8  # windows that are not asked for again, of all passes that go on at 
 class NextWindow:
     """Has the files of the next window read when a batch of a window begins, and first of its own.
 
-    It reads the rows that this host needs of remote files into memory, but not if processes that
-    cannot have them from there read the rows (`far=False`).
     A thread asks for it, so that no batch waits. What the system does not do, as where it lacks the
     memory, costs time later and nothing else.
     """
 
-    def __init__(self, reader: SampleReader, order: RowOrder, plan: Plan, far: bool = True) -> None:
-        self._reader, self._order, self._plan, self._far = reader, order, plan, far
+    def __init__(self, reader: SampleReader, order: RowOrder, plan: Plan) -> None:
+        self._reader, self._order, self._plan = reader, order, plan
         self._asked: deque[tuple[int, int]] = deque(maxlen=_ASKED)
         self._threads = Threads(1, Worker)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return NextWindow, (self._reader, self._order, self._plan, self._far)
+        return NextWindow, (self._reader, self._order, self._plan)
 
     def begin(self, epoch: int, step: int, plan: Plan) -> None:
         """Note that a batch of an epoch begins, which may be of several windows."""
@@ -66,7 +64,7 @@ class NextWindow:
         with contextlib.suppress(Exception):  # whoever reads the rows says what is wrong
             windows, seed = self._windows(epoch)
             rows = windows.rows_of(window, plan, seed=seed, epoch=epoch)
-            for _ in self._reader.ahead(rows, self._far):
+            for _ in self._reader.ahead(rows):
                 if worker.abandoned:
                     return
 
@@ -83,6 +81,7 @@ class BatchMaker:
     own: OwnWeights  # of all rows
     transform: TriedTransform | None
     chunk_sizes: tuple[int, int]  # in rows: of a batch wanted at once, and of many under way
+    prefetch: Prefetch | None = None  # of remote files
 
     @cached_property
     def batch_rows(self) -> BatchRows:
@@ -99,8 +98,7 @@ class BatchMaker:
         order = self.order
         if order.windows is None or order.seed is None:
             return None
-        far = CAN_LEND or not self.pool.processes
-        return NextWindow(self.maker.reader, order, self.plan, far)
+        return NextWindow(self.maker.reader, order, self.plan)
 
     def reseeded(self, seed: int, seed_of_order: int | None) -> "BatchMaker":
         """Return a maker of batches by other seeds, and end the workers of this one."""
@@ -137,9 +135,10 @@ class BatchMaker:
             part = slice(start, start + size)
             here = known and set(rows[part].tolist()).intersection(known)
             chunk = Chunk(epoch, rows[part], earlier[part], here)
-            if self.maker.reader.store.far:
+            if self.prefetch is not None:
                 left = (row for row in chunk.rows.tolist() if row not in chunk.known)
-                chunk = replace(chunk, ahead=Expected(self.maker.reader, left))
+                paths = (path for row in left for path in self.maker.reader.remote_paths(row))
+                chunk = replace(chunk, ahead=Expected(self.prefetch, paths))
             chunks.append((chunk, part))
         for chunk, part in chunks:
             self.pool.run(partial(pending.run, chunk, part))

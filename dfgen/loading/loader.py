@@ -25,6 +25,7 @@ from dfgen.loading.metrics import Metrics, total
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.row_order import Drawing, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch, Weights
+from dfgen.loading.prefetch import Prefetch
 from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
 from dfgen.loading.receipts import DueRows
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, refuse_inside, row_bytes
@@ -177,7 +178,11 @@ class Loader:
         for name, there in reader.present.items():
             own[name] = own[name] * there if name in own else there
         weights = self.weights, own
-        return BatchMaker(pool, maker, order, self.plan, *weights, transform, sizes)
+        prefetch = None
+        if reader.store.far:
+            prefetch = Prefetch(reader.store.another().read)
+            reader.store.fetched = prefetch.take
+        return BatchMaker(pool, maker, order, self.plan, *weights, transform, sizes, prefetch)
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -311,6 +316,8 @@ class Loader:
         self._maker.pool.close()
         if self._maker.next_window is not None:
             self._maker.next_window.close()
+        if self._maker.prefetch is not None:
+            self._maker.prefetch.close()
         self.reader.store.close()
 
     def start(

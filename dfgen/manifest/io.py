@@ -15,6 +15,7 @@ from dfgen.manifest.not_a_manifest import check_out, path_of_manifest
 from dfgen.manifest.table_reading import Path as Path
 from dfgen.manifest.table_reading import read_table
 from dfgen.manifest.writing import write_rows
+from dfgen.packs.format import folder_of, is_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of
 from dfgen.system import is_special, only_writer
@@ -37,8 +38,7 @@ def read_manifest(
 
     Args:
         path: the Parquet file, `"pets.parquet"` or `"s3://bucket/pets.parquet"`; or the folder of a
-            pack, whose rows also have `shard`, the path of the file that holds them, and `row`,
-            their place in it: a Sequence reads them from there.
+            pack, which `Sequence(df, pack=...)` then needs.
         root: folder or URL where the stored relative paths start, instead of the one in the
             manifest; absolute paths must be below it.
         limits: `dfgen.Limits`: what the file may ask for.
@@ -76,6 +76,8 @@ def read_manifest(
     except Exception as error:  # of pandas' own key, which may be anything
         raise ManifestError(f"{path} cannot be made a frame: {reason(error)}") from error
     frame.attrs = {"dfgen": metadata.attributes}
+    if is_pack(path, options):
+        frame.attrs["dfgen"]["pack"] = folder_of(path)
     return frame
 
 

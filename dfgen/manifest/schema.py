@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import EXAMPLES, ManifestError, column_list, did_you_mean, first, quote
-from dfgen.packs.pack_index import PLACES
 from dfgen.table.arrow_types import are_numbers, check_names, is_list, is_text
 from dfgen.table.file_columns import are_files
 
@@ -70,12 +69,8 @@ def has_whole_facts(schema: pa.Schema) -> bool:
 
 
 def label_columns(names: list[str]) -> list[str]:
-    """Return the columns that are neither id, path, index, split, fold nor a fact.
-
-    `shard` and `row` together are the places of rows in packs.
-    """
-    places = PLACES if {*PLACES} <= {*names} else ()
-    return [name for name in names if name not in ("id", "path", "index", *PARTS, *FACTS, *places)]
+    """Return the columns that are neither id, path, index, split, fold nor a fact."""
+    return [name for name in names if name not in ("id", "path", "index", *PARTS, *FACTS)]
 
 
 def part_column(names: Container[str]) -> str | None:

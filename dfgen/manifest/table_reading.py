@@ -35,7 +35,7 @@ from dfgen.manifest.schema import (
     with_column,
 )
 from dfgen.manifest.where import Condition, columns_asked, condition_of
-from dfgen.packs.pack_index import INDEX, folder_of, in_pack, looks_like_pack, read_pack
+from dfgen.packs.format import INDEX, folder_of, in_pack, is_pack, pack_table, read_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
 from dfgen.table.arrow_types import value_type
@@ -59,7 +59,7 @@ def read_table(
     those of `read_manifest`.
     """
     place = path_of_manifest(path)
-    if looks_like_pack(place, options):
+    if is_pack(place, options):
         return _read_pack(folder_of(place), root, options, columns, where)
     with opened_manifest(path, limits, options) as file:
         names = columns_asked(columns, file.schema)
@@ -86,10 +86,10 @@ def read_table(
 def _read_pack(
     folder: str, root: Path | None, options: StorageOptions | None, columns: Any, where: Any
 ) -> tuple[pa.Table, Metadata]:
-    """Return the rows of a pack, with `shard` and `row`."""
-    table, content = read_pack(folder, options)
-    path = in_pack(folder, INDEX)
-    metadata = metadata_of(content, f"{path}, its dfgen")
+    """Return the rows of a pack."""
+    pack = read_pack(folder, options)
+    table, path = pack_table(pack, options), in_pack(folder, INDEX)
+    metadata = metadata_of(pack.dfgen, f"{path}, its dfgen")
     table = with_known_classes(table, metadata, path)
     names, condition = columns_asked(columns, table.schema), condition_of(where, table[:0])
     begin = root_given(root, metadata.root, path)

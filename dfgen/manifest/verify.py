@@ -29,8 +29,8 @@ from dfgen.manifest.schema import (
     with_column,
     without,
 )
+from dfgen.packs.format import is_pack
 from dfgen.packs.pack_check import PackFinding, check_pack
-from dfgen.packs.pack_index import is_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import without_store
 from dfgen.table.any_table import PANDAS_TYPES, Table, arrow_table, data_frame

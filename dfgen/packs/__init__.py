@@ -1,1 +1,1 @@
-"""Packs: a manifest and its files as a few large Arrow files; what is here reads them."""
+"""Packs: their files, and rows read from them."""

@@ -14,7 +14,6 @@ from dfgen import errors
 from dfgen.errors import DecodeError, MissingFileError, ReadError, TransformError, located
 from dfgen.samples.bound_feature import BoundFeature, Padding, Sizes, padding_of
 from dfgen.samples.features.base import Feature, Reading, specs_of, value_of
-from dfgen.samples.sources.cached_pixels import CachedPixels
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.transforms import Sample, Transform, transformed, without_blanks
 from dfgen.spec import IntArray, LazyArray, Present, Spec, Values, Watch, empty, unwatched
@@ -138,16 +137,9 @@ class SampleReader(BoundRows):
 
     @cached_property
     def cached(self) -> list[Any]:
-        """The caches of `cache=`, for the pixels of images, and for blocks of packs in a store."""
-        sources = self.sources.values()
-        found: list[Any] = [source for source in sources if isinstance(source, CachedPixels)]
-        found += [shards.slots for _, shards in self.far_packs]
-        return [*dict.fromkeys(slots for slots in found if slots is not None)]
-
-    @cached_property
-    def far_packs(self) -> list[tuple[Any, Any]]:
-        """The `PackRows` and `RemoteShards` of packs in a store."""
-        return [pack for source in self.sources.values() for pack in source.far_packs]
+        """The caches of pixels, and of remote packs."""
+        found = (source.cache for source in self.sources.values())
+        return [*dict.fromkeys(cache for cache in found if cache is not None)]
 
     @cached_property
     def is_random(self) -> bool:
@@ -234,11 +226,10 @@ class SampleReader(BoundRows):
                 taken &= there
         return taken
 
-    def ahead(self, rows: IntArray, far: bool = True) -> Iterator[None]:
-        """Have what is stored of some rows read, file by file; of far ones only if `far`."""
+    def ahead(self, rows: IntArray) -> Iterator[None]:
+        """Have what is stored of some rows read, file by file."""
         for source in self.sources.values():
-            if far or not source.far_packs:
-                yield from source.ahead(rows)
+            yield from source.ahead(rows)
 
     def read(
         self,
@@ -313,7 +304,7 @@ class SampleReader(BoundRows):
         """Yield column and path of every file that a row is read from, none for bytes and packs."""
         for bound in self.in_order:
             packed = self.source(bound).files.packed
-            if (packed is None or not packed.holds(row)) and (path := bound.path(row)) is not None:
+            if not packed and (path := bound.path(row)) is not None:
                 yield bound.feature.columns[0], path
 
     def remote_paths(self, row: int) -> list[str]:

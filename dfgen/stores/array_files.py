@@ -254,13 +254,10 @@ def _extents(rows: ArrayRows, indices: IntArray) -> Iterable[tuple[int, int]]:
         gap = 1 + _BETWEEN // max(1, step)
         for part in np.split(indices, np.flatnonzero(np.diff(indices) > gap) + 1):
             yield offset + int(part[0]) * step, int(part[-1] - part[0] + 1) * step
-        return
-    if rows.chunks is None:
-        return
-    lengths = zip(rows.shape[1:], rows.chunks[1:], strict=True)
-    others = [range(0, *each) for each in lengths]
-    starts = np.unique(indices - indices % rows.chunks[0]).tolist()
-    for place in product(starts, *others):
-        chunk = rows.id.get_chunk_info_by_coord(place)
-        if chunk.byte_offset is not None:
-            yield chunk.byte_offset, chunk.size
+    elif rows.chunks is not None:
+        starts = np.unique(indices - indices % rows.chunks[0]).tolist()
+        others = (range(0, n, c) for n, c in zip(rows.shape[1:], rows.chunks[1:], strict=True))
+        for place in product(starts, *others):
+            chunk = rows.id.get_chunk_info_by_coord(place)
+            if chunk.byte_offset is not None:
+                yield chunk.byte_offset, chunk.size

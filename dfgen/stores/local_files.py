@@ -60,9 +60,3 @@ class Files(Store):
         """Return the head of a file and the open file; a pipe is not opened."""
         head = self.head(path)
         return head, open(os.devnull if head.problem else self._at(path), "rb", _HEADER)
-
-    def range(self, path: Any, start: int, stop: int) -> bytes:
-        """Return a part of a file."""
-        with open(self._at(path), "rb") as file:
-            file.seek(start)
-            return file.read(stop - start)

@@ -5,12 +5,14 @@ compared with it when a process first reads the slot. So a slot that is half wri
 another version counts as missing, whatever order the system writes blocks in. Nothing is locked.
 """
 
+import contextlib
 import errno
 import glob
 import os
 import struct
 import threading
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from dfgen.platform_calls import memory_file, reserve
+from dfgen.platform_calls import flock, memory_file, reserve
 from dfgen.spec import IntArray, Present, Spec, Values
 
 SLOTS, RECORDS = ".slots", ".records"
@@ -77,6 +79,7 @@ class Slots:
 
     def __init__(self, paths: tuple[str, str], count: int, spec: Spec, room: Room) -> None:
         self._arguments = paths, count, spec, room
+        self.paths = paths
         self.count, self.spec = count, spec
         self.slot_bytes: int = prod(spec.shape) * spec.dtype.itemsize
         self.error: int | None = None
@@ -92,7 +95,7 @@ class Slots:
         self._records: Any = np.asarray(np.memmap(paths[1], _RECORD, "r", 0, (count,)))
         self._checks = self._records["check"]
         self._seen = np.zeros(count, np.uint64)  # checksums that agreed with their slots
-        self._left, self._lock = 0, threading.Lock()
+        self._left, self._lock, self._writing = 0, threading.Lock(), threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Slots, self._arguments
@@ -161,6 +164,14 @@ class Slots:
             return False
         self._seen[slot] = check
         return True
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other threads and processes that ask for it out."""
+        with self._writing, open(self.paths[1], "rb") as file:
+            with contextlib.suppress(OSError):  # a file system without locks
+                flock(file.fileno(), wait=True)
+            yield
 
     def _has_room(self) -> bool:
         with self._lock:

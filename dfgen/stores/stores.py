@@ -17,7 +17,6 @@ from dfgen.stores.array_files import ArrayFiles
 from dfgen.stores.fsspec_files import FsspecFiles, of_fsspec
 from dfgen.stores.local_files import Files
 from dfgen.stores.objects import OBJECTS, Objects
-from dfgen.stores.prefetch import Prefetch
 from dfgen.stores.store import Head, Store, check_size
 from dfgen.table.arrow_types import flattened, is_list
 from dfgen.table.file_columns import Content, content_parts, paths_of
@@ -127,30 +126,21 @@ class Stores(Store):
     ) -> None:
         super().__init__(limits, options, working_folder() if folder is None else folder)
         self.far = far
-        self.files: Mapping[str, bytes] = {}
-        """Remote files that another process has read, by their paths."""
+        self.fetched: Callable[[str], bytes | None] | None = None
+        """Returns a remote file that was read ahead, or None."""
         self._files = STORES[""](limits, options, self.folder)
         self._stores: dict[str, Store] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Stores, (self.limits, self.options, self.folder, self.far)
 
-    def _ready(self, path: str) -> bytes | None:
-        data = self.files.get(path)
-        return self.prefetch.take(path) if data is None and self.prefetch is not None else data
-
     @cached_property
     def arrays(self) -> ArrayFiles:
         """Rows of array files."""
-        return ArrayFiles(self._another())
+        return ArrayFiles(self.another())
 
-    @cached_property
-    def prefetch(self) -> Prefetch | None:
-        """Reads remote files before they are asked for; None if there are none."""
-        return Prefetch(self._another().read) if self.far else None
-
-    def _another(self) -> "Stores":
-        """Return stores that may be kept without a reference cycle."""
+    def another(self) -> "Stores":
+        """Return equal stores, to be kept without a reference cycle."""
         return Stores(self.limits, self.options, self.folder)
 
     def of(self, path: str) -> Store:
@@ -170,7 +160,7 @@ class Stores(Store):
         """Return the bytes of one file."""
         data, place = content_parts(path)
         if data is None:
-            data = self._ready(place) if self.far else None
+            data = None if self.fetched is None else self.fetched(place)
             if data is None:
                 return self.of(place).read(place, size)
             check_size(len(data), size)
@@ -186,8 +176,8 @@ class Stores(Store):
     def begin(self, path: Content) -> tuple[Head, IO[bytes]]:
         """Return the head of one file and the open file."""
         data, place = content_parts(path)
-        if data is None and self.far:
-            data = self._ready(place)
+        if data is None and self.fetched is not None:
+            data = self.fetched(place)
         if data is None:
             return self.of(place).begin(place)
         return Head(len(data), None), io.BytesIO(data)
@@ -214,9 +204,8 @@ class Stores(Store):
         """Close everything that is open."""
         for store in self._stores.values():
             store.close()
-        for name in ("arrays", "prefetch"):
-            if (opened := vars(self).pop(name, None)) is not None:
-                opened.close()
+        if (arrays := vars(self).pop("arrays", None)) is not None:
+            arrays.close()
 
 
 class OfSize(Store):

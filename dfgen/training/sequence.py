@@ -132,8 +132,9 @@ class Sequence(KerasData):
             size. Pixels are those after resizing and before what chance decides; of
             `crop="random"` from a `load_size`, all of that. `limits.cache` bounds it, nothing is
             evicted, and a file with another size or time is decoded anew. A folder that cannot be
-            used warns. `metrics` counts hits. A pack in a store has what is fetched of it kept, so
-            that later epochs and runs read it from there.
+            used warns. `metrics` counts hits. Remote packs keep what was fetched there.
+        pack: a folder or URL of `dfgen.pack` that has the files of the rows, which are found by id
+            and path. A manifest that is a pack needs none.
         where: which rows of a manifest that is given by its path, as of `dfgen.read_manifest`:
             `"split == 'train' and width > 200"`. None: all.
 
@@ -184,6 +185,7 @@ class Sequence(KerasData):
         shard: tuple[int, int] | str | None = None,
         window: Amount = None,
         cache: Cache = None,
+        pack: str | os.PathLike[str] | None = None,
         where: Any = None,
         **unknown: Never,
     ) -> None:
@@ -197,7 +199,7 @@ class Sequence(KerasData):
             id=id, sample_weight=sample_weight, class_weight=class_weight,
             order=Ordering(balance, rows_per_epoch, bucket_by, window), batch_size=batch_size,
             cache=cache, transform=transform, on_error=on_error, root=root,
-            storage_options=storage_options, limits=limits, where=where,
+            storage_options=storage_options, limits=limits, where=where, pack=pack,
         )  # fmt: skip
         look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")
         loader = Loader(

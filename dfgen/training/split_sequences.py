@@ -20,6 +20,7 @@ from dfgen.errors import ArgumentError
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import DEFAULT, Amount, Limits
 from dfgen.loading.batch_transforms import BatchTransform
+from dfgen.packs.format import is_pack
 from dfgen.samples.features.chance import without_chance
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
@@ -62,6 +63,7 @@ class SequenceArguments(TrainArguments, total=False):
     root: str | os.PathLike[str] | None
     storage_options: Mapping[str, Any] | None
     cache: Cache
+    pack: str | os.PathLike[str] | None
     where: Any
 
 
@@ -111,6 +113,8 @@ def sequences(
     asked = {f.name: given.pop(f.name) for f in fields(Options) if f.name in given}
     opened = StorageOptions(given.get("storage_options"))
     limits, where = given.get("limits") or DEFAULT, given.pop("where", None)
+    if given.get("pack") is None and is_pack(manifest, opened):
+        given["pack"] = manifest
     source = open_mapped(manifest, given.get("root"), limits, opened, where)
     columns = replace(source, whole=True)
     taken = {given.get("id"), *leaves(given.get("sample_weight"))} - {None}

@@ -13,7 +13,6 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
-from packed import packed, table_of
 
 import dfgen
 from dfgen.binding.bind import bind
@@ -45,8 +44,8 @@ def numbered(folder, rows, **arguments):
     for row, path in enumerate(paths):
         colour = np.full((1, 1, 3), [row % 256, row // 256 % 256, row // 256**2], np.uint8)
         cv2.imwrite(path, colour)
-    packed(pd.DataFrame({"id": range(rows), "path": paths}), folder / "pack", **arguments)
-    return table_of(folder / "pack")["id"].to_pylist()
+    dfgen.pack(pd.DataFrame({"id": range(rows), "path": paths}), folder / "pack", **arguments)
+    return pd.read_feather(folder / "pack" / "manifest.arrow")["id"].tolist()
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import cv2
 import keras
@@ -10,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import run
-from servers import http_server
 
 import dfgen
 from dfgen.bench import bench
@@ -50,16 +48,6 @@ def test_a_pack_is_measured_and_not_the_files_it_was_made_of(photos):
     for path in photos["path"]:
         os.remove(path)
     assert bench("packed", **QUICK)["problems"] == 0
-
-
-def test_urls_are_measured(photos):
-    pytest.importorskip("obstore")
-    contents = {f"{row}.png": Path(f"imgs/{row}.png").read_bytes() for row in range(9)}
-    with http_server(contents) as server:
-        urls = [f"{server.url}/{name}" for name in contents]
-        dfgen.write_manifest(pd.DataFrame({"id": range(9), "path": urls}), "far.parquet")
-        figures = bench("far.parquet", **QUICK)
-    assert figures["problems"] == 0 and bytes_per_image(figures) > 3000
 
 
 def test_a_full_cache_decodes_nothing(photos):

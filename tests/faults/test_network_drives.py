@@ -9,7 +9,6 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
-from packed import packed
 
 import dfgen
 from dfgen.binding.bind import bind
@@ -55,7 +54,7 @@ def test_fault_54_files_that_were_removed_in_use_are_neither_data_nor_strangers(
     assert len(dfgen.read_manifest(tmp_path / "a.parquet")) == ROWS
     assert dfgen.verify(tmp_path / "a.parquet").empty
     for _ in range(2):  # the second finds the pack of the first
-        packed(frame, tmp_path / "pack", image_size=(4, 4))
+        dfgen.pack(frame, tmp_path / "pack", image_size=(4, 4))
     assert dfgen.verify(tmp_path / "pack").empty
     assert first_batch(str(tmp_path / "pack")) == [*range(ROWS)]
     backups = Generations(tmp_path / "backup")

@@ -35,7 +35,7 @@ LAYERS = {
     "executors": LOW,
     "manifest": LOW | {"stores", "samples", "packs", "explain", "executors"},
     "binding": LOW | {"stores", "samples", "packs", "loading", "explain", "manifest"},
-    "packs.writing": LOW
+    "packing": LOW
     | {"stores", "samples", "packs", "loading", "explain", "executors", "manifest", "binding"},
     "training": LOW | {"stores", "samples", "packs", "loading", "explain", "manifest", "binding"},
 }
@@ -93,15 +93,8 @@ def _imports(name: str) -> Iterator[str]:
 
 
 def room(name: str) -> str:
-    """Return the second part of a dotted name: samples, of dfgen.samples.reader.
-
-    Packs are read in one room, and written in another inside it.
-    """
-    return (
-        "packs.writing"
-        if f"{name}.".startswith("dfgen.packs.writing.")
-        else f"{name}.".split(".")[1]
-    )
+    """Return the second part of a dotted name: samples, of dfgen.samples.reader."""
+    return f"{name}.".split(".")[1]
 
 
 def module_of(name: str) -> str | None:
@@ -179,12 +172,12 @@ def test_workers_load_neither_pandas_nor_a_framework() -> None:
     code = "\n".join(f"import {name}" for name in names)
     code += "\nimport sys; assert 'dfgen.explain' not in sys.modules"
     assert loaded_by(code) & (HEAVY | {"pandas", "soundfile"}) == set()
-    tasks = "import dfgen.manifest.building.scan, dfgen.packs.writing.shard_files"
+    tasks = "import dfgen.manifest.building.scan, dfgen.packing.write_shard"
     assert loaded_by(tasks) & (HEAVY | {"pandas"}) == set()  # workers of an executor
 
 
 def test_manifests_binding_and_what_looks_at_frames_need_no_framework() -> None:
-    rooms = {"manifest", "binding", "packs.writing", "explore"}  # which loads matplotlib to draw
+    rooms = {"manifest", "binding", "packing", "explore"}  # which loads matplotlib to draw
     code = "\n".join(f"import {name}" for name in MODULES if room(name) in rooms)
     assert loaded_by(code) & HEAVY == set()
 

@@ -3,6 +3,7 @@
 import io
 import os
 import stat
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -203,14 +204,25 @@ def test_a_value_that_nothing_is_known_of_is_told_what_is_allowed():
 
 
 def test_the_memory_of_a_cgroup_counts_where_it_is_less(tmp_path, monkeypatch):
-    files = most, used = tmp_path / "memory.max", tmp_path / "memory.current"
-    monkeypatch.setattr(system, "_CGROUP_MEMORY", (tuple(map(str, files)),))
-    used.write_text("400\n")
-    most.write_text("max\n")
+    """Page cache counted as used, and limits of outer groups were not seen."""
+    inner = tmp_path / "pod" / "container"
+    inner.mkdir(parents=True)
+    (tmp_path / "groups").write_text("1:cpu:/other\n0::/pod/container\n")
+
+    def group(folder, most, used, cache):
+        (folder / "memory.max").write_text(f"{most}\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cache}\n")
+
+    measure = partial(system._cgroup_memory, str(tmp_path / "groups"), str(tmp_path))
+    monkeypatch.setattr(system, "_cgroup_memory", measure)
+    group(inner, "max", 400, 0)
     assert machine_memory() == physical_memory() >= free_memory() > 1 << 20
-    most.write_text("1000\n")
+    group(inner, 1000, 900, 500)
     assert (machine_memory(), free_memory()) == (1_000, 600)
-    used.write_text("1200\n")
+    group(tmp_path / "pod", 800, 700, 100)
+    assert (machine_memory(), free_memory()) == (800, 200)
+    group(tmp_path / "pod", 500, 700, 100)
     assert free_memory() == 0
 
 

@@ -20,7 +20,6 @@ from public.leftovers import nothing_left as nothing_left
 
 ROWS = 23
 SMALL = {"image_size": SIZE, "shard_size": 9 * 7 * 3 * 5}  # five shards
-LATER = pytest.mark.xfail(strict=True, reason="packs and stores")
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +109,6 @@ def test_where_and_splits_select_rows_of_a_pack(imgs, pack):
         assert seq[0][1].tolist() == kinds.tolist()
 
 
-@LATER
 @pytest.mark.parametrize("column", [None, "id", "path", "pack"])
 def test_rows_of_a_frame_are_found_in_a_pack_by_id(imgs, pack, column):
     part = dfgen.read_manifest(pack)[::2] if column == "pack" else imgs.sample(frac=0.6)

@@ -17,7 +17,7 @@ from servers import http_server, s3_server
 
 import dfgen
 from dfgen.errors import AccessError, ArgumentError, DecodeError, MissingFileError, ReadError
-from dfgen.stores.prefetch import Prefetch
+from dfgen.loading.prefetch import Prefetch
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import Stores, store_at, store_of, without_store
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, MissingFileError, without_secrets
 from dfgen.loading.generators import sample_rng
 from dfgen.loading.metrics import Stopwatch
+from dfgen.loading.prefetch import Prefetch
 from dfgen.loading.problems import Failure
 from dfgen.loading.workers.retries import read_again
 from dfgen.samples.reader import SampleReader
@@ -33,16 +34,14 @@ _thread = threading.local()  # whose rows it makes just now
 class Expected:
     """The remote files of a chunk, which are being prefetched in the order of its rows."""
 
-    def __init__(self, reader: SampleReader, rows: Iterable[int]) -> None:
-        self._prefetch, self._paths = reader.store.prefetch, deque[str]()
-        if self._prefetch is not None:
-            self._paths.extend(path for row in rows for path in reader.remote_paths(row))
-            self._prefetch.expect(self._paths)
+    def __init__(self, prefetch: Prefetch, paths: Iterable[str]) -> None:
+        self._prefetch, self._paths = prefetch, deque(paths)
+        prefetch.expect(self._paths)
 
     def taken(self) -> dict[str, bytes]:
         """Return the bytes of all files that could be read, by their paths."""
         files = {}
-        while self._prefetch is not None and self._paths:
+        while self._paths:
             path = self._paths.popleft()
             try:
                 data = self._prefetch.take(path, until_read=True)
@@ -56,8 +55,7 @@ class Expected:
 
     def drop(self) -> None:
         """Forget the files that were not taken."""
-        if self._prefetch is not None:
-            self._prefetch.drop(self._paths)
+        self._prefetch.drop(self._paths)
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,6 @@ class Chunk:
     known: Collection[int] = ()  # those of them that are not to be read
     ahead: Expected | None = None  # its remote files
     files: Mapping[str, bytes] = field(default_factory=dict)  # these, sent to a process
-    lent: Sequence[Any] = ()  # rows of packs in a store, to a process: fetched by it
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from dfgen.loading.workers.worker_tuning import (
     may_be_processes,
     thread_counts,
 )
-from dfgen.packs.remote_shards import CAN_LEND
 from dfgen.spec import Spec
 
 _Choice = tuple[int, bool]  # how many workers, and whether they are processes
@@ -47,8 +46,6 @@ class Pool:
         make: Any = partial(ThreadWorker, maker)
         if processes:
             make = partial(ProcessWorker, maker, pickled(maker), specs, size)
-            for _, shards in maker.reader.far_packs:
-                shards.lends = CAN_LEND
         self._switch = Switch(maker, specs, size)
         self._chooser: Chooser[_Choice] | None = None
         if chooses and workers > 1:

@@ -47,9 +47,7 @@ def serve() -> None:
         try:
             stopwatch.leave_row()
             arrays = shared_arrays(memory, specs)
-            for (_, shards), rows in zip(maker.reader.far_packs, chunk.lent, strict=False):
-                shards.borrow(rows)
-            maker.reader.store.files = chunk.files
+            maker.reader.store.fetched = chunk.files.get
             blanks = maker.fill(chunk, arrays, stopwatch, lambda: False)
             objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
         except BaseException as raised:

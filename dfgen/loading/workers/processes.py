@@ -86,8 +86,6 @@ class ProcessWorker(Worker):
             self._taking = int(chunk.rows[0]), time.perf_counter()
             chunk = replace(chunk, ahead=None, files=chunk.ahead.taken())
             self._taking = None
-        if self._reader.far_packs:
-            chunk = replace(chunk, lent=self._lent(chunk))
         while not cancelled():
             try:
                 blanks, seconds, counts, error, objects = self._ask(chunk, arrays)
@@ -106,16 +104,6 @@ class ProcessWorker(Worker):
             rows = chunk.rows.tolist()
             return {place: why or deadly.get(rows[place]) for place, why in blanks.items()}
         return {}
-
-    def _lent(self, chunk: Chunk) -> list[Any]:
-        """Have the rows of packs in a store in the memory of this process."""
-        self._taking = int(chunk.rows[0]), time.perf_counter()
-        try:
-            return [shards.lent(*rows.of(chunk.rows)) for rows, shards in self._reader.far_packs]
-        finally:
-            self._taking = None
-            for slots in self._reader.cached:
-                self.stopwatch.counts.update(slots.counted())
 
     def _ask(self, chunk: Chunk, arrays: ChunkArrays) -> tuple[Any, ...]:
         if (child := self._child) is None:

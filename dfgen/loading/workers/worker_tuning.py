@@ -122,7 +122,7 @@ def may_be_processes(reader: SampleReader) -> bool:
         and not reader.cached
         and not any(function is not None for function in reader.functions.values())
         and all(
-            reader.source(bound).files.packed is None and bound.array_rows is None
+            not reader.source(bound).files.packed and bound.array_rows is None
             for bound in reader.features
         )
         and sum(getattr(column, "nbytes", math.inf) for column in files) <= _MOST

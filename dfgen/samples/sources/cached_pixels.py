@@ -101,6 +101,11 @@ class CachedPixels(RowSource):
         return self.rest.takes(self.spec)
 
     @property
+    def cache(self) -> Any:
+        """Itself."""
+        return self
+
+    @property
     def nbytes(self) -> int:
         """The bytes of pixels that are kept."""
         return sum(slots.nbytes for slots in self.slots)
@@ -213,7 +218,7 @@ def cache_steps(
     `facts` are sizes and times of the manifest; `transforms`: whether a transform sees the pixels.
     """
     values, feature = bound.values, bound.feature
-    if source.files.packed is not None:
+    if source.files.packed:
         return "it is in a pack already"
     if not isinstance(values, pa.Array) or not is_text(values.type):
         return "its files are not named by paths"

@@ -28,15 +28,13 @@ class RowSource:
     files: "FileSource"
     """Reads the rows from their files."""
 
+    cache: Any = None
+    """Counts the hits and misses of what it keeps; None: it keeps nothing."""
+
     @property
     def is_as_wanted(self) -> bool:
         """Whether it holds pixels that go into the batch as they are, by `take`."""
         return False
-
-    @property
-    def far_packs(self) -> tuple[tuple[Any, Any], ...]:
-        """The `PackRows` and `RemoteShards` of what it reads of packs in a store."""
-        return ()
 
     def read(self, row: int, out: Any, reading: Reading) -> Any:
         """Fill `out` for one row; see `Feature.read`."""
@@ -52,36 +50,26 @@ class RowSource:
 
     def has(self, row: int) -> bool:
         """Whether it reads one row without opening a file of its own."""
-        return self.files.packed is not None and self.files.packed.holds(row)
+        return self.files.packed
 
 
 @dataclass(frozen=True, eq=False)
 class FileSource(RowSource):
     """Reads and decodes the file of each row, or runs the user's function on its columns.
 
-    `sizes` of files are those of the manifest, -1 if unknown (None: nothing is compared); `packed`
-    are the `PackRows` that know which rows lie in packs.
+    `sizes` of files are those of the manifest, -1 if unknown (None: nothing is compared); `packed`:
+    whether a pack has the files.
     """
 
     feature: Feature
     values: Any
     sizes: IntArray | None = None
-    packed: Any = None
+    packed: bool = False
 
     @property
     def files(self) -> "FileSource":  # type: ignore[override]
         """Itself."""
         return self
-
-    @property
-    def far_packs(self) -> tuple[tuple[Any, Any], ...]:
-        """Those that hold the files."""
-        return getattr(self.values, "far_packs", ())
-
-    def ahead(self, rows: IntArray) -> Iterator[None]:
-        """Have the packs of files read where some rows lie."""
-        if hasattr(self.values, "ahead"):
-            yield from self.values.ahead(rows)
 
     def read(self, row: int, out: Any, reading: Reading) -> Any:
         """Read the file of one row, if it has the size of the manifest."""

@@ -35,8 +35,12 @@ class Prefetch:
     """
 
     def __init__(self, read: Callable[[str], bytes]) -> None:
+        self._arguments = (read,)
         self._process, self._state = os.getpid(), _State(read)
         self._close = finalize(self, self._state.close)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Prefetch, self._arguments
 
     def expect(self, paths: Iterable[str]) -> None:
         """Begin to read files. They are kept until they are dropped as often as expected."""

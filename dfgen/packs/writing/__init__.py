@@ -1,1 +1,0 @@
-"""Makes packs: plan, shards by many workers, the columns of the manifest, and the index last."""

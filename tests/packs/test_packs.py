@@ -1,0 +1,169 @@
+"""Packs: remote copies, identity, annotations on packed images, and wrong arguments."""
+
+import json
+import shutil
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+from public.leftovers import assert_same, passes, pictures, written
+from public.leftovers import nothing_left as nothing_left
+from servers import http_server
+
+import dfgen
+from dfgen.errors import ArgumentError, DfgenError, ManifestError, MissingFileError, WriteError
+
+ROWS = 40
+SMALL = {"shard_size": 9 * 7 * 3 * 10}
+ALLOWED = {"storage_options": {"client_options": {"allow_http": True}}}
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("packs") / "imgs", pictures(ROWS)[1])
+
+
+@pytest.fixture
+def pack(frame, tmp_path):
+    dfgen.pack(frame, tmp_path / "packed", **SMALL)
+    return tmp_path / "packed"
+
+
+def served(pack):
+    return http_server({f"packed/{path.name}": path.read_bytes() for path in pack.iterdir()})
+
+
+def fetched(server, name="shard-"):
+    return sum(count for (method, path), count in server.asked.items()
+               if method == "GET" and name in path)  # fmt: skip
+
+
+def test_processes_and_later_runs_share_one_copy(pack, tmp_path):
+    near = passes(pack)
+    with served(pack) as server:
+        url, options = f"{server.url}/packed", {**ALLOWED, "cache": tmp_path / "cache"}
+        assert_same(passes(url, use_multiprocessing=True, **options), near)
+        assert fetched(server) == 4
+        server.clear_counts()
+        assert_same(passes(url, **options), near)
+        assert fetched(server) == 0
+        for path in (tmp_path / "cache").rglob("*.slots"):
+            path.write_bytes(path.read_bytes()[:-9] + b"damaged!!")
+        assert_same(passes(url, **options), near)
+
+
+def test_frames_and_files_of_a_remote_pack(frame, pack, tmp_path):
+    dfgen.pack(frame, tmp_path / "files", format="original", shard_size=5000)
+    part = frame[::3]
+    for folder in (pack, tmp_path / "files"):
+        with served(folder) as server:
+            url = f"{server.url}/packed"
+            assert_same(passes(part, pack=url, **ALLOWED), passes(part))
+
+
+def test_a_small_cache_uses_a_temporary_folder(pack, tmp_path):
+    with served(pack) as server:
+        options = {**ALLOWED, "cache": tmp_path / "cache", "limits": dfgen.Limits(cache=1000)}
+        assert_same(passes(f"{server.url}/packed", **options), passes(pack))
+    assert not [*(tmp_path / "cache").rglob("*.slots")]
+
+
+def test_shards_of_another_pack_are_refused(frame, pack, tmp_path):
+    dfgen.pack(frame, tmp_path / "other", **SMALL)
+    shutil.copy(tmp_path / "other" / "shard-00001.arrow", pack)
+    with pytest.raises(ManifestError, match="shard-00001"):
+        passes(pack)
+    with served(pack) as server, pytest.raises(DfgenError, match="shard-00001"):
+        passes(f"{server.url}/packed", **ALLOWED)
+
+
+def test_missing_and_damaged_remote_files_are_named(pack):
+    (pack / "shard-00002.arrow").unlink()
+    with served(pack) as server, pytest.raises(DfgenError):
+        passes(f"{server.url}/packed", **ALLOWED)
+    with pytest.raises(MissingFileError, match="shard-00002"):
+        passes(pack)
+    (pack / "_manifest.json").unlink()
+    with pytest.raises(MissingFileError, match="_manifest"):
+        passes(pack)
+
+
+def test_an_edited_index_is_refused(pack):
+    path = pack / "_manifest.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "rows": 39}, indent=1))
+    with pytest.raises(ManifestError, match="checksum"):
+        passes(pack)
+    path.write_text(json.dumps({**content, "format": 1}, indent=1))
+    with pytest.raises(ManifestError, match="format 1"):
+        passes(pack)
+
+
+def test_jpegs_are_made_smaller_and_boxes_follow(tmp_path):
+    paths = []
+    for row in range(3):
+        pixels = np.zeros((80, 40, 3), np.uint8)
+        pixels[20:40, 10:30] = 255
+        paths.append(f"{tmp_path}/{row}.jpg")
+        cv2.imwrite(paths[-1], pixels)
+    frame = dfgen.build_manifest(
+        labels=pd.DataFrame(
+            {
+                "id": range(3),
+                "path": paths,
+                "boxes": [[[10.0, 20, 30, 40]]] * 3,
+                "labels": [[0]] * 3,
+            }
+        ),
+        path_column="path",
+    )
+    dfgen.pack(frame, tmp_path / "jpeg", format="jpeg", max_side=40)
+    dfgen.pack(frame, tmp_path / "pixels", image_size=(40, 40))
+    y = dfgen.Boxes("boxes", max_items=1)
+    for name, size in (("jpeg", (40, 20)), ("pixels", (40, 40))):
+        x = dfgen.Image(size=size)
+        options = {"shuffle": False, "batch_size": 3}
+        with (
+            dfgen.Sequence(frame, x, y, pack=tmp_path / name, **options) as packed,
+            dfgen.Sequence(frame, x, y, **options) as loose,
+        ):
+            boxes, others = packed[0][1], loose[0][1]
+            for key in others if isinstance(others, dict) else ():
+                np.testing.assert_allclose(boxes[key], others[key])
+
+
+def test_images_of_several_sizes(tmp_path):
+    contents = [pictures(1, (8 + row, 6), row)[1][0] for row in range(4)]
+    frame = written(tmp_path / "imgs", contents)
+    with pytest.raises(ArgumentError, match="image_size"):
+        dfgen.pack(frame, tmp_path / "pixels")
+    dfgen.pack(frame, tmp_path / "files", format="original")
+    x, options = dfgen.Image(size=None), {"batch_size": 1, "shuffle": False, "y": "number"}
+    with (
+        dfgen.Sequence(frame, x, pack=tmp_path / "files", **options) as packed,
+        dfgen.Sequence(frame, x, **options) as loose,
+    ):
+        for step in range(4):
+            np.testing.assert_array_equal(packed[step][0], loose[step][0])
+
+
+def test_wrong_arguments_are_named(frame, pack, tmp_path):
+    for options, word in (
+        ({"format": "jpeg", "color_mode": "rgba"}, "rgba"),
+        ({"max_side": 5}, "max_side"),
+        ({"workers": 0}, "workers"),
+    ):
+        with pytest.raises(ArgumentError, match=word):
+            dfgen.pack(frame, tmp_path / "new", **options)
+    with pytest.raises(ArgumentError, match="copy"):
+        dfgen.pack(frame, "s3://bucket/packed")
+    with pytest.raises(ManifestError, match="is a pack"):
+        dfgen.pack(pack, tmp_path / "new")
+    with pytest.raises(ManifestError, match="no rows"):
+        dfgen.pack(frame[:0], tmp_path / "new")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(WriteError, match="file"):
+        dfgen.pack(frame, tmp_path / "file")
+    with pytest.raises(ManifestError, match="ids"):
+        passes(frame.assign(id=range(ROWS)), pack=pack)
