@@ -311,7 +311,7 @@ def main() -> None:
     folder, seconds, seed, rank = Path(sys.argv[1]), *map(int, sys.argv[2:5])
     processes = sys.argv[5:] == ["processes"]
     end = time.monotonic() + seconds
-    warnings.filterwarnings("ignore", "shard=.*nothing connects this process")  # that is meant
+    warnings.filterwarnings("ignore", "shard=.*nothing averages the gradients")  # that is meant
     (folder / "imgs").mkdir(parents=True)
     (folder / "disk").mkdir(exist_ok=True)
     for row in range(ROWS):

@@ -14,7 +14,6 @@ DfgenError
 ├── ProblemsError(RuntimeError)        more bad rows than the limit, or a batch of them alone
 ├── TransformError(RuntimeError)       a transform that raised, or returned something else
 ├── WorkerError(RuntimeError)          a worker process that died again and again
-├── RankError(RuntimeError)            a process of a training that ended, or does something else
 └── UnknownKerasError(RuntimeError)    a version of Keras that dfgen does not support
 
 Each also is the built-in that users would catch. A message says what was received, what was
@@ -105,10 +104,6 @@ class TransformError(DfgenError, RuntimeError):
 
 class WorkerError(DfgenError, RuntimeError):
     """A worker process died again and again."""
-
-
-class RankError(DfgenError, RuntimeError):
-    """A process that trains together with this one has ended, or does something else."""
 
 
 class UnknownKerasError(DfgenError, RuntimeError):

@@ -20,13 +20,6 @@ from dfgen.training.checks.check import check
 from dfgen.training.checks.class_indices import note_trained
 from dfgen.training.checks.losses import check_first_batch
 from dfgen.training.checks.model_outputs import nested
-from dfgen.training.device_division import (
-    check_not_empty,
-    check_ranks,
-    connected,
-    divide,
-    mesh_division,
-)
 from dfgen.training.keras_loop import (
     Loop,
     Run,
@@ -37,8 +30,16 @@ from dfgen.training.keras_loop import (
 )
 from dfgen.training.layout import Layout, SequenceView
 from dfgen.training.passes import Pass, UserLoop
+from dfgen.training.processes import (
+    alike,
+    check_not_empty,
+    check_ranks,
+    compare,
+    connected,
+    divide,
+    mesh_division,
+)
 from dfgen.training.progress import Progress
-from dfgen.training.ranks import alike, compare
 
 
 class KerasData(keras.utils.PyDataset, DataAdapter):

@@ -32,9 +32,9 @@ from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.system import whole
 from dfgen.table.any_table import Table
-from dfgen.training.device_division import resolve_shard
 from dfgen.training.keras_data import KerasData
 from dfgen.training.layout import layout_of, problems_frame, summary
+from dfgen.training.processes import resolve_shard
 from dfgen.training.progress import Progress
 
 
@@ -117,10 +117,10 @@ class Sequence(KerasData):
             nowhere, and shown by nothing.
         shard: (index, count): this is process `index` of `count` that train together, and makes
             `batch_size / count` rows of every batch. `"auto"` asks `keras.distribution`,
-            `torch.distributed`, `TF_CONFIG`, JAX, or the variables RANK and WORLD_SIZE, or those
-            of `srun`. `fit` compares those that are connected first. Batches that processes or
-            devices share are always full and weighted: `fit` leaves out the last rows of an epoch
-            that fill none (`left_out`), `evaluate` fills up with rows of weight 0.
+            `torch.distributed`, JAX, and the variables RANK and WORLD_SIZE. `fit` first compares
+            connected processes. Batches that processes or devices share are always full and
+            weighted: `fit` leaves out the last rows of an epoch that fill no batch (`left_out`),
+            `evaluate` fills up with rows of weight 0.
         window: bytes of rows that are shuffled together where they lie in large files (rows of
             .npy and HDF5), as a number or a text such as `"4GB"`: each epoch takes blocks of
             consecutive rows, mostly 64 a window, in another order, and shuffles the rows of one

@@ -11,11 +11,10 @@ from dfgen.training.callbacks.callback_states import set_states, states_of
 from dfgen.training.callbacks.generations import Generations, NamedArrays
 from dfgen.training.callbacks.sigterm import Sigterm
 from dfgen.training.callbacks.snapshot import check_optimizers, restore, snapshot
-from dfgen.training.device_division import connected, mesh_division
 from dfgen.training.keras_data import view_of
 from dfgen.training.keras_loop import Fit, running_fit
+from dfgen.training.processes import by_rank, connected, gathered, mesh_division
 from dfgen.training.progress import Progress
-from dfgen.training.ranks import by_rank, gathered
 from dfgen.training.sequence import Sequence
 
 

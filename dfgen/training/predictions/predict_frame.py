@@ -28,11 +28,11 @@ from dfgen.table.any_table import arrow_table
 from dfgen.table.file_columns import are_files
 from dfgen.training.checks.class_indices import check_trained
 from dfgen.training.checks.model_outputs import nested
-from dfgen.training.device_division import keras_division
 from dfgen.training.keras_data import view_of
 from dfgen.training.layout import SequenceView
 from dfgen.training.predictions.columns import prediction_columns
 from dfgen.training.predictions.heads import heads_of
+from dfgen.training.processes import keras_division
 from dfgen.training.sequence import Sequence
 
 _BYTES = 1 << 27  # of inputs that `model.predict` gets at once
