@@ -144,13 +144,12 @@ def test_a_folder_with_other_predictions_is_refused(frame, tmp_path, other):
         dfgen.predict_frame(model, seq, out=tmp_path / "out", **options)
 
 
-@pytest.mark.parametrize("out", ["s3://bucket/out", "", 3, "file", "damaged"])
+@pytest.mark.parametrize("out", ["s3://bucket/out", "", "other"])
 def test_a_folder_that_cannot_be_used_is_refused(frame, tmp_path, monkeypatch, out):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
-    (tmp_path / "damaged").mkdir()
-    (tmp_path / "damaged/_run.json").write_text("{")
-    with pytest.raises(DfgenError, match=r"out|damaged"):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/file").touch()
+    with pytest.raises(ArgumentError, match="out="):
         dfgen.predict_frame(reading(label=LOGITS), sequence(frame(3)), out=out)
 
 

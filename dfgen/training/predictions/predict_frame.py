@@ -4,12 +4,12 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from math import prod
 from operator import itemgetter
-from pathlib import Path
-from typing import Any, Never
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,22 +17,21 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dfgen.errors import ArgumentError, ManifestError, WriteError, brief, listed, warn
-from dfgen.explain.other_libraries import refuse_unknown
+from dfgen.binding.nested import leaves
+from dfgen.errors import ArgumentError, ManifestError, brief, listed, warn
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.progress_bars import progress
-from dfgen.system import flag, write_whole
+from dfgen.system import write_whole
 from dfgen.table.any_table import arrow_table
 from dfgen.table.file_columns import are_files
 from dfgen.training.checks.class_indices import check_trained
-from dfgen.training.checks.model_outputs import nested
+from dfgen.training.checks.model_outputs import known_loss, nested
 from dfgen.training.keras_data import view_of
 from dfgen.training.layout import SequenceView
 from dfgen.training.predictions.columns import prediction_columns
-from dfgen.training.predictions.heads import heads_of
-from dfgen.training.processes import keras_division
+from dfgen.training.processes import keras_division, settings
 from dfgen.training.sequence import Sequence
 
 _BYTES = 1 << 27  # of inputs that `model.predict` gets at once
@@ -46,29 +45,23 @@ def predict_frame(
     *,
     from_logits: bool | None = None,
     out: str | os.PathLike[str] | None = None,
-    **unknown: Never,
 ) -> pd.DataFrame | str:
     """Return the rows of a Sequence with the predictions of a model.
 
-    Use it to find out what a model gets wrong. Each row of the manifest comes once, in the order
-    and with the index of the manifest, whatever `shuffle`, `balance` and `drop_remainder` are. The
-    epochs of the Sequence do not change. With `shard=(index, count)` it is a part of the rows.
-
-    These columns follow those of the manifest, named `y_true_<output>` and so on if the model has
-    several outputs:
+    Each row comes once, in the order and with the index of the manifest, whatever `shuffle`,
+    `balance` and `drop_remainder` are; with `shard=(index, count)` a part of the rows. These
+    columns follow, named `y_true_<output>` and so on if the model has several outputs:
 
     - `y_true`: the value of the manifest: a class name, a list of names, a number, a list of
       numbers, the path of a mask. Absent without y; missing if a row has no label.
     - `y_pred`: the prediction, of the same type: the most likely class, or the classes above 0.5.
       Classes are categoricals with all class names. Absent for outputs with more than two axes.
-    - `prob`: the probability of each class, float32 of shape (classes,); of two classes with a
-      single unit p it is (1 - p, p). Only for classes.
-    - `loss`: float32, the loss of a batch of this row alone, without weights. For several outputs
-      it is their sum by `loss_weights`. Absent without y, without a loss, or if the model has its
-      own `compute_loss` or `predict_step`.
-    - `row_weight`: float32, the weight of the row in the loss, if the Sequence has
-      `sample_weight` or `class_weight`, or labels are missing. The sum of `loss * row_weight`
-      divided by the number of rows is the loss of `evaluate`.
+    - `prob`: the probability of each class; of two classes with a single unit p it is (1 - p, p).
+    - `loss`: the loss of a batch of this row alone, without weights. For several outputs it is
+      their sum by `loss_weights`. Absent without y, without a loss, or if the model has its own
+      `compute_loss` or `predict_step`.
+    - `row_weight`: the weight of the row in the loss, if the Sequence has `sample_weight` or
+      `class_weight`, or labels are missing. The mean of `loss * row_weight` is that of `evaluate`.
     - `problem`: why a row has no prediction: it was skipped (`on_error="skip"`) or the model gave
       NaN. `y_pred`, `prob` and `loss` of such rows are missing.
 
@@ -77,245 +70,152 @@ def predict_frame(
         sequence: a `dfgen.Sequence`.
         from_logits: whether the outputs of classes are logits. Default: what the loss says; without
             a loss, whether the last layer has no activation.
-        out: a folder for files `part-*.parquet` with up to 16,384 rows each, which
-            `pd.read_parquet(out)` reads, for more rows than memory holds. All processes write into
-            one folder. A second call continues after an error: it keeps the files that are
-            finished if rows, model and arguments are the same. Columns of bytes and the index are
-            left out.
-        **unknown: raises an error that names the argument of dfgen.
+        out: a folder for files `part-*.parquet`, which `pd.read_parquet(out)` reads. All processes
+            write into one folder. A second call keeps the finished files if rows, model and
+            arguments are the same. Columns of bytes and the index are left out.
 
     Returns:
-        The frame, or `out`.
+        The frame, or the folder.
 
     Raises:
         ArgumentError: outputs and y do not fit, outputs are no probabilities, or `out` is no local
             folder or has predictions of other rows, another model or other arguments.
-        WriteError: `out` cannot be written.
-        ManifestError: the manifest already has a column of one of these names.
+        ManifestError: the manifest already has a column with such a name.
 
     Example:
         >>> frame = dfgen.predict_frame(model, val)  # doctest: +SKIP
         >>> frame[frame.y_true != frame.y_pred].sort_values("loss")
     """
-    refuse_unknown(predict_frame, unknown)
-    if not isinstance(model, keras.Model):
-        raise ArgumentError(f"model must be a keras.Model, got {brief(model)}")
     if not isinstance(sequence, Sequence):
         raise ArgumentError(f"sequence must be a dfgen.Sequence, got {brief(sequence)}")
-    if from_logits is not None:
-        from_logits = flag("from_logits", from_logits)
     view = view_of(sequence)
     _check(model, view)
     check_trained(model, view, "predict_frame")
-    if out is None:
-        return _frame(model, sequence, view, from_logits)
-    if not isinstance(out, str | os.PathLike) or not os.fspath(out) or "://" in os.fspath(out):
-        raise ArgumentError(f"out must be a local folder, got {brief(out)}")
-    folder = os.path.abspath(out)
-    _write_parts(model, view, from_logits, folder)
-    return folder
+    (index, count), size = view.loader.given.shard, view.loader.given.size
+    batches = -(-len(view.loader.reader) // size)
+    steps = range(batches * index // count, batches * (index + 1) // count)
+    if out is not None:
+        return _write_parts(model, view, steps, from_logits, os.fspath(out))
+    frame = sequence.manifest.iloc[steps.start * size : steps.stop * size]
+    frame = frame.drop(columns="problem", errors="ignore")
+    tables = []
+    with progress(len(frame), "Predicting", " rows") as bar:
+        for table in _tables(model, view, steps, from_logits, [*frame]):
+            tables.append(table)
+            bar.update(len(table))
+    columns = pa.concat_tables(tables).unify_dictionaries().to_pandas() if tables else {}
+    for name, values in columns.items():
+        frame[name] = values.array
+    return frame
 
 
 def _check(model: Any, view: SequenceView) -> None:
-    loader = view.loader
-    if loader.transforms_batches:
+    if view.loader.transforms_batches:
         raise ArgumentError(
             "the Sequence has a batch_transform, which can mix rows, so that no prediction belongs "
             "to one row: make a Sequence without it"
-        )
-    texts = [
-        one.name for one in keras.tree.flatten(view.element_spec[1:2]) if one.dtype == "string"
-    ]
-    if texts:
-        raise ArgumentError(
-            f"y has text, {listed(texts)}, expected numbers: write y=dfgen.Category(...), or leave "
-            "y out: the columns of the manifest stand next to the predictions anyway"
         )
     if (division := keras_division(model)).shard[1] > 1:
         raise ArgumentError(
             f"{division.by} divides each batch over {division.shard[1]} processes, expected a "
             "model of each process. Give the Sequence shard=(index, count) instead"
         )
-    if random := [one.feature for one in loader.reader.features if one.feature.is_random]:
-        warn(
-            f"the Sequence draws {random[0]!r} at random, so predictions differ from call to call: "
-            "make a Sequence without random crops and flips"
-        )
-
-
-def _steps(loader: Any) -> range:
-    """Return the batches of this process."""
-    index, count = loader.given.shard
-    batches = -(-len(loader.reader) // loader.given.size)
-    return range(batches * index // count, batches * (index + 1) // count)
-
-
-def _frame(
-    model: Any, sequence: Sequence, view: SequenceView, from_logits: bool | None
-) -> pd.DataFrame:
-    steps, size = _steps(view.loader), view.loader.given.size
-    first, stop = steps.start * size, min(steps.stop * size, len(view.loader.reader))
-    frame = sequence.manifest.iloc[first:stop].drop(columns="problem", errors="ignore")
-    tables = []
-    with progress(len(frame), "Predicting", " rows") as bar:
-        for table in _tables(model, view, steps, from_logits):
-            _check_names([*frame.columns], table)
-            tables.append(table)
-            bar.update(len(table))
-    if tables:
-        table = pa.concat_tables(tables)
-        for name in table.column_names:
-            frame[name] = _series(table[name]).array
-    return frame
-
-
-def _series(column: pa.ChunkedArray) -> "pd.Series[Any]":
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    series: pd.Series[Any] = column.to_pandas()
-    is_text = pa.types.is_string(column.type)
-    return series.astype(object).where(series.notna(), None) if is_text else series
+    for bound in view.loader.reader.features:
+        if bound.feature.is_random:
+            warn(f"predictions differ between calls: the Sequence draws {bound.feature} at random")
 
 
 def _tables(
-    model: Any, view: SequenceView, steps: range, from_logits: bool | None
+    model: Any, view: SequenceView, steps: range, from_logits: bool | None, known: list[str]
 ) -> Iterator[pa.Table]:
-    """Yield the columns of the rows of some batches, some batches at a time."""
-    loader, binding = view.loader, view.binding
+    """Yield the columns of the rows of some batches, next to the `known` columns."""
+    loader, size = view.loader, view.loader.given.size
     layout = nested(view.layout, loader, model, "evaluate")
-    if not len(steps):
-        return
-    size, rows = loader.given.size, min(len(loader.reader), steps.stop * loader.given.size)
+    view = replace(view, layout=layout)
+    rows = min(len(loader.reader), steps.stop * size)
     tail = "short" if keras_division(model).devices == 1 else "pad"
     ordered = loader.in_order(Plan(rows, size, tail=tail))
-    has_weights = (
-        loader.weights is not None
-        or loader.own_weights
-        or any(
-            present is not None and not present.all() for present in loader.reader.present.values()
-        )
-    )
-    weights_of = loader.weights_of if has_weights else None
-    batches, step = ordered.stream(0, steps.start), steps.start
-    at_once = _at_once(loader, size)
+    specs, at_once = [*loader.specs.values()], 1
+    if not any(None in spec.shape for spec in specs):
+        nbytes = sum(prod(spec.shape) * spec.dtype.itemsize for spec in specs)
+        at_once = max(1, _BYTES // max(1, size * nbytes))
+    batches = ordered.stream(0, steps.start)
     try:
-        while step < steps.stop:
-            few = [layout.batch(next(batches)) for _ in range(min(at_once, steps.stop - step))]
-            x, *y = keras.tree.map_structure(lambda *each: np.concatenate(each), *few)[:2]
-            part = slice(step * size, min((step + len(few)) * size, rows))
-            number = part.stop - part.start  # without rows that fill up the last batch
-            outputs = model.predict(x, batch_size=size, verbose=0)
-            outputs = keras.tree.map_structure(itemgetter(slice(number)), outputs)
-            names = keras.tree.flatten(layout.y) if y else []
-            arrays = keras.tree.flatten(y[0]) if y else []
-            targets = {name: array[:number] for name, array in zip(names, arrays, strict=True)}
-            problems = np.full(number, None, object)
-            for row in loader.problems:
-                if part.start <= row < part.stop:
-                    problems[row - part.start] = loader.problems[row].reason
-            heads = heads_of(model, outputs, layout.y, binding, from_logits)
-            yield prediction_columns(heads, targets, part, problems, weights_of)
-            step += len(few)
+        for few in (steps[first:][:at_once] for first in range(0, len(steps), at_once)):
+            part = slice(few.start * size, min(few.stop * size, rows))
+            count = part.stop - part.start  # without rows that fill up the last batch
+            parts = [layout.batch(next(batches))[:2] for _ in few]
+            batch = keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), *parts)
+            outputs = model.predict(batch[0], batch_size=size, verbose=0)
+            batch, outputs = keras.tree.map_structure(itemgetter(slice(count)), (batch, outputs))
+            table = prediction_columns(model, view, batch, outputs, part, from_logits)
+            if taken := {*table.column_names} & {*known}:
+                raise ManifestError(
+                    f"the manifest already has the columns {listed(taken)}, the names of "
+                    "predictions: leave them out, df.drop(columns=[...])"
+                )
+            yield table
     finally:
         ordered.park(None)
         batches.close()
 
 
-def _at_once(loader: Any, size: int) -> int:
-    """Return how many batches `model.predict` gets at once; one if their shapes can differ."""
-    shapes = [spec.shape for spec in loader.specs.values()]
-    if any(None in shape for shape in shapes):
-        return 1
-    nbytes = sum(prod(spec.shape) * spec.dtype.itemsize for spec in loader.specs.values())
-    return int(max(1, _BYTES // max(1, size * nbytes)))
-
-
-def _write_parts(model: Any, view: SequenceView, from_logits: bool | None, folder: str) -> None:
-    """Write the missing part files."""
-    loader = view.loader
-    steps, size = _steps(loader), loader.given.size
-    source = view.binding.columns.source
-    manifest = source if isinstance(source, pa.Table) else arrow_table(source)
+def _write_parts(
+    model: Any, view: SequenceView, steps: range, from_logits: bool | None, out: str
+) -> str:
+    """Write the missing part files; return the folder."""
+    if "://" in out:
+        raise ArgumentError(f"out={out!r} is a URL, expected a local folder")
+    manifest, size = view.binding.columns.source, view.loader.given.size
+    manifest = manifest if isinstance(manifest, pa.Table) else arrow_table(manifest)
     left_out = [one.name for one in manifest.schema if one.name == "problem" or are_files(one.type)]
     manifest = manifest.drop_columns(left_out).replace_schema_metadata()
-    columns = sorted(name for name in manifest.column_names if name != "path")
-    features = [(bound.name, bound.feature) for bound in loader.reader.features]
+    folder, count = os.path.abspath(out), max(1, _PART // size)
+    _claim(folder, model, view, from_logits, manifest)
+    with progress(len(steps) * size, "Predicting", " rows") as bar:
+        for part in (steps[first:][:count] for first in range(0, len(steps), count)):
+            path = os.path.join(folder, f"part-{part.start * size:012}.parquet")
+            if not os.path.exists(path):
+                tables = _tables(model, view, part, from_logits, manifest.column_names)
+                table = pa.concat_tables(tables)
+                rows = manifest.slice(part.start * size, len(table))
+                for name in table.column_names:
+                    rows = rows.append_column(name, table[name])
+                write_whole(path, partial(pq.write_table, rows))
+            bar.update(len(part) * size)
+    return folder
+
+
+def _claim(
+    folder: str, model: Any, view: SequenceView, from_logits: bool | None, manifest: pa.Table
+) -> None:
+    """Record what the parts of a folder are predictions of; raise if it has others."""
+    loader, weights = view.loader, blake2b(digest_size=16)
+    for array in model.get_weights():
+        weights.update(array.tobytes())
+    layers = [(type(layer).__name__, getattr(layer, "activation", "")) for layer in model.layers]
+    losses = [(known_loss(loss), loss) for loss in leaves(model.loss)]
     run = {
         "ids": ids_digest(loader.order.ids_at(np.arange(len(loader.reader)))),
-        "columns": columns_digest(manifest, columns),
-        "model": _model_digest(model),
-        "features": _digest(_plain([*features, loader.reader.transform])),
-        "loss": _digest(_plain([model.loss, from_logits])),
-        "batch_size": size,
+        "columns": columns_digest(manifest, sorted({*manifest.column_names} - {"path"})),
+        "weights": weights.hexdigest(),
+        "layers": re.sub(" at 0x[0-9a-f]+", "", str(layers)),
+        "losses": re.sub(" at 0x[0-9a-f]+", "", str(losses)),
+        "from_logits": from_logits,
+        "batch_size": loader.given.size,
+        **settings(loader),
     }
-    _claim(folder, run)
-    each = max(1, _PART // size)
-    parts = [steps[first : first + each] for first in range(0, len(steps), each)]
-    paths = [os.path.join(folder, f"part-{part.start * size:012}.parquet") for part in parts]
-    rows = [min(part.stop * size, len(loader.reader)) - part.start * size for part in parts]
-    with progress(sum(rows), "Predicting", " rows") as bar:
-        for part, path, number in zip(parts, paths, rows, strict=True):
-            if not os.path.exists(path):
-                table = pa.concat_tables(_tables(model, view, part, from_logits))
-                beside = manifest.slice(part.start * size, number)
-                _check_names(beside.column_names, table)
-                for name in table.column_names:
-                    beside = beside.append_column(name, table[name])
-                write_whole(path, partial(pq.write_table, beside))
-            bar.update(number)
-
-
-def _claim(folder: str, run: dict[str, Any]) -> None:
-    """Record what the parts of a folder are predictions of; raise if it has others."""
-    path = Path(folder, _RUN)
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise WriteError(f"out={folder!r} cannot be made a folder: {error.strerror}") from error
-    if not path.exists():
-        if any(os.scandir(folder)):
+    path = os.path.join(folder, _RUN)
+    os.makedirs(folder, exist_ok=True)
+    names = os.listdir(folder)
+    if _RUN not in names:
+        if not all(name.startswith(("_", ".")) for name in names):
             raise ArgumentError(f"out={folder!r} has other files, expected a new or empty folder")
-        write_whole(str(path), lambda file: file.write(json.dumps(run).encode()))
-    try:
-        other = dict(json.loads(path.read_text()))
-    except (ValueError, TypeError) as error:
-        raise ArgumentError(f"{path} is damaged: remove the folder") from error
-    if differing := [name for name, value in run.items() if other.get(name) != value]:
+        write_whole(path, lambda file: file.write(json.dumps(run).encode()))
+    with open(path) as file:
+        others = json.load(file)
+    if differing := [name for name in {**run, **others} if run.get(name) != others.get(name)]:
         raise ArgumentError(
-            f"out={folder!r} has predictions with another value of {listed(differing)}: give "
+            f"out={folder!r} has predictions with another value of {listed(differing)}: pass "
             "another folder, or remove it"
-        )
-
-
-def _model_digest(model: Any) -> str:
-    """Return a digest of the layers and weights of a model, whatever the layers are called."""
-    layers = [(type(layer).__name__, _config(layer)) for layer in model.layers]
-    return _digest(_plain(layers), *map(np.ascontiguousarray, model.get_weights()))
-
-
-def _config(layer: Any) -> Any:
-    try:
-        return layer.get_config()
-    except Exception:  # a layer of the user without one
-        return None
-
-
-def _plain(value: Any) -> str:
-    """Return the text of a value without names of layers and addresses in memory."""
-    value = [one.get_config() if isinstance(one, keras.losses.Loss) else one for one in value]
-    return re.sub(r"'name': '[^']*'| at 0x[0-9a-f]+", "", repr(value))
-
-
-def _digest(text: str, *arrays: Any) -> str:
-    digest = blake2b(text.encode(), digest_size=16)
-    for array in arrays:
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def _check_names(known: list[str], table: pa.Table) -> None:
-    if taken := [name for name in table.column_names if name in known]:
-        raise ManifestError(
-            f"the manifest already has the columns {taken}, the names of predictions: leave them "
-            f"out, df.drop(columns={taken})"
         )
