@@ -17,20 +17,13 @@ from dfgen.demo import unpack_photographs
 THINGS = ("cat", "coffee", "flower", "galaxies", "rocket", "temple")
 REPOSITORY = Path(__file__).parents[2]
 FRAMEWORKS = {"keras", "tensorflow", "jax", "torch"}
-INSTALL = (
-    "Keras runs on TensorFlow, JAX or torch, and none of them is installed. Install one:\n"
-    '    pip install "keras-dfgen[tensorflow]"\n'
-    '    pip install "keras-dfgen[jax]"    and set KERAS_BACKEND=jax in the environment\n'
-    '    pip install "keras-dfgen[torch]"  and set KERAS_BACKEND=torch in the environment'
-)
 
 
-def another(missing, installed):
-    return (
-        f"Keras is set to run on {missing}, which is not installed; {installed} is. "
-        f'Set KERAS_BACKEND={installed} in the environment, or "backend" in ~/.keras/keras.json, '
-        f'before Keras is imported; or pip install "keras-dfgen[{missing}]"'
-    )
+def check(said, missing):
+    """Check that both errors say how to install a backend, or to choose another."""
+    assert [kind for kind, _ in said] == ["MissingPackageError"] * 2
+    for _, text in said:
+        assert f'"keras-dfgen[{missing}]"' in text and "KERAS_BACKEND" in text
 
 
 TELL = """
@@ -102,14 +95,13 @@ def loaded(code):
 
 
 @pytest.mark.parametrize("backend", [None, "torch"])
-def test_no_backend_is_one_error_with_three_ways_out(run, backend):
+def test_no_backend_is_one_error_that_says_what_to_install(run, backend):
     said = run(None, hidden("tensorflow", "jax", "torch") + TELL, backend)
-    assert said == [["MissingPackageError", INSTALL]] * 2
+    check(said, backend or "tensorflow")
 
 
 def test_backend_that_is_missing_beside_another(run):
-    told = [["MissingPackageError", another("jax", "tensorflow")]] * 2
-    assert run(None, hidden("jax", "torch") + TELL, "jax") == told
+    check(run(None, hidden("jax", "torch") + TELL, "jax"), "jax")
 
 
 def test_other_packages_that_keras_misses_are_its_own_to_tell(run):
@@ -163,15 +155,14 @@ def test_backend_that_only_predicts_gets_numpy(run):
 
 @pytest.mark.alone
 def test_environment_without_a_backend(run):
-    assert run("none", TELL) == [["MissingPackageError", INSTALL]] * 2
+    check(run("none", TELL), "tensorflow")
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_default_backend_of_keras_is_missing(run, backend):
     """As whoever installs a backend and does not tell Keras; then the same process goes on."""
-    told = [["MissingPackageError", another("tensorflow", backend)]] * 2
-    assert run(backend, TELL) == told
+    check(run(backend, TELL), "tensorflow")
     choose = f"import os; os.environ['KERAS_BACKEND'] = '{backend}'; dfgen.Sequence"
     assert run(backend, loaded(TELL + choose)) == sorted({"keras", backend})
 

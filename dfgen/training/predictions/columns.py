@@ -1,7 +1,7 @@
 """Columns of predictions: classes, probabilities, losses and weights of rows, as Arrow."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
