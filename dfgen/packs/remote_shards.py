@@ -23,7 +23,7 @@ from dfgen.stores.store import Store
 BLOCK = 1 << 18
 """Bytes of a block of a shard."""
 
-_IN_FLIGHT, _HEADS = 8, 32  # requests at a time
+_IN_FLIGHT, _HEADS, _STEP = 8, 32, PIECE // BLOCK  # requests at a time; blocks of one
 _SPEC = Spec((BLOCK,), np.dtype(np.uint8))
 
 
@@ -105,14 +105,12 @@ class LocalCopies:
         return slots.has(blocks, np.zeros(len(blocks), np.uint64))
 
     def _fetch(self, shard: int, slots: Slots, blocks: IntArray) -> None:
-        runs = np.split(blocks, np.flatnonzero(np.diff(blocks) > 1) + 1)
-        step = PIECE // BLOCK
-        pieces = [run[at : at + step] for run in runs for at in range(0, len(run), step)]
-        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
-            for _ in pool.map(lambda piece: self._fetch_piece(shard, slots, piece), pieces):
-                pass
-        with self._lock:
+        with self._lock:  # before the blocks are there for whoever counts
             self._counts["cache_misses"] += len(blocks)
+        runs = np.split(blocks, np.flatnonzero(np.diff(blocks) > 1) + 1)
+        pieces = [run[at : at + _STEP] for run in runs for at in range(0, len(run), _STEP)]
+        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+            [*pool.map(lambda piece: self._fetch_piece(shard, slots, piece), pieces)]
 
     def _fetch_piece(self, shard: int, slots: Slots, blocks: IntArray) -> None:
         file = self._pack.shards[shard]
