@@ -39,17 +39,19 @@ def array_header(file: IO[bytes], limits: Limits = DEFAULT) -> ArrayHeader:
     """Read shape, Fortran order and dtype of a .npy file."""
     try:
         is_first = np.lib.format.read_magic(file) == (1, 0)
-        start = file.tell()
         length = int.from_bytes(file.read(2 if is_first else 4), "little")
         if not limits.allows("header_bytes", length):
             what = f"the .npy file has a header of {length:,} bytes"
             raise DecodeError(limits.refusal("header_bytes", length, what))
-        file.seek(start)
+        file.seek(8)  # after magic and version
         formats = np.lib.format
         read = formats.read_array_header_1_0 if is_first else formats.read_array_header_2_0
         shape, fortran, dtype = read(file)
     except (OSError, DecodeError):
         raise
+    except SystemError:  # CPython 3.11 fails at random where two threads parse (gh-106905)
+        file.seek(0)
+        return array_header(file, limits)
     except Exception as error:  # NumPy evaluates the header as Python, with errors of any kind
         raise DecodeError(f"broken .npy header: {reason(error).partition('. ')[0]}") from error
     if dtype.hasobject:
@@ -192,9 +194,8 @@ class ArrayFiles:
     def ahead(self, path: str, indices: IntArray, dataset: str | None = None) -> None:
         """Have the system read rows of a local file into its cache."""
         if "://" not in path:
-            rows = self.array(path, dataset)
-            path = os.path.join(self.store.folder, path)
-            read_ahead(path, _extents(rows, np.unique(indices)))
+            extents = _extents(self.array(path, dataset), np.unique(indices))
+            read_ahead(os.path.join(self.store.folder, path), extents)
 
     def close(self) -> None:
         """Close all files."""
@@ -216,8 +217,7 @@ class ArrayFiles:
                 raise DecodeError("the array is a single number, and has no rows")
             if not local:
                 return decode_array(source, self.store.limits)
-            order: Any = "F" if fortran else "C"
-            rows = np.memmap(source, dtype, "r", file.tell(), shape, order)
+            rows = np.memmap(source, dtype, "r", file.tell(), shape, "F" if fortran else "C")
             check_row(rows, self.store.limits)
             return np.asarray(rows)  # which returns a row in a tenth of the time
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import message_of
 
 from dfgen.errors import DecodeError
 from dfgen.samples.pixels.formats import read_header
@@ -46,32 +45,19 @@ def header_of(shape, descr="<f8", padded=117):
 
 
 def test_messages_of_broken_arrays():
-    size = 8 * 10**15
     for data, message in [
-        (b"PK\3\4",
-         r"not a .npy file: it begins with b'PK\x03\x04'. dfgen.Image reads images, a function of "
-         "your own other files: dfgen.Array(..., decode=function)"),
-        (saved(np.array([{}]), allow_pickle=True),
-         "a .npy file of Python objects: dfgen never unpickles; save plain numbers"),
-        (saved(np.zeros(3))[:-1],
-         "truncated .npy file: float64 of shape (3,) takes 24 bytes after the header, "
-         "23 are there"),
-        (header_of("(1000000, 1000000, 1000)"),
-         "truncated .npy file: float64 of shape (1000000, 1000000, 1000) takes "
-         f"{size:,} bytes after the header, 0 are there"),
-        (header_of("(-1, 3)") + bytes(24), "broken .npy header: float64 of shape (-1, 3)"),
-        (header_of("(2,)", "|S0"), "broken .npy header: |S0 of shape (2,)"),
-        (b"\x93NUMPY\2\0\xff\xff\xff\xff" + header_of("(3,)")[10:],
-         "the .npy file has a header of 4,294,967,295 bytes, more than the "
-         "16,777,216 that dfgen takes: the file is damaged, or made to take memory and time. Save "
-         "it again, or leave it out"),
-        (header_of("(3,)", padded=20_000) + bytes(24),
-         "broken .npy header: Header info length (20001) is large and may not be safe to load "
-         "securely."),
-        (b"\x89HDF\r\n\x1a\n",
-         'an HDF5 file is read by rows: name their column, as in index="index"'),
-    ]:  # fmt: skip
-        assert message_of(DecodeError, decode_array, data) == message
+        (b"PK\3\4", "no .npy file"),
+        (saved(np.array([{}]), allow_pickle=True), "never unpickles"),
+        (saved(np.zeros(3))[:-1], "truncated .* takes 24 bytes, and 23 follow"),
+        (header_of("(1000000, 1000000, 1000)"), "truncated .* 8,000,000,000,000,000 bytes"),
+        (header_of("(-1, 3)") + bytes(24), "broken .npy header: float64"),
+        (header_of("(2,)", "|S0"), "broken .npy header: |S0"),
+        (b"\x93NUMPY\2\0\xff\xff\xff\xff" + header_of("(3,)")[10:], "header of 4,294,967,295"),
+        (header_of("(3,)", padded=20_000) + bytes(24), "broken .npy header: Header info length"),
+        (b"\x89HDF\r\n\x1a\n", "HDF5 files are read by rows"),
+    ]:
+        with pytest.raises(DecodeError, match=message):
+            decode_array(data)
     broken = (header_of("(3") + bytes(24), header_of("(3,)", "<i3") + bytes(24))
     for data in (saved(np.zeros(3))[:9], saved(np.zeros(3))[:40], *broken):
         with pytest.raises(DecodeError, match=r"^broken \.npy header: "):
@@ -93,14 +79,6 @@ def test_a_npy_header_is_read_as_numpy_reads_it(dtype, shape, fortran, version):
     fortran = array.flags.f_contiguous and not array.flags.c_contiguous
     assert array_header(file) == (array.shape, fortran, array.dtype)
     assert file.tell() == start
-
-
-def test_a_npy_header_of_plain_numbers_is_not_compiled(monkeypatch):
-    """In CPython 3.11 that fails now and then where several threads do it."""
-    file = io.BytesIO()
-    np.save(file, np.arange(6, dtype=np.int16).reshape(2, 3))
-    monkeypatch.setattr("ast.literal_eval", None)
-    assert decode_array(file.getvalue()).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_a_npy_header_that_a_thread_came_in_between_is_read_again(monkeypatch):
