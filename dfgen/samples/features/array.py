@@ -82,10 +82,6 @@ class Array(Feature):
         """The array that the model gets."""
         return checks.number_spec(self.shape, self.dtype)
 
-    def arrays(self, name: str) -> Any:
-        """Return the name of its array, and of the padding mask."""
-        return checks.with_padding_mask(self, name)
-
     def length(self, value: Any, store: Store) -> int:
         """Return the first length of a .npy file, whose header and size must be those wanted."""
         return read_known(value, store, partial(self._length, limits=store.limits))

@@ -7,8 +7,8 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.base import Feature, Reading
-from dfgen.samples.features.checks import check_column, check_padding_mask, with_padding_mask
-from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_header, read_known
+from dfgen.samples.features.checks import check_column, check_padding_mask
+from dfgen.samples.pixels.formats import check_holds, read_header, read_known
 from dfgen.samples.pixels.sounds import load_soundfile, open_sound, read_frames, sound_source
 from dfgen.spec import Spec, Values
 from dfgen.stores.store import Store
@@ -88,10 +88,6 @@ class Audio(Feature):
         """Whether a part of each sound is drawn."""
         return self.start == "random"
 
-    def arrays(self, name: str) -> Any:
-        """Return the name of its array, and of the padding mask."""
-        return with_padding_mask(self, name)
-
     def length(self, value: Any, store: Store) -> int:
         """Return the frames of a file by its header."""
         frames = read_header(value, store).frames or 0
@@ -110,10 +106,7 @@ class Audio(Feature):
         place = _PLACES[self.start] if reading.drawn is None else reading.drawn
 
         def fill(file: IO[bytes], name: str) -> None:
-            holds = FORMATS[name].holds
-            if holds != "sound":
-                use = f"use dfgen.{FEATURES[holds]} for this column"
-                raise DecodeError(f"this is a .{name} {holds}, not a sound: {use}")
+            check_holds(name, "sound")
             source = sound_source(file, name, _SMALL)
             if not isinstance(source, str):
                 reading.watch("decode", source.getbuffer().nbytes)

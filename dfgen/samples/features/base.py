@@ -12,12 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.samples.features.checks import column_names
-from dfgen.samples.features.column_source import (
-    ColumnSource,
-    NamingColumns,
-    column_values,
-    files_or_rows,
-)
+from dfgen.samples.features.column_source import ColumnSource, NamingColumns, bound_columns
 from dfgen.spec import IntArray, Spec, Values, Watch, unwatched
 from dfgen.stores.store import Store
 
@@ -68,7 +63,10 @@ class Feature:
 
     def arrays(self, name: str) -> Any:
         """Return the name of its array; of several a dict, key in the batch -> name."""
-        return name
+        if not getattr(self, "padding_mask", False):
+            return name
+        key = "images" if self.kind == "image" else self.kind
+        return {key: name, "padding_mask": f"{name}_padding_mask"}
 
     def resolve(self, columns: NamingColumns) -> Self:
         """Return the feature with all that its columns decide, such as class names."""
@@ -76,7 +74,7 @@ class Feature:
 
     def bind(self, columns: ColumnSource) -> Any:
         """Convert the columns once: an Arrow array or `Ragged` of what each row holds."""
-        return (files_or_rows if self.of_files else column_values)(self.columns, columns)
+        return bound_columns(self.columns, columns, self.of_files)
 
     def length(self, value: Any, store: Store) -> int:
         """Return how long the array of one row is, if its first length is None."""

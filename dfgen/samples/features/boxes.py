@@ -7,7 +7,6 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
 from dfgen.samples.features.base import Feature, Reading
-from dfgen.samples.features.category import Category
 from dfgen.samples.features.checks import check_column, set_fields
 from dfgen.samples.features.column_source import ColumnSource, NamingColumns
 from dfgen.samples.features.ragged import PADDING, Ragged
@@ -77,9 +76,6 @@ class Boxes(Feature):
                 f'Boxes({self.column!r}) has format="rel_xyxy", but its image has size=None, which '
                 'differs by batch: take format="xyxy", or give the image a size'
             )
-        if self.class_names is not None:
-            names = Category(self.labels, class_names=self.class_names).class_names
-            set_fields(self, class_names=names)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """Category: the class numbers of a column of classes."""
 
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,7 +9,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, listed
 from dfgen.samples.features.base import TableFeature
-from dfgen.samples.features.checks import check_column, class_names_in_order, set_fields
+from dfgen.samples.features.checks import check_column
 from dfgen.samples.features.column_source import ColumnSource, NamingColumns
 from dfgen.spec import IntArray, Spec, Values
 from dfgen.system import one_of
@@ -48,22 +47,13 @@ class Category(TableFeature):
     def __post_init__(self) -> None:
         check_column(self)
         one_of("label_mode", self.label_mode, LABEL_MODES)
-        if self.class_names is None:
-            return
-        names = class_names_in_order(self.class_names)
-        hashable = all(isinstance(name, Hashable) for name in names)
-        if not names or not hashable or len({*names}) < len(names):
-            raise ArgumentError(
-                f"class_names of column {self.column!r} must be distinct text, numbers or booleans,"
-                f" got {listed(names) or 'none'}"
-            )
-        if self.label_mode == "binary" and len(names) != 2:
+        names = self.class_names
+        if self.label_mode == "binary" and names is not None and len(names) != 2:
             raise ArgumentError(
                 f'label_mode="binary" needs two classes, column {self.column!r} has {len(names)}: '
                 f'{listed(names)}. Name both, class_names=[...], use label_mode="int", or drop '
                 f"unused ones, df[{self.column!r}].cat.remove_unused_categories()"
             )
-        set_fields(self, class_names=names)
 
     def resolve(self, columns: NamingColumns) -> "Category":
         """Return it with its class names."""

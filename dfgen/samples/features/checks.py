@@ -1,6 +1,6 @@
 """Arguments of features, checked, and numbers cast without loss."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ def column_names(given: object) -> tuple[str, ...]:
 
 
 def check_column(feature: Any) -> None:
-    """Refuse a feature of one column without its name, an unknown `missing`, a lone `dataset`."""
+    """Check `column`, `missing`, `class_names` and `dataset` of a feature of one column."""
     if not isinstance(feature.column, str):
         kind = type(feature).__name__
         raise ArgumentError(
@@ -37,6 +37,8 @@ def check_column(feature: Any) -> None:
             f'dfgen.{kind}("column", ...)'
         )
     one_of("missing", feature.missing, ("raise", "ignore"))
+    if feature.class_names is not None:
+        set_fields(feature, class_names=class_names_in_order(feature.class_names))
     if getattr(feature, "dataset", None) is not None and feature.index is None:
         raise ArgumentError(
             f"dataset={feature.dataset!r} is for rows of HDF5 files: name the column of their "
@@ -62,12 +64,6 @@ def check_padding_mask(feature: Any, instead: str) -> None:
         )
 
 
-def with_padding_mask(feature: Any, name: str, key: str = "") -> Any:
-    """Return the name of an array; with `padding_mask` a dict with that of the mask too."""
-    both = {key or feature.kind: name, "padding_mask": f"{name}_padding_mask"}
-    return both if feature.padding_mask else name
-
-
 def number_dtype(dtype: object) -> str:
     """Return the name of a NumPy dtype of numbers, or refuse it."""
     try:
@@ -80,14 +76,16 @@ def number_dtype(dtype: object) -> str:
 
 
 def class_names_in_order(class_names: Any) -> tuple[object, ...]:
-    """Return class names as a tuple; refuse what has no order, or is no names."""
+    """Return class names as a tuple; refuse what has no order, is no names, or repeats some."""
     unordered = isinstance(class_names, str | set | frozenset | Mapping)
-    if unordered or not isinstance(class_names, Iterable):
+    names = () if unordered or not isinstance(class_names, Iterable) else tuple(class_names)
+    hashable = all(isinstance(name, Hashable) for name in names)
+    if not names or not hashable or len({*names}) < len(names):
         raise ArgumentError(
             "class_names must be a list of names in the order of their numbers, such as "
-            f'["cat", "dog"], got {brief(class_names)}'
+            f'["cat", "dog"], got {brief(class_names)}{", of which one repeats" * bool(names)}'
         )
-    return tuple(class_names)
+    return names
 
 
 def number_spec(shape: tuple[int | None, ...], dtype: str) -> Spec:

@@ -72,13 +72,13 @@ class Column(Feature):
         """The array that the model gets."""
         return checks.number_spec(self.shape, self.dtype)
 
-    def arrays(self, name: str) -> Any:
-        """Return the name of its array, and of the padding mask."""
-        return checks.with_padding_mask(self, name)
-
     def bind(self, columns: ColumnSource) -> Any:
         """Return the columns, of paths with their root."""
-        return column_values(self.columns, _Rooted(columns, len(self.columns) > 1))  # type: ignore[arg-type]
+        found = {name: columns[name] for name in self.columns}
+        if "path" in found and arrow.is_text(arrow.value_type(found["path"].type)):
+            paths = columns.files("path")  # which structs of several columns cannot leave on a disk
+            found["path"] = paths if len(found) == 1 else paths.take(np.arange(len(paths)))
+        return column_values(self.columns, found)
 
     def length(self, value: Any, store: Store) -> int:
         """Return the length of the list of one row, in the first column."""
@@ -90,17 +90,3 @@ class Column(Feature):
         reading.watch("transform")
         values = [value] if len(self.columns) == 1 else [*value.values()]
         checks.fill_by(f"Column({self.names!r})", self.fn, values, out)
-
-
-class _Rooted:
-    """Columns, that of paths below their root; `whole` reads it from the disk."""
-
-    def __init__(self, columns: ColumnSource, whole: bool) -> None:
-        self._columns, self._whole = columns, whole
-
-    def __getitem__(self, name: str) -> Any:
-        values = self._columns[name]
-        if name != "path" or not arrow.is_text(arrow.value_type(values.type)):
-            return values
-        paths = self._columns.files(name)
-        return paths.take(np.arange(len(paths))) if self._whole else paths

@@ -31,7 +31,7 @@ class NamingColumns(ColumnSource, Protocol):
         """Return the classes of the labels of a column, in the order of their numbers."""
 
 
-def column_values(names: tuple[str, ...], columns: ColumnSource) -> pa.Array:
+def column_values(names: tuple[str, ...], columns: Any) -> pa.Array:
     """Return a column, or structs of several."""
     arrays = [columns[name] for name in names]
     if len(arrays) == 1:
@@ -39,8 +39,10 @@ def column_values(names: tuple[str, ...], columns: ColumnSource) -> pa.Array:
     return pa.StructArray.from_arrays([in_one(array) for array in arrays], names)
 
 
-def files_or_rows(names: tuple[str, ...], columns: ColumnSource) -> pa.Array:
-    """Return a column of files; with a column of indices structs of `path` and `index`."""
+def bound_columns(names: tuple[str, ...], columns: ColumnSource, of_files: bool) -> pa.Array:
+    """Return columns; of files their paths, or structs of `path` and `index`."""
+    if not of_files:
+        return column_values(names, columns)
     column, *index = names
     paths = columns.files(column)
     if is_list(paths.type):

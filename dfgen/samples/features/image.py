@@ -9,7 +9,7 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features import image_checks as checks
 from dfgen.samples.features.base import Feature, Reading
-from dfgen.samples.features.checks import check_column, set_fields, with_padding_mask
+from dfgen.samples.features.checks import check_column, set_fields
 from dfgen.samples.pixels import geometry as geo
 from dfgen.samples.pixels.decoders import decode_image
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
@@ -158,10 +158,6 @@ class Image(Feature):
             times = self.size[0] // (self.like.size or self.size)[0]
             return times * (height or 1), times * (width or 1)
         return self.size if self.crop is not None or self.load_size is None else self.load_size
-
-    def arrays(self, name: str) -> Any:
-        """Return the name of the images, with `padding_mask` that of the mask too."""
-        return with_padding_mask(self, name, "images")
 
     @property
     def is_random(self) -> bool:

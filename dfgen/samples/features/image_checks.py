@@ -6,16 +6,8 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, brief
 from dfgen.samples.features.checks import returned_by, set_fields
-from dfgen.samples.pixels.geometry import (
-    CHANNELS,
-    Geometry,
-    Pixels,
-    Size,
-    checked_limits,
-    enlarged,
-    in_rgb_mode,
-    with_channels,
-)
+from dfgen.samples.pixels import geometry as geo
+from dfgen.samples.pixels.geometry import CHANNELS, Geometry, Pixels, Size, with_channels
 from dfgen.samples.pixels.scaling import as_stored, in_depth
 from dfgen.samples.user_functions import check_call
 from dfgen.system import one_of, whole
@@ -93,7 +85,7 @@ def check_image(image: Any) -> None:
         )
     for name, most in (("area", 1), ("ratio", np.inf)):
         if getattr(image, name) is not None:
-            set_fields(image, **{name: checked_limits(name, getattr(image, name), most)})
+            set_fields(image, **{name: geo.checked_limits(name, getattr(image, name), most)})
 
 
 def paired_size(image: Any, followed: Any) -> Size | None:
@@ -114,7 +106,7 @@ def follow(geometry: Geometry, image: Size, size: Size) -> Geometry:
     """Return the geometry of a follower's file into an array of `size`, by that of its image."""
     times = max(1, size[0] // geometry.size[0])
     check_followed_size(image, (times * geometry.image[0], times * geometry.image[1]))
-    return enlarged(geometry, times)
+    return geo.enlarged(geometry, times)
 
 
 def check_followed_size(given: Size, wanted: Size) -> None:
@@ -150,7 +142,7 @@ def in_mode(pixels: Pixels, image: Any) -> Pixels:
     pixels = in_depth(as_stored(pixels), image.dtype)
     if pixels.shape[2] == channels_of(image):
         return np.ascontiguousarray(pixels)
-    return in_rgb_mode(pixels, image.color_mode)
+    return geo.in_rgb_mode(pixels, image.color_mode)
 
 
 def holds_pixels(shape: tuple[int, ...]) -> bool:

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.base import TableFeature
-from dfgen.samples.features.category import Category, class_names_of
-from dfgen.samples.features.checks import check_column, set_fields
+from dfgen.samples.features.category import class_names_of
+from dfgen.samples.features.checks import check_column
 from dfgen.samples.features.column_source import ColumnSource, NamingColumns
 from dfgen.samples.features.ragged import Ragged
 from dfgen.spec import IntArray, Spec, Values
@@ -50,9 +50,6 @@ class MultiLabel(TableFeature):
         check_column(self)
         if self.sep is not None and not (isinstance(self.sep, str) and self.sep):
             raise ArgumentError(f'sep must be text between labels such as ",", got {self.sep!r}')
-        if self.class_names is not None:
-            names = Category(self.column, class_names=self.class_names).class_names
-            set_fields(self, class_names=names)
 
     def resolve(self, columns: NamingColumns) -> "MultiLabel":
         """Return it with its class names."""

@@ -10,7 +10,6 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.base import Feature, Reading
 from dfgen.samples.features.boxes import names_of_lists
-from dfgen.samples.features.category import Category
 from dfgen.samples.features.checks import check_column, set_fields
 from dfgen.samples.features.column_source import ColumnSource, NamingColumns
 from dfgen.samples.features.image import spec_on
@@ -87,7 +86,7 @@ class Segmentation(Feature):
                 raise ArgumentError("max_items= needs an image with a size, and no ignore=")
         if self.class_names is None:
             return
-        names = Category(self.labels, class_names=self.class_names).class_names or ()
+        names = self.class_names
         names = names if _BACKGROUND in names or self.max_items else (_BACKGROUND, *names)
         set_fields(self, class_names=names)
         if self.ignore is not None and self.ignore < len(names):

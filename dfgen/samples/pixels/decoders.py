@@ -19,7 +19,7 @@ import simplejpeg
 
 from dfgen.errors import ArgumentError, DecodeError, raise_broken
 from dfgen.limits import DEFAULT, Limits
-from dfgen.samples.pixels.formats import FEATURES, FORMATS, read_header, sniff
+from dfgen.samples.pixels.formats import FORMATS, check_holds, read_header, sniff
 from dfgen.samples.pixels.geometry import CHANNELS, Pixels, Size, in_color_mode
 from dfgen.samples.pixels.headers import Header, check_decoded
 from dfgen.samples.pixels.pillow_readers import open_image, pixels_of, values_of
@@ -109,7 +109,7 @@ def decode_values(data: bytes, in_colours: bool = False, limits: Limits = DEFAUL
 def size_of_image(content: Content, store: Store) -> Size:
     """Return the upright (height, width) of an image file, of which the header alone is read."""
     header = read_header(content, store)
-    _check_image(header.format)
+    check_holds(header.format, "image")
     return header.size
 
 
@@ -147,18 +147,10 @@ def png_of(pixels: npt.NDArray[Any]) -> bytes:
     return data
 
 
-def _check_image(name: str) -> None:
-    holds = FORMATS[name].holds
-    if holds != "image":
-        raise DecodeError(
-            f"this is a .{name} {holds}, not an image: use dfgen.{FEATURES[holds]} for this column"
-        )
-
-
 def _opened(data: bytes, limits: Limits) -> tuple[str, Header, Any]:
     """Return format and header of an image, and the image of Pillow if that decodes it."""
     name = sniff(data[:16])
-    _check_image(name)
+    check_holds(name, "image")
     format, image = FORMATS[name], None
     try:
         if format.parse is None:

@@ -13,15 +13,8 @@ from typing import IO, Any, TypeVar
 
 from dfgen.errors import DecodeError, DfgenError, raise_broken, unreadable
 from dfgen.limits import DEFAULT, Limits
-from dfgen.samples.pixels.headers import (
-    Header,
-    check_decoded,
-    from_file,
-    jpeg_header,
-    png_file_header,
-    png_header,
-    webp_header,
-)
+from dfgen.samples.pixels import headers
+from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.pillow_readers import ImageReader, avif, frames_of, heif, open_image, tiff
 from dfgen.samples.pixels.sounds import sound_header
 from dfgen.stores.array_files import array_header
@@ -71,11 +64,11 @@ def _pillow(name: str) -> ImageReader:
 
 FORMATS: dict[str, Format] = {
     "jpeg": Format(
-        (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), rb"\xff\xd8\xff", _pillow("Jpeg"), jpeg_header,
-        keeps_values=False,
+        (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"), rb"\xff\xd8\xff", _pillow("Jpeg"),
+        headers.jpeg_header, keeps_values=False,
     ),
-    "png": Format((".png", ".apng"), rb"\x89PNG\r\n\x1a\n", _pillow("Png"), png_header),
-    "webp": Format((".webp",), rb"RIFF....WEBP", _pillow("WebP"), webp_header),
+    "png": Format((".png", ".apng"), rb"\x89PNG\r\n\x1a\n", _pillow("Png"), headers.png_header),
+    "webp": Format((".webp",), rb"RIFF....WEBP", _pillow("WebP"), headers.webp_header),
     "bmp": Format((".bmp", ".dib"), rb"BM", _pillow("Bmp")),
     "gif": Format((".gif",), rb"GIF8[79]a", _pillow("Gif")),
     "tiff": Format((".tif", ".tiff"), rb"II[*+]\x00(?!....CR)|MM\x00[*+]", tiff),
@@ -115,6 +108,14 @@ _MATCHES = {name: re.compile(format.begins, re.DOTALL).match for name, format in
 def formats_by_suffix() -> dict[str, str]:
     """Return suffix, in lower case -> the name of the format that it promises."""
     return {suffix: name for name, format in FORMATS.items() for suffix in format.suffixes}
+
+
+def check_holds(name: str, wanted: str) -> None:
+    """Refuse a format that holds something else than an image, an array or a sound."""
+    holds = FORMATS[name].holds
+    if holds != wanted:
+        is_wrong = f"this is a .{name} {holds}, not {'an' * (wanted == 'image') or 'a'} {wanted}"
+        raise DecodeError(f"{is_wrong}: use dfgen.{FEATURES[holds]} for this column")
 
 
 @lru_cache  # the first bytes of most files are the same
@@ -178,8 +179,9 @@ def parse_header(file: IO[bytes], name: str, limits: Limits = DEFAULT) -> Header
         if format.parse is None:
             image, header = open_image(name, format.reader, file, limits)
             return header._replace(frames=frames_of(image))
-        header = png_file_header(file) if name == "png" else from_file(format.parse, file)
-        check_decoded(header, limits, reduced=8 if name == "jpeg" else 1)
+        from_file = partial(headers.from_file, format.parse)
+        header = (headers.png_file_header if name == "png" else from_file)(file)
+        headers.check_decoded(header, limits, reduced=8 if name == "jpeg" else 1)
         if header.frames is None:
             file.seek(0)
             header = header._replace(frames=frames_of(format.reader(file)))

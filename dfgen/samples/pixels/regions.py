@@ -59,12 +59,6 @@ def mask_of(region: Region, size: Size) -> Values:
     return mask.reshape(size[::-1]).T
 
 
-def run_lengths(mask: Values) -> RunLengths:
-    """Return a mask, (height, width), as compressed run lengths."""
-    packed = _pycocotools().encode(np.asfortranarray(mask, np.uint8))
-    return {"size": packed["size"], "counts": packed["counts"].decode()}
-
-
 def _pycocotools() -> Any:
     try:
         from pycocotools import mask
