@@ -22,9 +22,8 @@ from dfgen.stores.store import Store
 class Array(Feature):
     """Numbers of the .npy files that a column names, of rows of large array files, or of any file.
 
-    Use `index` where one file holds many samples, .npy or HDF5: .npy files are memory-mapped, and
-    no file is read as a whole. Nothing is ever unpickled. Use `decode` for files of a format that
-    dfgen does not know, such as DICOM, NIfTI or LAS.
+    Use `index` where one .npy or HDF5 file holds many samples, and `decode` for formats that dfgen
+    does not know, such as DICOM, NIfTI or LAS. Nothing is ever unpickled.
 
     Args:
         column: the column of paths, or of bytes.
@@ -33,14 +32,11 @@ class Array(Feature):
             of its batch; the headers of all files are read once.
         dtype: what the model gets, default `"float32"`; files of another dtype of the same kind
             are converted (integers to floats too, floats to integers never).
-        index: the column of whole numbers that say which row of the file it is, counted from 0;
-            None: the whole file.
+        index: the column with the row in the file, from 0; None: the whole file.
         dataset: the name of the array in HDF5 files that hold several.
         decode: `decode(data) -> array`, of the bytes of a whole file; None (default): it is .npy.
-            It runs in the workers, and must not draw at random. One that holds the GIL for long
-            wants `use_multiprocessing=True`.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path or index gets
-            zeros, and weighs 0 in the loss of this target.
+            It runs in the workers, and must not draw at random.
+        missing: of targets, `"raise"` (default), or `"ignore"`: null gets zeros, and weighs 0.
         padding_mask: of arrays of unequal length, True: a batch then holds `{"array",
             "padding_mask"}`, True on the array, bool (batch, length).
 

@@ -38,8 +38,7 @@ class Audio(Feature):
             file has.
         start: where a longer sound is cut: `"start"` (default), `"center"`, or `"random"`, drawn
             for each row and epoch.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path gets zeros,
-            and weighs 0 in the loss of this target. It needs `seconds`.
+        missing: as of `Image`; it needs `seconds`.
         padding_mask: with `seconds=None`, True: a batch then holds `{"audio", "padding_mask"}`,
             True on the sound, bool (batch, frames).
 

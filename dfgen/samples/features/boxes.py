@@ -42,11 +42,9 @@ class Boxes(Feature):
             `"xywh"` (left, top, width, height in pixels) or `"rel_xyxy"` (0 to 1).
         source_format: what the column holds, likewise; pixels are those of the whole image.
         max_items: how many the batch has room for; a row of more is an error.
-        class_names: the classes in the order of their numbers. None (default) takes those of
-            the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame, but whole
-            numbers as they are.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row whose boxes or labels are
-            null gets -1, and weighs 0 in their loss: nobody knows what is on it.
+        class_names: the classes in the order of their numbers. None (default): those of the
+            manifest, else the sorted distinct labels, but whole numbers as they are.
+        missing: of targets, `"raise"` (default), or `"ignore"`: null gets -1, and weighs 0.
 
     Raises:
         ArgumentError: a value that is none of the above.

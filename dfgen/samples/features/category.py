@@ -28,8 +28,7 @@ class Category(TableFeature):
             shape (classes,); `"binary"` float32 of shape (1,), for two classes.
         class_names: the classes in the order of their numbers. None (default) takes the
             categories of a categorical column, else the sorted distinct values of the frame.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a class gets zeros,
-            and weighs 0 in the loss of this target.
+        missing: of targets, `"raise"` (default), or `"ignore"`: null gets zeros, and weighs 0.
 
     Raises:
         ArgumentError: an unknown label_mode, or class names that repeat.

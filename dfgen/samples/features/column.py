@@ -21,8 +21,7 @@ class Column(Feature):
 
     The function runs in the workers, once a row and epoch, and gets the row's values: plain Python
     numbers, text, lists, None where missing; of the column `path` paths below the root. It must not
-    draw at random; `transform` does, with its generator. One that holds the GIL for long wants
-    `use_multiprocessing=True`.
+    draw at random. One that holds the GIL for long wants `use_multiprocessing=True`.
 
     Args:
         names: the column, or the columns in the order of the function's arguments.

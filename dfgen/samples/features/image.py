@@ -59,13 +59,12 @@ class Image(Feature):
         load_size: (height, width) that the image is resized to, of which `size` is a crop. With
             `crop=None` a transform gets `load_size` and returns `size`; without a transform it is
             the centre.
-        crop: where crops are taken, those to `size` and those of `resize`: `"center"`, or
-            `"random"`, drawn for each row and epoch. None (default) is the centre.
-            `"random_resized"` is torchvision's RandomResizedCrop: a crop of any size from anywhere
-            in the whole image, stretched to `size`; in serving and validation the largest in the
-            centre.
-        flip: None (default), `"horizontal"` (left and right exchanged), `"vertical"` (top and
-            bottom) or `"horizontal_and_vertical"`: each in every second image, by chance.
+        crop: where crops are taken, those to `size` and those of `resize`: `"center"` (as None, the
+            default), or `"random"`, drawn for each row and epoch. `"random_resized"` is
+            torchvision's RandomResizedCrop: a crop of any size from anywhere in the image,
+            stretched to `size`; in serving and validation the largest in the centre.
+        flip: None (default), `"horizontal"`, `"vertical"` or `"horizontal_and_vertical"`: each in
+            every second image, by chance.
         interpolation: `"bilinear"` (default), `"nearest"`, or `"area"`, means over what falls into
             a pixel.
         dtype: what the model gets: `"uint8"`, `"uint16"`, `"float32"` or `"float16"`. None
@@ -79,17 +78,16 @@ class Image(Feature):
         area: of `"random_resized"`: the least and the largest share of the image; None: (0.08, 1).
         ratio: likewise: the least and the largest width / height of a crop; None: (3/4, 4/3).
         like: the image that this one follows, as the second of a pair: the name of its array, or of
-            its column. It gets the same crop, flip and geometry, pixel for pixel. Its file is as
-            large; with a `size` of k times that of the followed image, k times as large.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path gets zeros,
-            and weighs 0 in the loss of this target. It needs a `size`.
-        index: the column of whole numbers that say which row of an array file (.npy, HDF5) the
-            image is, from 0: (height, width), or (height, width, channels) with 1, 3 (RGB) or 4.
+            its column. It gets the same geometry, pixel for pixel. Its file is as large, or k times
+            as large with a `size` of k times that of the followed image.
+        missing: of targets, `"raise"` (default), or `"ignore"`: rows without a path get zeros, and
+            weigh 0 in the loss of this target. It needs a `size`.
+        index: the column with the row, from 0, of an array file (.npy, HDF5) that is the image:
+            (height, width), or (height, width, channels) with 1, 3 (RGB) or 4 channels.
         dataset: the name of the array in HDF5 files that hold several.
-        decode: `decode(data) -> pixels`, of the bytes of a whole file, for formats that dfgen does
-            not know, such as DICOM: upright, (height, width) or (height, width, channels), of any
-            size, and any depth that `dtype` takes. It runs in the workers, and must not draw at
-            random. It needs a `size`.
+        decode: `decode(data) -> pixels`, of the bytes of a whole file, such as DICOM: upright,
+            (height, width) or (height, width, channels), of any size, and any depth that `dtype`
+            takes. It runs in the workers, and must not draw at random. It needs a `size`.
 
     Raises:
         ArgumentError: a value that is none of the above.

@@ -11,7 +11,7 @@ from dfgen.samples.features.checks import check_column, set_fields
 from dfgen.samples.features.column_source import ColumnSource
 from dfgen.samples.features.image import image_of
 from dfgen.samples.features.ragged import PADDING, Ragged
-from dfgen.samples.pixels.geometry import Geometry
+from dfgen.samples.pixels.geometry import Geometry, move_points
 from dfgen.spec import Spec, Values
 from dfgen.system import whole
 from dfgen.table import arrow_types as arrow
@@ -44,8 +44,7 @@ class Keypoints(Feature):
         flip_pairs: which points are each other's mirror image, ((1, 2), (3, 4), ...): the left and
             the right eye, the ears. They change places where the image is mirrored by its own
             `flip`; a transform that mirrors it leaves them.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row whose points are null gets
-            -1, and weighs 0 in their loss.
+        missing: of targets, `"raise"` (default), or `"ignore"`: null gets -1, and weighs 0.
 
     Raises:
         ArgumentError: a value that is none of the above.
@@ -143,17 +142,9 @@ def _moved(points: Values, geometry: Geometry) -> Values:
         first, geometry = geometry.steps
         points = _moved(points, first)
         _forget_outside(points, first.size)
-    source, target, (height, width) = geometry.source, geometry.target, geometry.size
-    across, down = target.width / source.width, target.height / source.height
-    left, top = target.left - source.left * across, target.top - source.top * down
-    if geometry.flip:
-        across, left = -across, width - left
-    if geometry.flip_vertical:
-        down, top = -down, height - top
-    moved = points.astype(np.float64)
-    moved[..., 0] = (moved[..., 0] + _MIDDLE) * across + left - _MIDDLE
-    moved[..., 1] = (moved[..., 1] + _MIDDLE) * down + top - _MIDDLE
-    return moved.astype(np.float32)
+    moved = points.copy()
+    moved[..., :2] = move_points(points[..., :2].astype(np.float64) + _MIDDLE, geometry) - _MIDDLE
+    return moved
 
 
 def _forget_outside(points: Values, size: tuple[int, ...]) -> None:

@@ -39,14 +39,12 @@ class Mask(Feature):
         column: the column of paths, or of bytes, as of `Image`. The files are of the size of their
             image, in a format that keeps every value, as PNG. Without `palette` their values are
             the classes: gray levels, or the indices of indexed colours, as in Pascal VOC.
-        like: which image it belongs to, where there are several: the name of its array, or of its
-            column.
+        like: the array or column of the image, where there are several.
         palette: what else stands for a class: {(red, green, blue): class} or {gray level: class}.
         dtype: `"uint8"` (default), or `"int32"` for classes above 255.
         fill_value: the class of what lies outside of the image, as of `resize="pad"`. Leave it out
             of the loss: `SparseCategoricalCrossentropy(ignore_class=255)`.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a path gets
-            `fill_value`, and weighs 0 in the loss of this target.
+        missing: of targets, `"raise"` (default), or `"ignore"`: null is `fill_value` of weight 0.
 
     Raises:
         ArgumentError: a value that is none of the above.

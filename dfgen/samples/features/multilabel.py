@@ -26,12 +26,11 @@ class MultiLabel(TableFeature):
     Args:
         column: a column of lists of text, integers or booleans, without nulls; or of text, with
             `sep`.
-        class_names: the classes in the order of their places. None (default) takes those of
-            the manifest (COCO, VOC, YOLO), else the sorted distinct labels of the frame.
+        class_names: the classes in the order of their places. None (default): those of the
+            manifest, else the sorted distinct labels.
         sep: what stands between the labels of a text, as in `"cat, dog"`; blanks around a label
             are no part of it, and a text of blanks alone has none. None (default): lists.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row without a list gets zeros,
-            and weighs 0 in the loss of this target: nobody knows its labels.
+        missing: of targets, `"raise"` (default), or `"ignore"`: null gets zeros, and weighs 0.
 
     Raises:
         ArgumentError: class names that repeat, or no text for `sep`.

@@ -23,8 +23,7 @@ class Number(TableFeature):
         column: an integer, float, decimal or boolean column without nulls; or a list of those,
             which gives an array of shape (columns,).
         dtype: default None: float32 where a column holds floats, else int32.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row in which one of the columns
-            is null gets zeros, and weighs 0 in the loss of this target.
+        missing: of targets, `"raise"` (default), or `"ignore"`: a null gives zeros of weight 0.
 
     Raises:
         ArgumentError: neither a name nor names, or a dtype that holds no numbers.

@@ -49,13 +49,10 @@ class Segmentation(Feature):
             the loss, `SparseCategoricalCrossentropy(ignore_class=255)`. None (default) draws
             these as any object. With `max_items` it is no use.
         crowd: the column that says which are crowd regions: a list of booleans in each row.
-        fill_value: the class of what lies outside of the image, as of `resize="pad"`. None
-            (default): that of the background.
-        class_names: the classes in the order of their numbers, `"background"` put first if it is
-            not among them. None (default) takes those of the manifest, else the sorted distinct
-            labels of the frame, but whole numbers from 1 on as they are; with `max_items` from 0.
-        missing: of targets, `"raise"` (default), or `"ignore"`: a row whose regions or labels are
-            null gets `fill_value`, and weighs 0 in the loss of this target.
+        fill_value: the class of what lies outside of the image; None (default): the background.
+        class_names: as of `Boxes`, `"background"` put first if it is not among them. Whole numbers
+            as labels are from 1, with `max_items` from 0.
+        missing: of targets, `"raise"` (default), or `"ignore"`: null is `fill_value` of weight 0.
 
     Raises:
         ArgumentError: a value that is none of the above.

@@ -116,16 +116,21 @@ def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bo
     if geometry.steps is not None:
         first, geometry = geometry.steps
         boxes = move(boxes, first)[0]
-    source, target, size = geometry.source, geometry.target, geometry.size
-    scale = np.array([target.width / source.width, target.height / source.height] * 2)
-    from_source, to_target = [source.left, source.top] * 2, [target.left, target.top] * 2
-    moved = (_clip(boxes, geometry.image) - from_source) * scale + to_target
-    if geometry.flip:
-        moved[:, [0, 2]] = size[1] - moved[:, [2, 0]]
-    if geometry.flip_vertical:
-        moved[:, [1, 3]] = size[0] - moved[:, [3, 1]]
-    moved = _clip(moved, size)
+    corners = move_points(_clip(boxes, geometry.image).reshape(-1, 2, 2), geometry)
+    moved = _clip(np.sort(corners, axis=1).reshape(-1, 4), geometry.size)
     return moved, np.all(moved[:, :2] < moved[:, 2:], axis=1)
+
+
+def move_points(points: Corners, geometry: Geometry) -> Corners:
+    """Return points (x, y) of the upright image in the array, by a geometry of one step."""
+    source, target, (height, width) = geometry.source, geometry.target, geometry.size
+    scale = np.array([target.width / source.width, target.height / source.height])
+    moved: Corners = (points - [source.left, source.top]) * scale + [target.left, target.top]
+    if geometry.flip:
+        moved[..., 0] = width - moved[..., 0]
+    if geometry.flip_vertical:
+        moved[..., 1] = height - moved[..., 1]
+    return moved
 
 
 def _clip(boxes: Corners, size: Size) -> Corners:

@@ -38,7 +38,7 @@ class RowSource:
 
     def read(self, row: int, out: Any, reading: Reading) -> Any:
         """Fill `out` for one row; see `Feature.read`."""
-        raise NotImplementedError
+        return self.files.read(row, out, reading)
 
     def take(self, rows: IntArray, out: Values) -> Present | None:
         """Fill `out` with the pixels of many rows; return which of them it holds, None: all."""
@@ -113,10 +113,6 @@ class StoredRows(RowSource):
     def row_bytes(self) -> int:
         """Bytes of a row."""
         return max(1, math.prod(self.shape) * int(self.spec.dtype.itemsize))
-
-    def read(self, row: int, out: Any, reading: Reading) -> Any:
-        """Read one row by itself."""
-        return self.files.read(row, out, reading)
 
     def take(self, rows: IntArray, out: Values) -> Present | None:
         """Fill `out` with the rows that are there."""
