@@ -1,6 +1,6 @@
 """Mask: the class of every pixel of an image."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -154,19 +154,17 @@ def _codes(pixels: Values) -> Values:
 
 
 def _palette(given: Any, most: int) -> tuple[tuple[Any, int], ...]:
-    pairs = dict(given).items() if isinstance(given, Mapping | tuple) else ()
-    found = tuple((_colour(key), whole("palette", value, most=most)) for key, value in pairs)
-    if not found or len({type(key) for key, _ in found}) > 1 or found[0][0] is None:
+    pairs = dict(given) if isinstance(given, Mapping | tuple) else {}
+    try:
+        keys = np.array([*pairs])
+    except ValueError:  # numbers and colours
+        keys = np.empty(0)
+    fits = keys.dtype.kind in "iu" and keys.shape[1:] in ((), (3,)) and keys.min(initial=0) >= 0
+    if not pairs or not fits or keys.max() >= (2**16 if keys.ndim == 1 else 256):
         raise ArgumentError(
             "palette must be {(red, green, blue): class, ...} with 0 to 255 each, or {gray level: "
             f"class, ...}}, got {given!r}"
         )
-    return found
-
-
-def _colour(key: Any) -> int | tuple[int, ...] | None:
-    if isinstance(key, int | np.integer) and 0 <= key < 2**16:
-        return int(key)
-    numbers = tuple(key) if isinstance(key, Iterable) and not isinstance(key, str) else ()
-    valid = all(isinstance(n, int | np.integer) and 0 <= n <= 255 for n in numbers)
-    return tuple(map(int, numbers)) if len(numbers) == 3 and valid else None
+    known = keys.tolist() if keys.ndim == 1 else map(tuple, keys.tolist())
+    classes = [whole("palette", value, most=most) for value in pairs.values()]
+    return tuple(zip(known, classes, strict=True))

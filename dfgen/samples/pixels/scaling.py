@@ -123,32 +123,22 @@ def checked_scale(given: Any, color_mode: str, channels: int) -> Scale:
         )
     if given is None or (isinstance(given, str) and given in SCALE):
         return given
-    is_pair = isinstance(given, tuple | list) and len(given) == 2
-    pair = _numbers(given) if is_pair else None
-    if pair is not None:
-        return pair  # type: ignore[return-value]
-    means, deviations = map(_numbers, given) if is_pair else (None, None)
-    if means is None or deviations is None:
+    try:
+        first, second = given
+        numbers = np.array([first, second], float)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    if numbers.shape == (2,) and np.isfinite(numbers).all():
+        return float(first), float(second)
+    inside = numbers.size and numbers.min() >= 0 and numbers.max() <= 1 and numbers[1].min() > 0
+    if numbers.shape != (2, channels) or not inside:
         raise ArgumentError(
             f"scale must be one of {(None, *SCALE)}, a pair of numbers (scale, offset), or the "
-            "mean and the standard deviation of each channel, of pixels 0..1, as ((0.5, 0.5, 0.5), "
-            f"(0.2, 0.2, 0.2)), got {brief(given)}"
+            "mean, from 0 to 1, and the standard deviation, above 0 and at most 1, of pixels 0..1 "
+            f"for each of the {channels} channels, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got "
+            f"{brief(given)}"
         )
-    lengths, numbers = {len(means), len(deviations)}, (*means, *deviations)
-    if lengths != {channels} or min(numbers) < 0 or max(numbers) > 1 or min(deviations) == 0:
-        raise ArgumentError(
-            f"scale={given!r} must have a mean from 0 to 1, and a standard deviation above 0 and at"
-            f" most 1, of pixels 0..1, for each of the {channels} channels of {color_mode!r}"
-        )
-    return means, deviations
-
-
-def _numbers(given: Any) -> PerChannel | None:
-    listed = given.tolist() if isinstance(given, np.ndarray) else given
-    kinds = (int, float, np.number)
-    if not isinstance(listed, tuple | list) or not all(isinstance(n, kinds) for n in listed):
-        return None
-    return tuple(map(float, listed)) if np.isfinite(listed).all() else None
+    return tuple(numbers[0].tolist()), tuple(numbers[1].tolist())
 
 
 DEPTHS = (None, "uint8", "uint16", "float16", "float32")

@@ -8,7 +8,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -25,7 +25,7 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.spec import IntArray, Present, Spec, Values
+from dfgen.spec import IntArray, Present, Values
 from dfgen.stores.archives import Member, member_of
 from dfgen.stores.cache_folder import Keys, Segment
 from dfgen.stores.store import Store
@@ -148,7 +148,8 @@ class CachedPixels(RowSource):
         reading.watch("read")
         slots, place = self.slots[self._segments.item(row)], self._places.item(row)
         if self.has(row):
-            geometry = self._finish(slots.arrays[place], slots.size(place), out, reading)
+            placed = self.fixed.place(slots.size(place), self.spec.shape[:2])
+            geometry = self.rest.fill(slots.arrays[place], out, reading, placed)
             if slots.same(place):
                 self._count("cache_hits", 1)
                 return geometry
@@ -158,16 +159,11 @@ class CachedPixels(RowSource):
         placed = self._decode(row, pixels, reading)
         return self.rest.fill(pixels, out, reading, placed)
 
-    def _finish(
-        self, pixels: Values, size: tuple[int, int], out: Any, reading: Reading
-    ) -> Geometry:
-        placed = self.fixed.place(size, self.spec.shape[:2])
-        return self.rest.fill(pixels, out, reading, placed)
-
     def _decode(self, row: int, pixels: Values, reading: Reading) -> Geometry:
         """Decode the image of one row, and keep it if its file stayed the same meanwhile."""
         salt = self._salts[row]
-        placed: Geometry = self.files.read_by(self.fixed, row, pixels, reading._replace(drawn=None))
+        fixed = replace(self.files, feature=self.fixed)
+        placed: Geometry = fixed.read(row, pixels, reading._replace(drawn=None))
         self._count("cache_misses", 1)
         if salt and salt == self._salt(row):
             slots = self.slots[self._segments[row]]
@@ -209,12 +205,27 @@ class CachedPixels(RowSource):
             self._counts[what] += number
 
 
-def in_two_steps(image: Any, seen: Spec) -> tuple[Image, Image] | str:
-    """Return the image whose pixels a cache keeps, and the one made of them; or why it keeps none.
+def cache_steps(
+    bound: BoundFeature, source: RowSource, facts: tuple[Any, ...], transforms: bool
+) -> Any:
+    """Return the image that a cache keeps and the one made of it, or why nothing may be kept.
 
     For crops drawn from `load_size` the whole is kept; else what `Image.read` makes before flips
-    and `scale`. `seen` is what it reads into.
+    and `scale`. `facts` are sizes and times of the manifest; `transforms`: whether a transform sees
+    the pixels.
     """
+    values, image = bound.values, bound.feature
+    if source.files.packed:
+        return "it is in a pack already"
+    if not isinstance(values, pa.Array) or not is_text(values.type):
+        return "its files are not named by paths"
+    if is_remote(values[0].as_py() if len(values) else "") and any(
+        fact is None or fact.min() < 0 for fact in facts
+    ):
+        return "remote files need the columns bytes and mtime_ns of the manifest"
+    if not isinstance(image, Image):
+        return f"{type(image).__name__} is not kept, only images are"
+    seen = image.spec.stage(transforms)
     refusals = (
         (image.like is not None, "it follows another image"),
         (image.decode is not None, "nothing identifies the function decode="),
@@ -239,35 +250,12 @@ def in_two_steps(image: Any, seen: Spec) -> tuple[Image, Image] | str:
     return kept, replace(image, size=size, resize="stretch", load_size=None, crop=None)
 
 
-def cache_steps(
-    bound: BoundFeature, source: RowSource, facts: tuple[Any, ...], transforms: bool
-) -> Any:
-    """Return the image that a cache keeps and the one made of it, or why nothing may be kept.
-
-    `facts` are sizes and times of the manifest; `transforms`: whether a transform sees the pixels.
-    """
-    values, feature = bound.values, bound.feature
-    if source.files.packed:
-        return "it is in a pack already"
-    if not isinstance(values, pa.Array) or not is_text(values.type):
-        return "its files are not named by paths"
-    if is_remote(values[0].as_py() if len(values) else "") and any(
-        fact is None or fact.min() < 0 for fact in facts
-    ):
-        return "remote files need the columns bytes and mtime_ns of the manifest"
-    if not isinstance(feature, Image):
-        return f"{type(feature).__name__} is not kept, only images are"
-    return in_two_steps(feature, feature.spec.stage(transforms))
-
-
 def settings_of(fixed: Image) -> dict[str, Any]:
     """Return all that decides what pixels `fixed` makes of a file, for JSON."""
-    spec = fixed.spec
-    values = {name: value for name, value in asdict(fixed).items() if name in _DECIDING}
     return {
-        **values,
-        "shape": spec.shape,
-        "dtype": np.dtype(spec.dtype).name,
+        **{name: getattr(fixed, name) for name in _DECIDING},
+        "shape": fixed.spec.shape,
+        "dtype": np.dtype(fixed.spec.dtype).name,
         "decoders": DECODERS,
         "opencv": cv2.__version__,
         "pillow": version("pillow"),

@@ -73,15 +73,11 @@ class FileSource(RowSource):
 
     def read(self, row: int, out: Any, reading: Reading) -> Any:
         """Read the file of one row, if it has the size of the manifest."""
-        return self.read_by(self.feature, row, out, reading)
-
-    def read_by(self, feature: Feature, row: int, out: Any, reading: Reading) -> Any:
-        """Read the file of one row by another feature of the same values."""
         size = self.size(row)
         if size is not None:
             store, *others = reading
             reading = Reading(OfSize(store, size), *others)  # type: ignore[arg-type]
-        return feature.read(value_of(self.values, row), out, reading)
+        return self.feature.read(value_of(self.values, row), out, reading)
 
     def size(self, row: int) -> int | None:
         """Return the size of a row's file in the manifest, None if unknown."""
