@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list, listed
 from dfgen.explain.missing import not_a_column
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.path_roots import absolute_place, is_address
-from dfgen.manifest.paths import whole_paths
+from dfgen.manifest.paths import absolute_place, is_address, whole_paths
 from dfgen.manifest.schema import Label
 from dfgen.manifest.table_reading import read_table
 from dfgen.packs.rows import PackRows

@@ -21,8 +21,7 @@ from dfgen.loading.state import ids_digest
 from dfgen.manifest.io import read_manifest
 from dfgen.manifest.mapped_rows import MappedRows, mapped_rows
 from dfgen.manifest.metadata import metadata_of
-from dfgen.manifest.path_roots import absolute_place, ends_of, joined
-from dfgen.manifest.paths import absolute_paths
+from dfgen.manifest.paths import absolute_paths, absolute_place, ends_of, joined
 from dfgen.packs.format import Pack, is_pack, pack_table, read_pack
 from dfgen.packs.remote_shards import LocalCopies, check_sizes
 from dfgen.packs.rows import PackedFiles, PackedPixels, PackRows

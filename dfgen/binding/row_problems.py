@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from dfgen.binding.frame_columns import Columns, InPack
 from dfgen.errors import DfgenError, ManifestError, MissingFileError, warn
 from dfgen.explain.missing import missing_path
-from dfgen.manifest.path_roots import is_address
+from dfgen.manifest.paths import is_address
 from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.segmentation import Segmentation

@@ -57,7 +57,6 @@ def update_labels(
             is missing, is no class, or has another type.
         MissingFileError: there is no such file.
         WriteError: the manifest cannot be written.
-        UnknownArgumentError: an argument that does not exist.
 
     Example:
         >>> df = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "kind": ["cat", "dog"]})

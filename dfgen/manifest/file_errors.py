@@ -23,15 +23,10 @@ def reading(
     limits: Limits = DEFAULT,
     bound: str | None = None,
 ) -> Iterator[int]:
-    """Yield the bytes of one file to read; errors raised inside name the file.
+    """Yield the bytes of a regular file to read; errors raised inside name the file.
 
-    Args:
-        path: a regular file.
-        form: what it is read as, such as " as YAML".
-        missing: the message if it does not exist.
-        advice: what to do if it cannot be read.
-        limits: what it may ask for.
-        bound: the limit of its bytes.
+    The `form` is what it is read as, such as " as YAML", `missing` the message if it does not
+    exist, `bound` the limit of its bytes.
     """
     try:
         nbytes = check_file(path)

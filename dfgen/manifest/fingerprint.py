@@ -18,12 +18,7 @@ from dfgen.table.arrow_types import is_binary, is_list
 
 
 def fingerprint(table: pa.Table) -> str:
-    """Return the fingerprint of a table with the columns `id`, `path` (as stored) and labels.
-
-    Example:
-        >>> fingerprint(pa.table({"id": [1], "path": ["a.png"]}))
-        'X'
-    """
+    """Return the fingerprint of a table with the columns `id`, `path` (as stored) and labels."""
     return columns_digest(table, hashed_columns(table.column_names))
 
 

@@ -61,7 +61,6 @@ def read_manifest(
         ArgumentError: it is no path, or `where` is no condition on its columns.
         MissingFileError: there is no such file.
         ManifestError: it is not a manifest, of an unknown version, or its rows are invalid.
-        UnknownArgumentError: an argument that does not exist.
 
     Example:
         >>> df = read_manifest("manifests/pets.parquet")  # doctest: +SKIP
@@ -117,7 +116,6 @@ def write_manifest(
         ManifestError: the frame is not a manifest; the message names the rows.
         WriteError: the file cannot be written, has the suffix of another kind, or exists and is no
             manifest.
-        UnknownArgumentError: an argument that does not exist.
 
     Example:
         >>> df = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "label": ["cat", "dog"]})

@@ -19,8 +19,7 @@ import pyarrow.ipc
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.fingerprint import RunningDigest, hashed_columns
 from dfgen.manifest.metadata import Metadata
-from dfgen.manifest.path_roots import ends_of
-from dfgen.manifest.paths import check_stored_paths
+from dfgen.manifest.paths import check_stored_paths, ends_of
 from dfgen.manifest.schema import check_table, refuse_repeated
 from dfgen.manifest.table_reading import ManifestFile, opened_manifest, root_given, warn_of_change
 from dfgen.manifest.where import condition_of
@@ -35,12 +34,9 @@ _UNUSED = 7 * 86_400  # seconds after which other files are removed
 
 
 class MappedRows:
-    """The rows of a manifest that meet some conditions.
+    """The rows of a manifest that meet some conditions, in the Arrow file `path`.
 
-    Args:
-        manifest: the path of the manifest.
-        path: the path of the Arrow file.
-        metadata: of the manifest, with the absolute root of the stored paths.
+    The root of the metadata is absolute.
     """
 
     def __init__(self, manifest: str, path: str, metadata: Metadata) -> None:
@@ -77,9 +73,6 @@ def mapped_rows(
     """Return the rows of a manifest on a disk that meet all conditions.
 
     Returns None if the manifest is small, or if absolute paths must be compared with a root.
-
-    Raises:
-        WriteError: the cache folder cannot be written to.
     """
     with opened_manifest(manifest, limits) as file:
         known = file.metadata
@@ -133,10 +126,9 @@ def _convert(file: ManifestFile, root: str | None, conditions: Sequence[Any], ta
 
 def _remove_unused(folder: str) -> None:
     """Remove files that were not used for long, except the last ones."""
-    files = sorted(
-        ((entry.stat().st_mtime, entry.path) for entry in os.scandir(folder)), reverse=True
-    )
-    for used, path in [one for one in files if one[1].endswith(".arrow")][_KEPT:]:
+    files = [(one.stat().st_mtime, one.path) for one in os.scandir(folder)]
+    files = sorted((one for one in files if one[1].endswith(".arrow")), reverse=True)
+    for used, path in files[_KEPT:]:
         if used < time.time() - _UNUSED:
             for name in (path, f"{path}.ids"):
                 with contextlib.suppress(OSError):

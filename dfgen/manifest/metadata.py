@@ -19,21 +19,12 @@ KEY_LIMIT = 1 << 24
 
 
 class Metadata(msgspec.Struct, kw_only=True):
-    """The entries of the key.
-
-    Args:
-        format: the version of the format.
-        root: where relative paths start; None: every path is absolute.
-        labels: label column -> its metadata.
-        recipe: the arguments that built the manifest; None: it was made by hand.
-        created_by: program and version.
-        fingerprint: of the rows; see fingerprint.py.
-    """
+    """The entries of the key."""
 
     format: int = MANIFEST_FORMAT
-    root: str | None
+    root: str | None  # where relative paths start; None: every path is absolute
     labels: dict[str, Label]
-    recipe: dict[str, Any] | None
+    recipe: dict[str, Any] | None  # the arguments that built the manifest; None: made by hand
     created_by: str = f"dfgen {__version__}"
     fingerprint: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 
@@ -53,11 +44,7 @@ class _Versioned(msgspec.Struct):
 
 
 def decode_metadata(schema_metadata: Mapping[bytes, bytes] | None, path: str) -> Metadata:
-    """Return the checked key of a Parquet file.
-
-    Raises:
-        ManifestError: there is none, it is damaged, or it is of another version.
-    """
+    """Return the checked key of a Parquet file."""
     text = (schema_metadata or {}).get(KEY)
     if text is None:
         raise ManifestError(
@@ -89,11 +76,7 @@ def metadata_of(content: object, where: str) -> Metadata:
 
 
 def encode_metadata(metadata: Metadata, path: str) -> bytes:
-    """Return the key as JSON.
-
-    Raises:
-        ManifestError: it is too large for readers of Parquet.
-    """
+    """Return the key as JSON."""
     text = msgspec.json.encode(metadata)
     if len(text) > KEY_LIMIT:
         names = {name: label.get("class_names", ()) for name, label in metadata.labels.items()}

@@ -1,6 +1,7 @@
 """The path of a manifest, and files that it must not replace."""
 
 import os
+import re
 from functools import partial
 from typing import IO, Any
 
@@ -15,19 +16,15 @@ from dfgen.stores.stores import has_store, scheme_of, store_at
 from dfgen.system import check_writable, refuse_others
 from dfgen.table.any_table import frame_of
 
-_OTHERS = (
-    *(".csv", ".tsv", ".txt", ".xlsx", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".toml", ".pkl"),
-    *(".feather", ".arrow", ".npy", ".npz", ".h5", ".hdf5", ".keras", ".db", ".html"),
+_OTHERS = re.compile(
+    r"\.(csv|tsv|txt|xlsx|jsonl?|xml|ya?ml|toml|pkl|feather|arrow|np[yz]|h5|hdf5|keras|db|html)",
+    re.IGNORECASE,
 )
 """Suffixes of other kinds of files."""
 
 
 def path_of_manifest(path: Any) -> str:
-    """Return the absolute path of a manifest, or its URL.
-
-    Raises:
-        ArgumentError: it is not a path.
-    """
+    """Return the absolute path of a manifest, or its URL."""
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(
             f"the path of a manifest is text, such as 'pets.parquet', got {frame_of(path)}"
@@ -60,7 +57,7 @@ def check_out(path: str, options: StorageOptions | None = None) -> None:
     if not far:
         check_writable(path)
     stem, suffix = os.path.splitext(path)
-    if suffix.lower() in _OTHERS:
+    if _OTHERS.fullmatch(suffix):
         raise WriteError(
             f"{path} is called {suffix}, and a manifest is a Parquet file: name it {stem}.parquet"
         )

@@ -1,30 +1,24 @@
 """Paths as stored (relative to a root, `/`-separated) and as used (absolute).
 
-The rules are lexical: symbolic links are not followed.
+A root is a folder, an address, or an archive with or without a folder in it. The rules are lexical:
+symbolic links are not followed.
 """
 
 import os
+import posixpath
+import re
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, first, quote
-from dfgen.manifest.path_roots import (
-    URL,
-    absolute_place,
-    are_below,
-    below_place,
-    common_archive,
-    file_of,
-    is_address,
-    joined,
-    posix,
-    with_absolute_archives,
-)
 from dfgen.manifest.schema import rows_where, with_column
-from dfgen.stores.archives import member_of
+from dfgen.stores.archives import ARCHIVES, Member, archive_at, member_of
+from dfgen.stores.stores import refuse_password
 
+URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
+_MEMBER = rf"^(?s)(?:{'|'.join(ARCHIVES)})://.*::"
 _ABSOLUTE = rf"^/|{URL}" if os.name == "posix" else rf"^[/\\]|^[A-Za-z]:[/\\]|{URL}"
 _UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"
 _DOTTED = r"\A\./|/\.?/"
@@ -35,13 +29,111 @@ _SIGNED = (
 _UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
 
 
-def is_utf8(path: str) -> bool:
-    """Whether a manifest can hold a path: names on Linux may have any bytes.
+def absolute_place(place: str, folder: str = "") -> str:
+    """Return a folder, archive or address as absolute; relative ones start at a folder.
 
-    Example:
-        >>> is_utf8("a.jpg"), is_utf8(os.fsdecode(bytes([255])))
-        (True, False)
+    An archive may be given as the file that it is.
     """
+    member = member_of(place)
+    if member is None:
+        if is_address(place):
+            refuse_password(place)
+            return place.rstrip("/")
+        if is_address(folder):
+            return in_folder(folder, place)
+        path = os.path.abspath(os.path.join(folder, place))
+        member = archive_at(path)
+        return path if member is None else str(member)
+    return str(at_folder(member._replace(name=member.name.strip("/").removeprefix("./")), folder))
+
+
+def is_address(place: str | None) -> bool:
+    """Whether a path is an address such as `s3://bucket/a.jpg`."""
+    return place is not None and re.match(URL, place) is not None
+
+
+def in_folder(folder: str, path: str) -> str:
+    """Return a path that starts at a folder, or at the URL of one, without `.` and `..`.
+
+    No `..` leaves a bucket; an absolute path stays on this machine.
+    """
+    if not is_address(folder) or os.path.isabs(path):
+        return os.path.normpath(os.path.join(folder, path))
+    scheme, _, rest = folder.partition("://")
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}{posixpath.normpath(posixpath.join('/', key, path))}".rstrip("/")
+
+
+def at_folder(member: Member, folder: str) -> Member:
+    """Return a member with the absolute path of its archive; relative ones start at a folder."""
+    return member._replace(archive=posix(os.path.abspath(os.path.join(folder, member.archive))))
+
+
+def has_members(paths: pa.ChunkedArray) -> bool:
+    """Whether there are members of archives among some paths."""
+    return any(pc.any(pc.starts_with(paths, f"{kind}://")).as_py() for kind in ARCHIVES)
+
+
+def ends_of(place: str) -> tuple[str, str]:
+    """Return the texts before and after the relative paths that begin at an absolute place."""
+    member = member_of(place)
+    if member is None:
+        return posix(place).rstrip("/") + "/", ""
+    folder = f"{member.name}/" if member.name else ""
+    return f"{member.kind}://{folder}", f"::{member.archive}"
+
+
+def are_below(paths: pa.ChunkedArray, place: str) -> pa.ChunkedArray:
+    """Return for each path whether it begins at an absolute place."""
+    before, after = ends_of(place)
+    below = pc.starts_with(paths, before)
+    return pc.and_(below, pc.ends_with(paths, after)) if after else below
+
+
+def below_place(paths: pa.ChunkedArray, place: str) -> pa.ChunkedArray:
+    """Return paths relative to the absolute place that they begin at."""
+    before, after = ends_of(place)
+    return pc.utf8_slice_codeunits(paths, len(before), -len(after) if after else None)
+
+
+def joined(place: str, paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return whole paths of paths relative to an absolute place."""
+    before, after = (pa.scalar(end, paths.type) for end in ends_of(place))
+    empty = pa.scalar("", paths.type)
+    return pc.binary_join_element_wise(before, paths, *[after] * len(after.as_py()[:1]), empty)
+
+
+def common_archive(paths: pa.ChunkedArray) -> str | None:
+    """Return the archive that all paths are members of, as a place; None if there is none."""
+    first = member_of(paths[0].as_py()) if len(paths) else None
+    place = None if first is None else str(first._replace(name=""))
+    return place if place and pc.all(are_below(paths, place)).as_py() else None
+
+
+def with_absolute_archives(paths: pa.Array, folder: str) -> pa.Array:
+    """Return paths whose archives are absolute; relative archives start at a folder."""
+    if not has_members(paths):
+        return paths
+    relative = pc.invert(
+        pc.match_substring_regex(paths, r"(?s)::(?:file://)?(?:[/\\]|[A-Za-z]:)[^:]*$")
+    )
+    relative = pc.and_(relative, pc.match_substring_regex(paths, _MEMBER))
+    if not pc.any(relative).as_py():
+        return paths
+    members = map(member_of, paths.filter(relative).to_pylist())
+    whole = [str(at_folder(member, folder)) for member in members if member is not None]
+    mask = relative.combine_chunks() if isinstance(relative, pa.ChunkedArray) else relative
+    plain = paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
+    return pc.replace_with_mask(plain, mask, pa.array(whole, paths.type))
+
+
+def posix(path: str) -> str:
+    """Return a path of this machine with `/` between folders."""
+    return path.replace(os.sep, "/")
+
+
+def is_utf8(path: str) -> bool:
+    """Whether a manifest can hold a path: names on Linux may have any bytes."""
     return not any("\ud800" <= character <= "\udfff" for character in path)
 
 
@@ -132,14 +224,9 @@ def stored_paths(
 ) -> tuple[pa.Table, str | None]:
     """Return a table with stored paths, and the absolute root that they start from.
 
-    A table without paths is returned as it is.
-
-    Args:
-        table: rows with `id` and `path`; relative paths start at the root, else at the current
-            folder.
-        root: every path must be below it. None: `known_root` if every path is below it, else the
-            deepest common folder, else none.
-        known_root: the root of the manifest that the rows come from, if any.
+    Relative paths start at a root, else at the current folder. Every path must be below `root`.
+    None: the `known_root` of the rows' manifest if every path is below it, else the deepest common
+    folder, else none.
     """
     if "path" not in table.column_names:
         return table, None
@@ -169,12 +256,7 @@ def refuse_signatures(table: pa.Table) -> None:
 
 
 def tidied(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return paths without `./` and `//`, so that a file has one id; addresses are unchanged.
-
-    Example:
-        >>> tidied(pa.chunked_array([["./a//b.png", "a/./b.png", "s3://c//d"]])).to_pylist()
-        ['a/b.png', 'a/b.png', 's3://c//d']
-    """
+    """Return paths without `./` and `//`, so that a file has one id; addresses are unchanged."""
     paths = paths.cast(pa.string())
     if not _any(pc.match_substring_regex(paths, _DOTTED)):
         return paths
@@ -185,8 +267,8 @@ def tidied(paths: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def whole_paths(paths: Any, base: str) -> Any:
     """Return absolute paths; relative ones, also of archives, start at an absolute place."""
-    whole = pc.if_else(is_absolute(paths), paths, joined(base, paths))
-    return with_absolute_archives(whole, file_of(base))
+    whole, member = pc.if_else(is_absolute(paths), paths, joined(base, paths)), member_of(base)
+    return with_absolute_archives(whole, member.archive if member else base)
 
 
 def tidy(paths: pa.ChunkedArray, base: str) -> pa.ChunkedArray:

@@ -3,47 +3,36 @@
 manifests/README.md specifies the format for other programs.
 """
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import EXAMPLES, ManifestError, column_list, did_you_mean, first, quote
+from dfgen.errors import ManifestError, column_list, did_you_mean, first, quote
 from dfgen.table.arrow_types import are_numbers, check_names, is_list, is_text
 from dfgen.table.file_columns import are_files
 
+SCHEMA = pa.schema(
+    {
+        "bytes": pa.int64(),
+        "mtime_ns": pa.int64(),
+        "format": pa.string(),
+        "width": pa.int32(),
+        "height": pa.int32(),
+        "channels": pa.int16(),
+        "orientation": pa.int8(),
+        "bits": pa.int16(),
+        "frames": pa.int64(),
+        "sample_rate": pa.int32(),
+        "digest": pa.string(),
+        "phash": pa.uint64(),
+        "problem": pa.string(),
+    }
+)
+"""The facts of files, in the order of a manifest."""
 
-@dataclass(frozen=True)
-class Fact:
-    """A column of facts: its type, and the function that computes it."""
-
-    type: pa.DataType
-    of_head: Callable[[Any], Any] | None = None  # from the store's `Head`
-    of_header: Callable[[Any], Any] | None = None  # from its `Header`
-    of_whole: Callable[[Any], Any] | None = None  # from the `Whole` of the decoded file
-
-
-SCHEMA = {
-    "bytes": Fact(pa.int64(), of_head=attrgetter("size")),
-    "mtime_ns": Fact(pa.int64(), of_head=attrgetter("mtime_ns")),
-    "format": Fact(pa.string(), of_header=attrgetter("format")),
-    "width": Fact(pa.int32(), of_header=attrgetter("width")),
-    "height": Fact(pa.int32(), of_header=attrgetter("height")),
-    "channels": Fact(pa.int16(), of_header=attrgetter("channels")),
-    "orientation": Fact(pa.int8(), of_header=attrgetter("orientation")),
-    "bits": Fact(pa.int16(), of_header=attrgetter("bits")),
-    "frames": Fact(pa.int64(), of_header=attrgetter("frames")),
-    "sample_rate": Fact(pa.int32(), of_header=attrgetter("sample_rate")),
-    "digest": Fact(pa.string(), of_whole=attrgetter("digest")),
-    "phash": Fact(pa.uint64(), of_whole=attrgetter("phash")),
-    "problem": Fact(pa.string()),
-}
-"""Column -> its fact, in the order of a manifest."""
-
-FACTS = SCHEMA.keys()
+FACTS = dict.fromkeys(SCHEMA.names).keys()
 
 OF_WHOLE_FILES = ("digest", "phash")
 """Facts that need the whole file decoded."""
@@ -250,18 +239,18 @@ def to_categories(
         if pa.types.is_dictionary(column.type):
             continue
         wanted = name in (*named, *always, "split") or label is not None
-        if pa.types.is_boolean(column.type) or (pa.types.is_integer(column.type) and name in named):
-            column = to_category(column, (label or {}).get("class_names"))
-        elif is_text(column.type):
-            if wanted or _has_few_values(column):
-                column = to_category(column, (label or {}).get("class_names"))
-        elif name in named or name == "split":
+        is_code = pa.types.is_boolean(column.type) or (
+            pa.types.is_integer(column.type) and name in named
+        )
+        if is_code or (is_text(column.type) and (wanted or _has_few_values(column))):
+            names = (label or {}).get("class_names")
+            table = with_column(table, name, to_category(column, names))
+        elif name in (*named, "split") and not is_text(column.type):
             raise ManifestError(
                 f'the column "{name}" has type {column.type}, expected '
                 + ('a split name such as "train" in each row: make it text' if name == "split"
                    else "text, booleans or whole numbers, because it is in category=")
             )  # fmt: skip
-        table = with_column(table, name, column)
     return table
 
 
@@ -307,14 +296,6 @@ def with_classes(column: Any, names: pa.Array, ordered: bool = False) -> pa.Chun
         for chunk in column.chunks
     ]
     return as_category(pa.chunked_array(codes, pa.int32()), names, ordered)
-
-
-def numbered_after(name: str, old: int, new: Sequence[object]) -> tuple[str, ...]:
-    """Return the warning about new classes of a column, if there are any."""
-    if not new:
-        return ()
-    shown = ", ".join(map(quote, new[:EXAMPLES]))
-    return (f"{name} has new classes, numbered after the {old} old ones: {shown}.",)
 
 
 def as_category(codes: pa.ChunkedArray, names: pa.Array, ordered: bool = False) -> pa.ChunkedArray:

@@ -12,28 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dfgen.errors import (
-    DfgenError,
-    ManifestError,
-    MissingFileError,
-    brief,
-    reason,
-    warn,
-)
+from dfgen.errors import DfgenError, ManifestError, MissingFileError, brief, reason, warn
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import check_file
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.metadata import Metadata, decode_metadata, metadata_of
 from dfgen.manifest.not_a_manifest import missing_manifest, path_of_manifest
-from dfgen.manifest.path_roots import absolute_place
-from dfgen.manifest.paths import absolute_paths, all_absolute, check_stored_paths, refuse_outside
-from dfgen.manifest.schema import (
-    label_columns,
-    rows_where,
-    validate,
-    with_classes,
-    with_column,
+from dfgen.manifest.paths import (
+    absolute_paths,
+    absolute_place,
+    all_absolute,
+    check_stored_paths,
+    refuse_outside,
 )
+from dfgen.manifest.schema import label_columns, rows_where, validate, with_classes, with_column
 from dfgen.manifest.where import Condition, columns_asked, condition_of
 from dfgen.packs.format import INDEX, folder_of, in_pack, is_pack, pack_table, read_pack
 from dfgen.stores.store import StorageOptions
@@ -120,16 +112,9 @@ def _with_absolute_paths(
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """An open manifest.
+    """An open manifest."""
 
-    Args:
-        path: absolute, or a URL.
-        file: the Parquet file.
-        limits: what it may ask for.
-        nbytes: the size of the file.
-    """
-
-    path: str
+    path: str  # absolute, or a URL
     file: pq.ParquetFile
     limits: Limits
     nbytes: int
@@ -221,12 +206,7 @@ class ManifestFile:
 def opened_manifest(
     path: Path, limits: Limits = DEFAULT, options: StorageOptions | None = None
 ) -> ManifestFile:
-    """Open the Parquet file of a manifest; a remote one is fetched as a whole.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: it is not a Parquet file.
-    """
+    """Open the Parquet file of a manifest; a remote one is fetched as a whole."""
     place = path_of_manifest(path)
     try:
         if has_store(scheme_of(place)):

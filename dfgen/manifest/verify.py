@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError
 from dfgen.executors import Made
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
@@ -19,7 +19,6 @@ from dfgen.manifest.building.scan import is_undecodable, problems_now, read_fact
 from dfgen.manifest.diff import as_text, differ, in_order, plain
 from dfgen.manifest.io import Path, only_writer_of, read_manifest, write_manifest
 from dfgen.manifest.not_a_manifest import path_of_manifest
-from dfgen.manifest.paths import is_url
 from dfgen.manifest.schema import (
     FACTS,
     OF_WHOLE_FILES,
@@ -32,7 +31,6 @@ from dfgen.manifest.schema import (
 from dfgen.packs.format import is_pack
 from dfgen.packs.pack_check import PackFinding, check_pack
 from dfgen.stores.store import StorageOptions
-from dfgen.stores.stores import without_store
 from dfgen.table.any_table import PANDAS_TYPES, Table, arrow_table, data_frame
 from dfgen.table.arrow_types import text_where
 from dfgen.table.file_columns import paths_of
@@ -85,7 +83,6 @@ def verify(
         ManifestError: it is not a manifest.
         WriteError: it cannot be written.
         WorkerError: the executor lost its workers.
-        UnknownArgumentError: an argument that does not exist.
 
     Example:
         >>> dfgen.verify("pets.parquet")["change"].value_counts()  # doctest: +SKIP
@@ -113,7 +110,7 @@ def verify(
             frame = data_frame(manifest)
         table = arrow_table(frame, name)
         validate(table, name)
-        table, facts = _facts_now(table, access, decode, name)
+        table, facts = _facts_now(table, access, decode)
         found, differs = _findings(table, facts)
         if write:
             facts = with_column(facts, "problem", problems_now(table, facts))
@@ -122,20 +119,12 @@ def verify(
     return in_order(found.filter(pc.is_valid(found["change"])), FINDINGS)
 
 
-def _facts_now(
-    table: pa.Table, access: Access, decode: bool, name: str
-) -> tuple[pa.Table, pa.Table]:
+def _facts_now(table: pa.Table, access: Access, decode: bool) -> tuple[pa.Table, pa.Table]:
     """Return a manifest with paths, without a `digest` of the user's own, and its facts now."""
     foreign = set() if has_whole_facts(table.schema) else {*OF_WHOLE_FILES}
     held = files_column(table.schema) or "path"
     table, files = without(table, foreign), table[held]
     if held == "path":
-        addresses = without_store(files.filter(is_url(files)))
-        if len(addresses):
-            raise ManifestError(
-                f"{name} has files that dfgen cannot open: {addresses[0]}. Mount them, and build "
-                "the manifest with that folder as root= (--root)"
-            )
         facts = refresh_facts(files.cast(pa.string()), table, access, decode)
         return table, without(facts, foreign)
     facts, paths = read_facts(files, access, decode), paths_of(files)

@@ -39,12 +39,7 @@ _NODES = (
 
 
 def columns_asked(columns: Any, schema: pa.Schema) -> list[str]:
-    """Return the names of `columns=`, each once; None: all.
-
-    Raises:
-        ArgumentError: it is not a list of names.
-        ManifestError: a column does not exist.
-    """
+    """Return the names of `columns=`, each once; None: all."""
     if columns is None:
         return list(schema.names)
     if isinstance(columns, str) or not isinstance(columns, Sequence):
@@ -57,12 +52,9 @@ def columns_asked(columns: Any, schema: pa.Schema) -> list[str]:
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on rows.
+    """A condition on rows, the columns that it reads, and its text for `DataFrame.eval`.
 
-    Args:
-        where: as the user wrote it.
-        columns: the columns that it reads.
-        code: the text for `DataFrame.eval`, in which `c0` is the first of them; "": an expression.
+    In the text `c0` is the first of the columns; "": the condition is an expression.
     """
 
     where: Any
@@ -99,11 +91,7 @@ class Condition:
 
 
 def condition_of(where: Any, empty: pa.Table) -> Condition | None:
-    """Return the condition of `where=` on rows like those of an empty table; None: there is none.
-
-    Raises:
-        ArgumentError: it is no condition on these columns.
-    """
+    """Return the condition of `where=` on rows like those of an empty table, if there is one."""
     if where is None:
         return None
     if isinstance(where, str):

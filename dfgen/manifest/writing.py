@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.fingerprint import RunningDigest, hashed_columns
 from dfgen.manifest.metadata import KEY, Metadata, encode_metadata, metadata_of
-from dfgen.manifest.path_roots import has_members
 from dfgen.manifest.paths import (
     check_stored_paths,
+    has_members,
     is_url,
     portable_root,
     refuse_signatures,
@@ -57,13 +57,8 @@ def write_rows(
 ) -> None:
     """Write tables with the same columns as one manifest, whole or not at all.
 
-    Args:
-        tables: one row group of their rows is in memory at a time.
-        path: absolute, or a URL.
-        known: `df.attrs["dfgen"]` of the rows.
-        root: as of `write_manifest`.
-        options: open a URL.
-        is_stream: whether more than one table may come, so that the root must be given.
+    One row group of their rows is in memory at a time. `known` is their `df.attrs["dfgen"]`. If it
+    `is_stream`, more than one table may come, so that the root must be given.
     """
 
     def write(file: Any) -> None:
@@ -192,11 +187,7 @@ class _Rows:
         return table.replace_schema_metadata(self.schema.metadata)
 
     def metadata(self, folder: str) -> Metadata:
-        """Return the metadata of all tables in a folder.
-
-        Raises:
-            ManifestError: an id is on several rows.
-        """
+        """Return the metadata of all tables in a folder."""
         refuse_repeated(pa.chunked_array(self._ids), "the frame")
         for name, names in self._names.items():
             if name in self._labels:

@@ -13,8 +13,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest.duplicates import duplicates, leaks
-from dfgen.manifest.file_copies import near_pairs, usual_within
+from dfgen.manifest.duplicates import duplicates, leaks, near_pairs, usual_within
 from dfgen.manifest.fingerprint import fingerprint
 
 DRAWS = np.random.default_rng(0)

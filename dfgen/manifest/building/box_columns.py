@@ -62,7 +62,7 @@ def place_boxes(
         if relative:  # of an image of unknown size
             column = pc.if_else(pa.array(images.width == 0), pa.scalar(None, column.type), column)
         shapes = column.flatten()
-        counts, sizes = _lengths(column), _lengths(shapes)
+        counts, sizes = arrow.lengths_of(column), arrow.lengths_of(shapes)
         rows = np.repeat(np.arange(len(table)), counts)
         points = shapes.flatten().to_numpy().astype(np.float64).reshape(-1, stride)
         owners = np.repeat(rows, sizes // stride)
@@ -158,10 +158,6 @@ def _whole(table: pa.Table | None, name: str, rows: int) -> Numbers:
     if table is None or name not in table.column_names:
         return np.zeros(rows, np.int64)
     return table[name].fill_null(0).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
-
-
-def _lengths(lists: pa.Array) -> Numbers:
-    return pc.list_value_length(lists).fill_null(0).to_numpy()  # type: ignore[no-any-return]
 
 
 def _turn(points: Numbers, rows: Numbers, images: Images) -> Numbers:

@@ -136,7 +136,6 @@ def build_manifest(
         ManifestError: files and labels do not match, ids are repeated, ...
         WriteError: `out` cannot be written.
         WorkerError: the executor lost its workers, or they have another dfgen or no such files.
-        UnknownArgumentError: an argument that does not exist.
 
     Example:
         >>> df = build_manifest("imgs", pattern="{kind}/{id}.jpg")  # doctest: +SKIP

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.building.whole_files import Whole, decode_whole
 from dfgen.manifest.file_errors import fault_of
-from dfgen.manifest.schema import SCHEMA
+from dfgen.manifest.schema import OF_WHOLE_FILES, SCHEMA
 from dfgen.samples.pixels.formats import header_of
 from dfgen.samples.pixels.headers import Header
 from dfgen.stores.store import Head, StorageOptions, Store
@@ -37,28 +38,15 @@ _Found = tuple[Head | None, Header | None, Whole | None, str | None]
 """Facts from the store, the header and the whole file, and the problem."""
 
 
-def facts_schema() -> pa.Schema:
-    """Return the Arrow schema of facts."""
-    return pa.schema({name: fact.type for name, fact in SCHEMA.items()})
-
-
 @dataclass(frozen=True)
 class Access:
-    """How files are opened.
+    """How files are opened."""
 
-    Args:
-        workers: threads; None: the usual number.
-        limits: what one file may ask for.
-        options: open URLs.
-        executor: reads instead of this process; None: no executor.
-        kept: keeps facts until the manifest is written; None: they are not kept.
-    """
-
-    workers: int | None = None
+    workers: int | None = None  # threads; None: the usual number
     limits: Limits = DEFAULT
     options: StorageOptions | None = None
-    executor: Made | None = None
-    kept: KeptFacts | None = None
+    executor: Made | None = None  # reads instead of this process
+    kept: KeptFacts | None = None  # keeps facts until the manifest is written
 
     def __post_init__(self) -> None:
         check_executor(self.executor)
@@ -110,15 +98,13 @@ def facts_of_one(
 
 def _facts(found: list[_Found]) -> pa.RecordBatch:
     heads, headers, wholes, problems = zip(*found, strict=True)
+    sources = {"bytes": heads, "mtime_ns": heads} | dict.fromkeys(OF_WHOLE_FILES, wholes)
     arrays = []
-    for fact in SCHEMA.values():
-        sources = ((fact.of_head, heads), (fact.of_header, headers), (fact.of_whole, wholes))
-        values: Any = problems
-        for read, known in sources:
-            if read is not None:
-                values = [None if one is None else read(one) for one in known]
-        arrays.append(pa.array(values, fact.type))
-    return pa.record_batch(arrays, schema=facts_schema())
+    for name, kind in zip(SCHEMA.names[:-1], SCHEMA.types, strict=False):
+        read = attrgetter("size" if name == "bytes" else name)
+        values = [None if one is None else read(one) for one in sources.get(name, headers)]
+        arrays.append(pa.array(values, kind))
+    return pa.record_batch([*arrays, pa.array(problems, pa.string())], SCHEMA)
 
 
 def _read(path: Content, store: Store, decode: bool) -> _Found:

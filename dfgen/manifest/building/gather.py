@@ -8,8 +8,7 @@ from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.join import join, key_text
 from dfgen.manifest.building.recipe import OF_TABLE, Recipe
 from dfgen.manifest.file_errors import TOLD, fault_of
-from dfgen.manifest.path_roots import is_address
-from dfgen.manifest.paths import tidied, tidy
+from dfgen.manifest.paths import is_address, tidied, tidy
 from dfgen.manifest.schema import (
     FACTS,
     OF_WHOLE_FILES,
@@ -20,12 +19,10 @@ from dfgen.manifest.schema import (
     with_column,
 )
 from dfgen.manifest.sources import SOURCES
-from dfgen.manifest.sources.label_table import read_labels
+from dfgen.manifest.sources.label_table import WHOLE, read_labels
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.source import ANNOTATED, Rows
 from dfgen.table.file_columns import are_files, is_file_struct, paths_of, with_paths
-
-_PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 
 
 def gather(recipe: Recipe, access: Access) -> Rows:
@@ -44,15 +41,7 @@ def gather(recipe: Recipe, access: Access) -> Rows:
     _refuse_facts(labels, recipe, recipe.table)
     table = _files_of(labels, recipe) if recipe.kind == OF_TABLE else rows.table
     if recipe["on"] is not None:
-        table = join(
-            table,
-            labels,
-            recipe["on"],
-            pattern=pattern,
-            unmatched=recipe["unmatched"],
-            keep_key=recipe.key in recipe.columns,
-            table=recipe.table,
-        )
+        table = join(table, labels, recipe, pattern)
     if not len(table):
         raise ManifestError(
             'no file has labels or annotations, so there are no rows. unmatched="error" says why'
@@ -160,7 +149,7 @@ def _with_id(table: pa.Table, recipe: Recipe, pattern: Pattern | None) -> pa.Tab
         )
     of_file = isinstance(recipe["labels"], str) and name not in (*fields, "path", recipe.key)
     if of_file and pa.types.is_string(ids.type) and not ids.null_count:
-        plain = pc.all(pc.match_substring_regex(ids, _PLAIN_INTEGER)).as_py()
+        plain = pc.all(pc.match_substring_regex(ids, WHOLE)).as_py()
         ids = ids.cast(pa.int64()) if plain else ids
     return table.add_column(0, "id", ids)
 

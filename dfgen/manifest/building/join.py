@@ -5,27 +5,18 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean, first, quote
 from dfgen.manifest.building.mismatch import JoinSide, mismatch, warn_of_dropped
-from dfgen.manifest.building.recipe import split_on
+from dfgen.manifest.building.recipe import Recipe, split_on
 from dfgen.manifest.schema import repeated, rows_where
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern
 
 
-def join(
-    files: pa.Table,
-    labels: pa.Table,
-    on: str,
-    *,
-    pattern: Pattern | None = None,
-    unmatched: str = "error",
-    keep_key: bool = False,
-    table: str = "the label table",
-) -> pa.Table:
+def join(files: pa.Table, labels: pa.Table, recipe: Recipe, pattern: Pattern | None) -> pa.Table:
     """Return each file with the labels of the row that has the same key.
 
     Keys are compared as text, `{id:int}` fields as whole numbers. Several files may share a row of
-    labels, but a key is in one row of the table only. The arguments are those of `build_manifest`;
-    `table` is its name in messages, `keep_key` keeps the key as a column.
+    labels, but a key is in one row of the table only. It stays a column if an argument names it.
     """
+    on, table, unmatched = recipe["on"], recipe.table, recipe["unmatched"]
     field, column = split_on(on)
     names = [*dict.fromkeys([*(name for name in files.column_names if name != "path"), *FROM_PATH])]
     if field not in names:
@@ -40,7 +31,10 @@ def join(
         keys = pc.replace_substring_regex(files["path"], FROM_PATH[field], "")
     of_labels = _label_keys(labels, column, table)
     if pattern is not None and field in pattern.integers:
-        keys, of_labels = _whole(keys), _whole(of_labels)
+        keys, of_labels = (
+            pc.replace_substring_regex(each, r"^0+([0-9])", r"\1")  # 007 as 7
+            for each in (keys, of_labels)
+        )
     _refuse_repeated(of_labels, column, table)
     labels = labels.drop_columns([column])
     if clash := sorted({*files.column_names} & {*labels.column_names}):
@@ -48,7 +42,7 @@ def join(
             f'the column "{clash[0]}" is in {table} and also comes from the files. Rename it in '
             "the table, or name the columns that you want with label= (--label)"
         )
-    if keep_key and column not in files.column_names:
+    if column in recipe.columns and column not in files.column_names:
         files = files.append_column(column, keys)
     places = pc.index_in(keys, value_set=of_labels, skip_nulls=True)
     alone, lost = pc.is_null(places), pc.invert(pc.is_in(of_labels, value_set=keys))
@@ -56,8 +50,7 @@ def join(
         JoinSide(keys, alone, f"files have no row in {table}"),
         JoinSide(of_labels, lost, f"rows of {table} have no file"),
     )
-    matches = not (pc.any(alone).as_py() or pc.any(lost).as_py())
-    if not matches and unmatched == "error":
+    if unmatched == "error" and (pc.any(alone).as_py() or pc.any(lost).as_py()):
         title = f'files and {table} do not match on {field} = "{column}".'
         raise ManifestError(mismatch(title, *sides))
     if unmatched == "drop":
@@ -133,11 +126,6 @@ def _refuse_repeated(keys: pa.ChunkedArray, column: str, table: str) -> None:
         "Rows are counted from 0 below the header. A file has the labels of one row: keep one row "
         f"for each key, labels.drop_duplicates({quote(column)}), or join on a column of unique keys"
     )
-
-
-def _whole(keys: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return whole numbers in one spelling: 007 as 7."""
-    return pc.replace_substring_regex(keys, r"^0+([0-9])", r"\1")
 
 
 def _with_lost(

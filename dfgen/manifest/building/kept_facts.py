@@ -23,15 +23,10 @@ KEPT_EVERY = 5.0  # seconds of reading, which a killed build loses at most
 
 @dataclass
 class KeptFacts:
-    """A folder of facts with the paths of their files.
+    """A folder of facts with the paths of their files."""
 
-    Args:
-        folder: its absolute path; it is made with the first facts.
-        kind: identifies the way in which facts were read; facts of another kind are not used.
-    """
-
-    folder: str
-    kind: str
+    folder: str  # absolute; it is made with the first facts
+    kind: str  # the way in which facts were read; facts of another kind are not used
     _waiting: list[pa.Table] = field(default_factory=list)
     _since: float = field(default_factory=time.monotonic)
 

@@ -5,10 +5,10 @@ from typing import Any, Never
 
 import pandas as pd
 
-from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean, quote, warn
+from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean, quote
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.manifest.building.split_rules import Splitting
-from dfgen.manifest.duplicates import leaks_between_splits, notes_of
+from dfgen.manifest.duplicates import warn_of_leaks
 from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
 from dfgen.manifest.schema import FACTS, PARTS, label_columns
 from dfgen.table.any_table import Table
@@ -54,7 +54,6 @@ def split(
         ArgumentError: the shares do not add up to 1, arguments do not go together, or there is no
             such column.
         ManifestError: a row has no group, or the classes are fractions.
-        UnknownArgumentError: an argument that does not exist.
 
     Example:
         >>> df = pd.DataFrame({"id": range(4), "path": [*"abcd"], "kind": ["cat", "dog"] * 2})
@@ -90,8 +89,7 @@ def split(
     frame.attrs = {"dfgen": {**known, "recipe": _recipe(known, how, from_source)}} if known else {}
     if out is not None:
         write_manifest(frame, out)
-    for note in notes_of(None if group_duplicates else leaks_between_splits(frame), frame):
-        warn(note)
+    warn_of_leaks(frame, copies=not group_duplicates)
     how.warn_of_lacking(frame, label_columns(list(frame.columns)))
     return frame
 

@@ -42,17 +42,8 @@ def perceptual_hash(
     """Return the hash of a picture, 64 bits, half of which are set.
 
     None for pictures below 32 pixels a side, and for plain pictures, whose hashes are equal by
-    chance.
-
-    Args:
-        pixels: gray or RGB, (height, width, channels), uint8, uint16 or float32, as stored.
-        size: (height, width) of the whole picture as stored.
-        reduced: the reduction at which the pixels were decoded.
-        orientation: of EXIF, 1 to 8: the hash is that of the upright picture.
-
-    Example:
-        >>> perceptual_hash(np.full((64, 64, 1), 128, np.uint8), (64, 64)) is None
-        True
+    chance. The pixels are gray or RGB as stored, `reduced` from `size` (height, width); the hash is
+    that of the upright picture.
     """
     if min(size) < _SIDE:
         return None

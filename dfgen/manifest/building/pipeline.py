@@ -1,6 +1,7 @@
 """From a recipe to a manifest: rows, facts, boxes, old rows, split, file."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import pandas as pd
 import pyarrow as pa
@@ -15,9 +16,9 @@ from dfgen.manifest.building.recipe import OF_TABLE, Recipe
 from dfgen.manifest.building.scan import read_facts, refresh_facts
 from dfgen.manifest.building.split_rules import Splitting
 from dfgen.manifest.building.update import Grown, Old, grow
-from dfgen.manifest.duplicates import leaks_between_splits, notes_of
+from dfgen.manifest.duplicates import warn_of_leaks
 from dfgen.manifest.io import write_frame
-from dfgen.manifest.paths import is_url, stored_paths
+from dfgen.manifest.paths import stored_paths
 from dfgen.manifest.schema import (
     FACTS,
     OF_WHOLE_FILES,
@@ -32,7 +33,7 @@ from dfgen.manifest.schema import (
     without,
 )
 from dfgen.manifest.sources.source import Rows
-from dfgen.stores.stores import has_store, scheme_of, without_store
+from dfgen.stores.stores import has_store, scheme_of
 from dfgen.table.any_table import PANDAS_TYPES, to_frame
 from dfgen.table.file_columns import are_files
 
@@ -55,35 +56,28 @@ def build_frame(recipe: Recipe, old: Old | None, out: str | None, access: Access
     _, root = stored_paths(table, recipe["root"], rows.folder)
     grown = Grown(_with_facts(table, rows, recipe, access, old), labels)
     if old is not None:
-        reads = recipe["facts"] != "none"
-        grown = grow(
-            grown.table,
-            labels,
-            old,
-            (lambda paths: facts_of(paths, recipe, access, old)) if reads else None,
-        )
+        read = partial(facts_of, recipe=recipe, access=access, old=old)
+        grown = grow(grown.table, labels, old, None if recipe["facts"] == "none" else read)
     frame = _with_parts(_to_frame(grown.table), recipe, grown.parts)
     kept = label_columns(list(frame.columns))
     if recipe["label"]:
         wanted = (*recipe["label"], *recipe["category"], recipe["path_column"])
         kept = [name for name in kept if name in wanted]
     recipe.splitting.warn_of_lacking(frame, kept)
-    if (
-        old is not None
-        and recipe.splitting.column in grown.parts
-        and _splits_otherwise(recipe, old)
-    ):
+    recorded, how = recipe.recorded(), recipe.splitting
+    before = old.recipe if old else {}
+    differs = any(before.get(name) != recorded.get(name) for name in Splitting.__annotations__)
+    if old is not None and how.divides and how.column in grown.parts and differs:
         warn(
-            f"Old rows of {old.name} keep their {recipe.splitting.column}; the arguments of this "
-            "call are for new rows. To split all rows, use dfgen.split."
+            f"Old rows of {old.name} keep their {how.column}; the arguments of this call are for "
+            "new rows. To split all rows, use dfgen.split."
         )
     order = ("id", "path", "index", *kept, *PARTS, *FACTS)
     frame = frame[[name for name in order if name in frame]]
-    for note in notes_of(leaks_between_splits(frame), frame):
-        warn(note)
+    warn_of_leaks(frame)
     _warn_of_problems(frame)
     labels = {name: grown.labels[name] for name in kept}
-    frame.attrs = {"dfgen": {"root": root, "labels": labels, "recipe": recipe.recorded()}}
+    frame.attrs = {"dfgen": {"root": root, "labels": labels, "recipe": recorded}}
     if out is not None:
         write_frame(frame, out, frame.attrs["dfgen"], recipe["root"], access.options)
     return frame
@@ -133,12 +127,6 @@ def facts_of(
     if are_files(files.type):
         facts = read_facts(files, access, full)
     else:
-        addresses = without_store(files.filter(is_url(files)))
-        if len(addresses):
-            raise ArgumentError(
-                f"{addresses[0]} is an address that dfgen cannot open: give the folder where the "
-                'files are mounted as root= (--root), or facts="none" (--facts none)'
-            )
         facts = refresh_facts(files, known, access, listed=listed, full=full)
     facts = with_column(facts, "format", to_category(facts["format"]))
     return facts if whole else without(facts, OF_WHOLE_FILES)
@@ -178,27 +166,18 @@ def _with_parts(frame: pd.DataFrame, recipe: Recipe, kept: Mapping[str, pd.Serie
         if how.divides and name == how.column:
             continue
         new = frame[name] if name in frame else pd.Series(None, frame.index, object)
-        names = pd.concat([old, new.astype(object)]).dropna().unique()
         part = old.astype(object).where(old.notna().to_numpy(), new.astype(object))
         changed = (old.notna() & new.notna() & (old.astype(object) != new.astype(object))).sum()
         if changed:
             warn(f"{count(int(changed), 'old row')} kept the {name}, which the source has changed.")
-        is_category = isinstance(old.dtype, pd.CategoricalDtype)
-        if is_category:
-            names = [*old.cat.categories, *(one for one in names if one not in old.cat.categories)]
-        kind = pd.CategoricalDtype(names) if is_category else old.dtype
+        kind = old.dtype
+        if isinstance(kind, pd.CategoricalDtype):
+            more = new.astype(object).dropna().unique()
+            kind = pd.CategoricalDtype([*dict.fromkeys([*kind.categories, *more])])
         frame = frame.assign(**{name: part.astype(kind)})
     if how.divides:
-        old_part = kept.get(how.column)
-        frame = frame.assign(**{how.column: how.parts(frame, old_part)})
+        frame = frame.assign(**{how.column: how.parts(frame, kept.get(how.column))})
     return frame
-
-
-def _splits_otherwise(recipe: Recipe, old: Old) -> bool:
-    """Whether the call asks for another split than the old manifest has."""
-    before, now = old.recipe, recipe.recorded()
-    names = Splitting.__annotations__
-    return recipe.splitting.divides and any(before.get(name) != now.get(name) for name in names)
 
 
 def _warn_of_problems(frame: pd.DataFrame) -> None:

@@ -16,8 +16,7 @@ from dfgen.errors import ArgumentError, ManifestError, brief, did_you_mean, quot
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.split_rules import Splitting
 from dfgen.manifest.file_errors import reading
-from dfgen.manifest.path_roots import absolute_place, in_folder, is_address
-from dfgen.manifest.paths import is_utf8
+from dfgen.manifest.paths import absolute_place, in_folder, is_address, is_utf8
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import TableFormat, table_name
 from dfgen.manifest.sources.text_files import read_text
@@ -36,19 +35,13 @@ _FOLDER = ", the folder of the files. A frame with id and path is a manifest; la
 
 
 class Recipe:
-    """The arguments that say which rows a manifest has; `recipe[name]` is the value or default.
-
-    Args:
-        function: `build_manifest`.
-        given: its arguments, without those that were left out.
-    """
+    """The arguments of `build_manifest` that say which rows there are: `recipe[name]`."""
 
     def __init__(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
         self.function, self.given = function, dict(given)
-        for name in ("label", "category"):
-            if name in given:
-                value = given[name]
-                self.given[name] = (value,) if isinstance(value, str) else tuple(value)
+        for name in {"label", "category"} & given.keys():
+            value = given[name]
+            self.given[name] = (value,) if isinstance(value, str) else tuple(value)
         self.kind = self._kind()
         self.splitting = Splitting(
             **{name: given[name] for name in Splitting.__annotations__ if name in given}

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import WorkerError
+from dfgen.errors import ManifestError, WorkerError
 from dfgen.executors import AHEAD, Made, Outcome, Work, spread
 from dfgen.manifest.building.file_facts import (
     FAR,
@@ -27,13 +27,13 @@ from dfgen.manifest.building.file_facts import (
     Access,
     SomeFacts,
     facts_of_one,
-    facts_schema,
     read_here,
 )
+from dfgen.manifest.paths import is_url
 from dfgen.manifest.schema import FACTS, SCHEMA, with_column
 from dfgen.progress_bars import progress
 from dfgen.stores.store import Head, Store
-from dfgen.stores.stores import store_at, store_of
+from dfgen.stores.stores import store_at, store_of, without_store
 from dfgen.system import threads
 from dfgen.table.arrow_types import is_text, text_where
 
@@ -78,7 +78,7 @@ def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.T
                     kept.write()
             raise
     parts = chain.from_iterable(found[start] for start in sorted(found))
-    return pa.Table.from_batches(parts, facts_schema())
+    return pa.Table.from_batches(parts, SCHEMA)
 
 
 def refresh_facts(
@@ -91,16 +91,16 @@ def refresh_facts(
 ) -> pa.Table:
     """Read the facts of files, opening only files that are new or have changed.
 
-    A file is unchanged if its size and time are. Files with a problem are opened again.
-
-    Args:
-        paths: of the files; several rows may share one.
-        known: older facts, with the column `path`.
-        access: how files are opened.
-        decode: open all files, and decode them to their end.
-        listed: sizes and times of files that a bucket has just listed.
-        full: decode the files that are opened, and open files without digest.
+    A file is unchanged if its size and time are. Files with a problem are opened again. `known` are
+    older facts with the column `path`, `listed` sizes and times that a bucket has just listed.
+    `decode` opens all files, and decodes them to their end; `full` decodes the files that are
+    opened, and opens files without digest.
     """
+    if len(addresses := without_store(paths.filter(is_url(paths)))):
+        raise ManifestError(
+            f"{addresses[0]} is an address that dfgen cannot open: mount its files, and build the "
+            'manifest with that folder as root= (--root), or with facts="none" (--facts none)'
+        )
     paths = paths.combine_chunks().dictionary_encode()
     names, codes = pa.chunked_array([paths.dictionary]), paths.indices
     tables = [known, access.kept.read() if access.kept else None]
@@ -155,9 +155,9 @@ def _readable(known: pa.Table, decode: bool) -> pa.Table:
     stays = pc.and_not(is_undecodable(problems), decode)
     known = with_column(known, "problem", text_where(stays, problems))
     for name in FACTS - set(known.column_names):
-        known = known.append_column(name, pa.nulls(len(known), SCHEMA[name].type))
+        known = known.append_column(name, pa.nulls(len(known), SCHEMA.field(name).type))
     paths = pa.field("path", pa.string())
-    return known.select(["path", *FACTS]).cast(pa.schema([paths, *facts_schema()]))
+    return known.select(["path", *FACTS]).cast(pa.schema([paths, *SCHEMA]))
 
 
 def _are_same(known: pa.Table, now: pa.Table) -> pa.ChunkedArray:
@@ -229,9 +229,6 @@ def spread_facts(
     """Yield facts of paths as they come, with the index of the first file.
 
     A file that crashes every worker gets a problem.
-
-    Raises:
-        WorkerError: the executor takes no tasks, or a worker cannot open a file that exists.
     """
     there = replace(access, executor=None, kept=None)
 
@@ -260,7 +257,7 @@ def read_span(paths: list[str], access: Access, decode: bool) -> pa.Table:
     far = store_of([files], access.limits, access.options).far
     access = replace(access, workers=access.workers or (FAR_READERS if far else 1))
     parts = [batch for _, facts in read_here(files, access, decode) for batch in facts]
-    return pa.Table.from_batches(parts, facts_schema()).combine_chunks()
+    return pa.Table.from_batches(parts, SCHEMA).combine_chunks()
 
 
 def _spans(files: int, decode: bool, workers: int | None) -> list[range]:

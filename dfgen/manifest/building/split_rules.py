@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dfgen.errors import EXAMPLES, ArgumentError, quote, warn
-from dfgen.manifest.file_copies import file_copies, first_rows, joined_rows
+from dfgen.errors import EXAMPLES, ArgumentError, brief, quote, warn
+from dfgen.manifest.duplicates import file_copies, first_rows, joined_rows
 from dfgen.manifest.splitting.splits import assign_splits, check_shares, units_of
 from dfgen.system import whole
+
+MaybeSeries = pd.Series | None
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,9 @@ class Splitting:
         how = 'say how to split, split={"train": 0.8, "val": 0.2} (--split train=0.8) or folds=5'
         if self.split is not None and self.folds is not None:
             raise ArgumentError("split= and folds= both say how to split: leave one of them out")
-        for name in ("stratify", "group"):
-            column = getattr(self, name)
-            if column is not None and not self.divides:
-                raise ArgumentError(f"{name}={quote(column)}: {how}")
-        if self.group_duplicates and not self.divides:
-            raise ArgumentError(f"group_duplicates=True: {how}")
+        for name in ("stratify", "group", "group_duplicates"):
+            if (value := getattr(self, name)) and not self.divides:
+                raise ArgumentError(f"{name}={brief(value)}: {how}")
         if self.stratify is not None and self.stratify == self.group:
             raise ArgumentError(
                 f"stratify= and group= are both {quote(self.group)}: its groups stay whole, so "
@@ -61,7 +60,7 @@ class Splitting:
         columns = {"stratify": self.stratify, "group": self.group}
         return {name: column for name, column in columns.items() if column is not None}
 
-    def parts(self, frame: pd.DataFrame, kept: pd.Series | None = None) -> pd.Series:
+    def parts(self, frame: pd.DataFrame, kept: MaybeSeries = None) -> pd.Series:
         """Return the split or fold of each row; rows that have one in `kept` keep it."""
         ids = frame["id" if "id" in frame else "path"]
         stratify = None if self.stratify is None else frame[self.stratify]
@@ -74,7 +73,7 @@ class Splitting:
         return pd.Series(self._assigned(ids, stratify, group, kept), frame.index)
 
     def _several(
-        self, ids: pd.Series, stratify: pd.Series, group: pd.Series, kept: pd.Series | None
+        self, ids: pd.Series, stratify: pd.Series, group: pd.Series, kept: MaybeSeries
     ) -> pd.Series:
         """Return the parts of groups of several rows; then the rest can have exact shares."""
         several = group.duplicated(keep=False).to_numpy()
@@ -85,11 +84,7 @@ class Splitting:
         return pd.Series(parts, ids.index)
 
     def _assigned(
-        self,
-        ids: pd.Series,
-        stratify: pd.Series | None,
-        group: pd.Series | None,
-        kept: pd.Series | None,
+        self, ids: pd.Series, stratify: MaybeSeries, group: MaybeSeries, kept: MaybeSeries
     ) -> Any:
         options: Any = {"seed": self.seed, "stratify": stratify, "group": group}
         if self.folds is None:
@@ -127,7 +122,7 @@ class Splitting:
                     warn(f"{called[name]} has no row with {column} = {shown}. {more}.")
 
 
-def _with_copies(frame: pd.DataFrame, ids: pd.Series, group: pd.Series | None) -> pd.Series:
+def _with_copies(frame: pd.DataFrame, ids: pd.Series, group: MaybeSeries) -> pd.Series:
     """Return groups that also hold the copies of their rows; a single row is its id."""
     units, keys = units_of(ids, group)
     rows = np.arange(len(frame))

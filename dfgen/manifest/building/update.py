@@ -5,7 +5,7 @@ the source no longer has stay; if the file is gone, `problem` says so.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, count, first, quote, warn
+from dfgen.errors import EXAMPLES, ManifestError, count, first, quote, warn
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.scan import problems_now
 from dfgen.manifest.diff import differ
@@ -26,7 +26,6 @@ from dfgen.manifest.schema import (
     class_names,
     describe_labels,
     label_columns,
-    numbered_after,
     to_category,
     with_classes,
     with_column,
@@ -181,8 +180,7 @@ def _same_classes(before: pa.Table, fresh: pa.Table) -> tuple[pa.Table, pa.Table
             names = pa.concat_arrays([known, new])
             before = with_column(before, name, with_classes(before[name], names, kind.ordered))
             if name not in ("format", *PARTS):
-                for note in numbered_after(name, len(known), new.to_pylist()):
-                    warn(note)
+                _warn_of_new(name, len(known), new.to_pylist())
         fresh = with_column(fresh, name, with_classes(fresh[name], names, kind.ordered))
     return before, fresh
 
@@ -195,9 +193,14 @@ def _same_lists(before: Mapping[str, Label], labels: Mapping[str, Label]) -> dic
             old = before[name].get("class_names", [])
             new = [value for value in labels[name]["class_names"] if value not in old]
             known[name] = {**labels[name], "class_names": [*old, *new]}
-            for note in numbered_after(name, len(old), new):
-                warn(note)
+            _warn_of_new(name, len(old), new)
     return known
+
+
+def _warn_of_new(name: str, old: int, new: Sequence[object]) -> None:
+    if new:
+        shown = ", ".join(map(quote, new[:EXAMPLES]))
+        warn(f"{name} has new classes, numbered after the {old} old ones: {shown}.")
 
 
 def _with_labels(
@@ -213,12 +216,8 @@ def _with_labels(
     changed = np.flatnonzero(differ(table[name], old) & np.asarray(stayed))
     if len(changed):
         rows = pa.array(changed[:3])
-        both = (
-            _shown(table["id"].take(rows)),
-            _shown(old.take(rows)),
-            _shown(table[name].take(rows)),
-        )
-        shown = ", ".join(f"{key} ({a} -> {b})" for key, a, b in zip(*both, strict=True))
+        values = [column.take(rows).to_pylist() for column in (table["id"], old, table[name])]
+        shown = ", ".join(f"{key} ({a} -> {b})" for key, a, b in zip(*values, strict=True))
         what = f"{name} of {count(len(changed), 'row')} of {where}"
         if corrected:
             warn(f"Kept the {what}, because it was corrected; the source differs: {shown}.")
@@ -229,10 +228,6 @@ def _with_labels(
     places = np.arange(len(is_old)) + np.where(is_old, len(is_old), 0)
     both = pa.chunked_array([*table[name].chunks, *old.chunks])
     return with_column(table, name, both.take(pa.array(places)))
-
-
-def _shown(column: pa.ChunkedArray) -> list[str]:
-    return [str(value) for value in column.to_pylist()]
 
 
 def _aligned(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:

@@ -20,19 +20,12 @@ _BLOCK = 1 << 24  # bytes of an array that are read at once
 
 
 class Whole(NamedTuple):
-    """A file that was decoded to its end.
-
-    Args:
-        header: of the file.
-        fault: the message of the decoder, or None.
-        digest: BLAKE2b-128 of the bytes.
-        phash: the perceptual hash of a picture, or None.
-    """
+    """A file that was decoded to its end."""
 
     header: Header
-    fault: str | None
-    digest: str
-    phash: int | None
+    fault: str | None  # the message of the decoder
+    digest: str  # BLAKE2b-128 of the bytes
+    phash: int | None  # of a picture
 
 
 def decode_whole(content: Content, store: Store) -> Whole:
@@ -40,11 +33,6 @@ def decode_whole(content: Content, store: Store) -> Whole:
 
     That is the first image of a file, all frames of a sound, all rows of an HDF5 file; for a .npy
     file only the length is checked. JPEGs are decoded as small as the hash needs.
-
-    Raises:
-        MissingFileError: there is no such file.
-        DecodeError: it is empty, of no known format, or its header is broken.
-        ArgumentError: it is a sound, and the package that reads sounds is missing.
     """
     return read_known(content, store, partial(_checked, limits=store.limits))
 

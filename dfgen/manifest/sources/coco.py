@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, count, quote, warn
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.path_roots import absolute_place, joined
-from dfgen.manifest.paths import check_stored_paths, tidy
+from dfgen.manifest.paths import absolute_place, check_stored_paths, joined, tidy
 from dfgen.manifest.schema import Label, repeated, with_column
 from dfgen.manifest.sources.source import (
     ANNOTATED,
@@ -36,7 +35,6 @@ from dfgen.manifest.sources.source import (
     Rows,
     Side,
     nest,
-    nest_boxes,
 )
 from dfgen.manifest.sources.text_files import read_json
 from dfgen.stores.archives import member_of
@@ -208,8 +206,9 @@ def _columns(
         warn(f"Left out {empty:,} of {count(len(annotations), 'annotation')} of {path}: no bbox.")
     columns: dict[str, pa.Array] = {}
     if has_boxes:
-        numbers = np.array(boxed, np.int64)
-        columns |= _boxes(annotations, numbers, rows, len(ids), classes, path)
+        order, lengths = _by_image(rows[boxed], len(ids))
+        items = {boxed[place]: annotations[boxed[place]] for place in order.to_pylist()}
+        columns |= _boxes(items, lengths, classes, path)
     if told:
         order, lengths = _by_image(rows[told], len(ids))
         captions = pa.array([annotations[n].caption for n in told], pa.string())
@@ -223,43 +222,40 @@ def _by_image(rows: npt.NDArray[np.int64], images: int) -> tuple[pa.Array, ListL
 
 
 def _boxes(
-    annotations: list[CocoAnnotation],
-    boxed: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-    images: int,
+    items: Mapping[int, CocoAnnotation],
+    lengths: ListLengths,
     classes: Mapping[_Id, str],
     path: str,
 ) -> dict[str, pa.Array]:
-    order, lengths = _by_image(rows[boxed], images)
-    numbers = boxed[order.to_numpy()]
-    items = [annotations[n] for n in numbers]
-    for number, item in zip(numbers, items, strict=True):
-        points = item.keypoints or ()
-        if len(item.bbox or ()) != 4 or item.category_id not in classes or len(points) % 3:
-            where = f"{path}: annotations[{number}]"
-            if len(item.bbox or ()) != 4:
-                raise ManifestError(f"{where} has the bbox {item.bbox}, expected 4 numbers")
-            if len(points) % 3:
-                raise ManifestError(f"{where} has key points that are not x, y, visibility each")
+    for number, item in items.items():
+        where = f"{path}: annotations[{number}]"
+        if len(item.bbox or ()) != 4:
+            raise ManifestError(f"{where} has the bbox {item.bbox}, expected 4 numbers")
+        if len(item.keypoints or ()) % 3:
+            raise ManifestError(f"{where} has key points that are not x, y, visibility each")
+        if item.category_id not in classes:
             raise ManifestError(
                 f"{where} has category_id {quote(item.category_id)}, which is not in its "
                 f"categories: {', '.join(map(str, classes))}"
             )
-    boxes = np.reshape([item.bbox for item in items], (-1, 4)).astype(np.float64)
+    boxed = [*items.values()]
+    boxes = np.reshape([item.bbox for item in boxed], (-1, 4)).astype(np.float64)
     boxes[:, 2:] += boxes[:, :2]
-    names = [classes[item.category_id] for item in items if item.category_id is not None]
-    crowds = [bool(item.iscrowd) for item in items]
+    with np.errstate(over="ignore"):  # infinite, which is outside of every image
+        corners = pa.array(boxes.astype(np.float32).ravel())
+    names = [classes[item.category_id] for item in boxed if item.category_id is not None]
+    crowds = [bool(item.iscrowd) for item in boxed]
     columns = {
-        "boxes": nest_boxes(boxes, lengths),
+        "boxes": nest(nest(corners, np.full(len(boxes), 4)), lengths),
         "labels": nest(pa.array(names, pa.string()), lengths),
         "iscrowd": nest(pa.array(crowds, pa.bool_()), lengths),
     }
-    regions = pa.array([_json(item) for item in items], pa.string())
+    regions = pa.array([_json(item) for item in boxed], pa.string())
     if regions.null_count < len(regions):
         columns["segmentation"] = nest(regions, lengths)
-    if any(item.keypoints for item in items):
-        sizes = np.array([len(item.keypoints or ()) for item in items])
-        flat = np.fromiter(chain(*(item.keypoints or () for item in items)), np.float32)
+    if any(item.keypoints for item in boxed):
+        sizes = np.array([len(item.keypoints or ()) for item in boxed])
+        flat = np.fromiter(chain(*(item.keypoints or () for item in boxed)), np.float32)
         flat.reshape(-1, 3)[:, :2] += 0.5 * (flat.reshape(-1, 3)[:, 2:] > 0)
         columns["keypoints"] = nest(nest(pa.array(flat), sizes), lengths)
     return columns

@@ -22,8 +22,7 @@ from dfgen.errors import (
 from dfgen.explain.missing import near_name
 from dfgen.locks import LOCK_SUFFIX
 from dfgen.manifest.file_errors import fault_of
-from dfgen.manifest.path_roots import absolute_place
-from dfgen.manifest.paths import is_utf8
+from dfgen.manifest.paths import absolute_place, is_utf8
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import Rows
 from dfgen.progress_bars import progress
@@ -83,7 +82,7 @@ def _matching(paths: pa.ChunkedArray, pattern: Pattern | None, skipped: Skipped)
         return pa.table({"path": paths})
     parts = []
     for chunk in paths.chunks or [pa.array([], pa.string())]:
-        fields = pattern.extract(chunk)
+        fields = pc.extract_regex(chunk, pattern.regex)  # null if it does not match
         if misfits := chunk.filter(fields.is_null()).to_pylist():
             skipped[_NO_FIT] += misfits
         columns = fields.filter(fields.is_valid()).flatten()

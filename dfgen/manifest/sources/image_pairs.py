@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, MissingFileError, quote
 from dfgen.manifest.building.mismatch import JoinSide, mismatch, warn_of_dropped
-from dfgen.manifest.path_roots import absolute_place
+from dfgen.manifest.paths import absolute_place
 from dfgen.manifest.sources.file_tree import Skipped, files_below, list_files
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.progress_bars import progress
@@ -36,12 +36,7 @@ class Listing(NamedTuple):
 
 
 def without_suffix(path: str) -> str:
-    """Return a path without its extension.
-
-    Example:
-        >>> without_suffix("a.b/c"), without_suffix("a/b.c.png")
-        ('a.b/c', 'a/b.c')
-    """
+    """Return a path without its extension."""
     return _SUFFIX.sub("", path)
 
 

@@ -30,7 +30,7 @@ _SEPARATED = (".csv", ".tsv")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ADVICE = ", or say how it is written with sep=, decimal= and encoding="
 _SUFFIX = re.compile(r"\.(csv|tsv)(\.gz)?\Z", re.IGNORECASE)
-_WHOLE = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
+WHOLE = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 _NUMBER = r"\A-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?\z"
 _TRUE, _FALSE = pa.array(["True", "true", "TRUE"]), pa.array(["False", "false", "FALSE"])
 
@@ -62,7 +62,10 @@ def read_labels(
     if isinstance(table, str):
         rows = _read(table, text, limits, written)
     else:
-        rows = arrow_table(_with_index(table), "the label table")
+        index = table.index.names if isinstance(table, pd.DataFrame) else ()
+        if names := [name for name in index if name is not None]:
+            table = table.reset_index(names)
+        rows = arrow_table(table, "the label table")
     check_names(rows.column_names, table_name(table))
     if files_column(rows.schema) in (None, "path"):  # gigabytes stay in pieces
         rows = rows.combine_chunks()
@@ -72,13 +75,6 @@ def read_labels(
 def table_name(table: str | Table) -> str:
     """Return the name of a label table in messages."""
     return table if isinstance(table, str) else "the label table"
-
-
-def _with_index(table: Table) -> Table:
-    if not isinstance(table, pd.DataFrame):
-        return table
-    names = [name for name in table.index.names if name is not None]
-    return table.reset_index(names) if names else table
 
 
 def _read(path: str, text: Collection[str], limits: Limits, written: TableFormat) -> pa.Table:
@@ -95,16 +91,14 @@ def _read(path: str, text: Collection[str], limits: Limits, written: TableFormat
     missing = f"there is no label table {path}. Looked in {os.getcwd()}"
     missing += '. "~" is not expanded' if path.startswith("~") else near and f".{near}"
     advice = ". Correct the file" + _ADVICE * (suffix in _SEPARATED)
-    with reading(path, f" as {suffix}", missing, advice, limits, None) as nbytes:
+    bound = None if suffix == ".parquet" else "file_bytes"  # its reader checks its size in memory
+    with reading(path, f" as {suffix}", missing, advice, limits, bound) as nbytes:
         if not nbytes:
             raise ManifestError(
                 f"{path} is empty (0 bytes), expected column names in the first line, and rows"
             )
-        if suffix == ".parquet":  # its size in memory is checked by the reader
+        if suffix == ".parquet":
             return read_foreign_parquet(path, limits)
-        if not limits.allows("file_bytes", nbytes):
-            what = f"{path} has {nbytes:,} bytes"
-            raise ManifestError(limits.refusal("file_bytes", nbytes, what))
         with _unpacked(path, limits) if packed else open(path, "rb") as file:
             if suffix == ".xlsx":
                 return _read_workbook(path, file, text, limits)
@@ -132,12 +126,6 @@ def _read_separated(
             f"{path} holds zero bytes, as UTF-16 does: save it as UTF-8, or name its encoding, as "
             'in encoding="utf-16-le" (--encoding)'
         )
-    try:
-        codecs.lookup(encoding)
-    except LookupError:
-        raise ArgumentError(
-            f'encoding={quote(encoding)} is unknown, expected one of Python, such as "cp1252"'
-        ) from None
     sep = written.sep or (",", "\t")[_SUFFIX.findall(path)[0][0].lower() == "tsv"]
     parse = pa.csv.ParseOptions(delimiter=sep, newlines_in_values=True)
     decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)
@@ -147,7 +135,7 @@ def _read_separated(
 
     def read(threads: bool) -> pa.Table:
         how = pa.csv.ReadOptions(use_threads=threads, encoding=encoding)
-        held = file.getbuffer() if isinstance(file, io.BytesIO) else None
+        held = file.getvalue() if isinstance(file, io.BytesIO) else None  # a view may not be closed
         with pa.OSFile(path) if held is None else pa.BufferReader(held) as again:
             return pa.csv.read_csv(again, how, parse, convert)  # whose threads read ahead
 
@@ -173,7 +161,7 @@ def _as_values(column: pa.ChunkedArray, what: str, decimal: str | None) -> pa.Ch
         values = pc.replace_substring(column, decimal, ".")
     if values.null_count == len(values):
         return column
-    if _all(values, _WHOLE):
+    if _all(values, WHOLE):
         return values.cast(pa.int64())
     if _all(values, _NUMBER):
         return values.cast(pa.float64())

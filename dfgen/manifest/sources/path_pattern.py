@@ -5,7 +5,6 @@ import string
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, quote
 from dfgen.manifest.schema import FACTS, OF_WHOLE_FILES
@@ -29,10 +28,6 @@ class Pattern:
     regex: str
     fields: tuple[str, ...]
     integers: frozenset[str]
-
-    def extract(self, paths: pa.Array) -> pa.StructArray:
-        """Return the fields of each path as text; null if the pattern does not match."""
-        return pc.extract_regex(paths, self.regex)
 
     def convert(self, name: str, values: pa.Array) -> pa.Array:
         """Return the values of a field of whole numbers as int64."""

@@ -28,21 +28,13 @@ Side = Annotated[int, msgspec.Meta(ge=0, lt=MOST_PIXELS)]
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a source, one a file.
+    """The rows of a source, one a file."""
 
-    Args:
-        table: `path`, labels, and `problem` for rows that cannot be used.
-        folder: the absolute folder, archive or URL where relative paths start.
-        labels: metadata of the columns, as far as the source knows it.
-        relative: whether shapes are shares of the image instead of pixels.
-        listed: `path`, `bytes` and `mtime_ns` of all files, if a bucket lists them.
-    """
-
-    table: pa.Table
-    folder: str
-    labels: Mapping[str, Label] = field(default_factory=dict)
-    relative: bool = False
-    listed: pa.Table | None = None
+    table: pa.Table  # `path`, labels, and `problem` for rows that cannot be used
+    folder: str  # the absolute folder, archive or URL where relative paths start
+    labels: Mapping[str, Label] = field(default_factory=dict)  # as far as the source knows them
+    relative: bool = False  # whether shapes are shares of the image instead of pixels
+    listed: pa.Table | None = None  # `path`, `bytes` and `mtime_ns` of all files of a bucket
 
 
 def nest(
@@ -52,10 +44,3 @@ def nest(
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     mask = None if missing is None else np.append(missing, False)
     return pa.ListArray.from_arrays(pa.array(ends, mask=mask), values)
-
-
-def nest_boxes(boxes: npt.NDArray[Any], lengths: ListLengths) -> Any:
-    """Return numbers (n, k) as consecutive lists of lists of k floats."""
-    each = np.full(len(boxes), boxes.shape[1])
-    with np.errstate(over="ignore"):  # infinite, which is outside of every image
-        return nest(nest(pa.array(boxes.astype(np.float32).ravel()), each), lengths)

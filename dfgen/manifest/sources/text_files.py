@@ -24,23 +24,13 @@ def read_text(
     bound: str = "header_bytes",
     advice: str = "",
 ) -> str:
-    """Return the text of a file of at most as many bytes as a bound of the limits.
-
-    Raises:
-        MissingFileError: there is no such file.
-        ManifestError: it is too large, not a file, or not text.
-    """
+    """Return the text of a file of at most as many bytes as a bound of the limits."""
     with reading(path, form, advice=advice, limits=limits, bound=bound) as nbytes:
         return decoded_text(read_bytes(path, nbytes))
 
 
 def decoded_text(data: bytes) -> str:
-    """Return UTF-8 or UTF-16 as text without byte order mark.
-
-    Example:
-        >>> decoded_text("é".encode("utf-16")), decoded_text("é".encode("utf-8-sig"))
-        ('é', 'é')
-    """
+    """Return UTF-8 or UTF-16 as text without byte order mark."""
     return data.decode("utf-16" if data.startswith(_UTF16) else "utf-8-sig")
 
 

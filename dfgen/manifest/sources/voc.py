@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote, warn
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import read_bytes, reading
-from dfgen.manifest.path_roots import absolute_place
+from dfgen.manifest.paths import absolute_place
 from dfgen.manifest.schema import Label
 from dfgen.manifest.sources.file_tree import Skipped, check_folder, list_files, warn_of_skipped
 from dfgen.manifest.sources.image_pairs import (
@@ -240,12 +240,10 @@ def _splits(
     check_folder(folder, "Give the folder of train.txt and val.txt")
     paths = [*images, *annotations]
     known = {name: without_suffix(path) for path in paths for name in (path, without_suffix(path))}
-    splits, strangers, files = dict[str, str](), list[str](), 0
-    for split in ("train", "val", "test"):
-        file = f"{folder}/{split}.txt"
-        if not os.path.exists(file):
-            continue
-        files += 1
+    splits, strangers = dict[str, str](), list[str]()
+    files = {split: f"{folder}/{split}.txt" for split in ("train", "val", "test")}
+    files = {split: file for split, file in files.items() if os.path.exists(file)}
+    for split, file in files.items():
         for number, line in lines_of(read_text(file, " as a list of images", limits, "file_bytes")):
             image = known.get(line) or known.get(_PRESENCE.sub("", line))
             if image is None:

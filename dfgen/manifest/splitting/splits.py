@@ -15,6 +15,7 @@ import pandas as pd
 from dfgen.errors import EXAMPLES, ArgumentError, ManifestError, brief, quote
 
 Codes = npt.NDArray[np.intp]
+Reals = npt.NDArray[np.float64]
 
 
 def check_shares(shares: Mapping[str, float]) -> None:
@@ -36,13 +37,8 @@ def check_shares(shares: Mapping[str, float]) -> None:
         )
 
 
-def uniform(keys: Sequence[object], seed: int) -> npt.NDArray[np.float64]:
-    """Return a number in [0, 1) for each key: BLAKE2b-64 of seed, newline and key, over 2^64.
-
-    Example:
-        >>> uniform(["a", "b"], seed=0).round(3)
-        array([0.182, 0.348])
-    """
+def uniform(keys: Sequence[object], seed: int) -> Reals:
+    """Return a number in [0, 1) for each key: BLAKE2b-64 of seed, newline and key, over 2^64."""
     begun = hashlib.blake2b(f"{seed}\n".encode(), digest_size=8)
     digests = bytearray()
     for key in keys:
@@ -70,10 +66,6 @@ def assign_splits(
     With both, whole groups are dealt so that every class comes as near to its shares as the groups
     allow. Then rows that are added later may move rows, unless their split is `kept`; new rows join
     their group and fill up the shares.
-
-    Example:
-        >>> list(assign_splits(pd.Series(range(6)), {"train": 0.5, "val": 0.5}))
-        ['train', 'train', 'train', 'train', 'val', 'train']
     """
     check_shares(shares)
     names, known = _known_codes(len(ids), list(shares), kept)
@@ -145,13 +137,7 @@ def _class_values(stratify: pd.Series) -> pd.Series:
     return _scalars(stratify, "stratified").astype(object)
 
 
-def _exact(
-    classes: Codes,
-    numbers: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64],
-    settled: Codes,
-    level: bool,
-) -> Codes:
+def _exact(classes: Codes, numbers: Reals, weights: Reals, settled: Codes, level: bool) -> Codes:
     """Deal the rows of each class, in the order of their numbers, by exact shares.
 
     Rows that are settled count: the others fill up what each split lacks.
@@ -175,7 +161,7 @@ def _exact(
     return codes
 
 
-def whole_shares(rows: int, weights: npt.NDArray[np.float64], filled: Codes) -> Codes:
+def whole_shares(rows: int, weights: Reals, filled: Codes) -> Codes:
     """Return the rows of each split: rounded down, the rest to the largest fractions.
 
     Equal ones go to the least filled, then to the first.
@@ -187,13 +173,7 @@ def whole_shares(rows: int, weights: npt.NDArray[np.float64], filled: Codes) -> 
     return counts
 
 
-def _dealt(
-    classes: Codes,
-    units: Codes,
-    numbers: npt.NDArray[np.float64],
-    weights: npt.NDArray[np.float64],
-    settled: Codes,
-) -> Codes:
+def _dealt(classes: Codes, units: Codes, numbers: Reals, weights: Reals, settled: Codes) -> Codes:
     """Give each group, the largest first, to the split that lacks most of what it holds."""
     counts = pd.crosstab(units, classes).to_numpy()
     lacking = np.outer(weights, counts.sum(axis=0))
