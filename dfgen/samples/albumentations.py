@@ -56,9 +56,7 @@ def albumentations(pipeline: Any) -> Transform:
 
 
 class _Target(NamedTuple):
-    """An array of the sample, and what it is to a pipeline."""
-
-    name: str
+    name: str  # of an array of the sample
     kind: str  # "image", "mask" or "bboxes"
     key: str  # its name in the pipeline, which wants one of each kind to have the kind's name
     labels: str  # the array of the labels of boxes

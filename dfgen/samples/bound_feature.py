@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.samples.features.base import Feature, TableFeature, files_among, specs_of, value_of
+from dfgen.samples.features.base import Feature, TableFeature, specs_of, value_of
 from dfgen.samples.features.image import Image
 from dfgen.spec import IntArray, Present, Spec, Values
 from dfgen.table.file_columns import content_parts
@@ -99,7 +99,8 @@ class BoundFeature:
     @cached_property
     def files(self) -> pa.Array | None:
         """All that is read from files, else None."""
-        return files_among(self.feature, self.values)
+        several = len(self.feature.columns) > 1
+        return (self.values.field(0) if several else self.values) if self.feature.of_files else None
 
     def path(self, row: int) -> str | None:
         """Return the path of the file that a row is read from, None for bytes."""

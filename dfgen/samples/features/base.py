@@ -9,7 +9,6 @@ from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import pyarrow as pa
 
 from dfgen.samples.features.checks import column_names
 from dfgen.samples.features.column_source import ColumnSource, NamingColumns, bound_columns
@@ -136,10 +135,3 @@ def value_of(values: Any, row: int) -> Any:
     """Return what one row holds of what `bind` has returned."""
     found = values[row]
     return found.as_py() if hasattr(found, "as_py") else found
-
-
-def files_among(feature: Feature, values: Any) -> pa.Array | None:
-    """Return the files among what `bind` has returned, None where it reads none."""
-    if not feature.of_files:
-        return None
-    return values if len(feature.columns) == 1 else values.field(0)

@@ -17,12 +17,10 @@ from dfgen.samples.pixels.scaling import DEPTHS, Scale, check_scaled, checked_sc
 from dfgen.spec import LazyArray, Spec, Values
 from dfgen.system import flag, one_of
 
-_FLIPS = (None, "horizontal", "vertical", "horizontal_and_vertical")
-
 _RANDOM = ("random", "random_resized")
-
 _WORDS = {
-    "resize": geo.RESIZE, "crop": (None, "center", *_RANDOM), "flip": _FLIPS,
+    "resize": geo.RESIZE, "crop": (None, "center", *_RANDOM),
+    "flip": (None, "horizontal", "vertical", "horizontal_and_vertical"),
     "interpolation": INTERPOLATIONS, "dtype": DEPTHS,
 }  # fmt: skip
 
@@ -169,9 +167,8 @@ class Image(Feature):
         vertical = self.flip in ("vertical", "horizontal_and_vertical") and rng.random() < 0.5
         if self.crop not in _RANDOM:
             return geo.Draw(None, None, flipped, vertical)
-        if self.crop != "random_resized":
-            return geo.Draw(y, x, flipped, vertical)
-        crops = geo.drawn_crops(rng, self.area or geo.AREA, self.ratio or geo.RATIO)
+        area, ratio = self.area or geo.AREA, self.ratio or geo.RATIO
+        crops = geo.drawn_crops(rng, area, ratio) if self.crop == "random_resized" else ()
         return geo.Draw(y, x, flipped, vertical, crops)
 
     def place(

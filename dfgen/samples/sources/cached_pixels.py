@@ -180,25 +180,20 @@ class CachedPixels(RowSource):
         return salts
 
     def _salt(self, row: int) -> np.uint64:
-        path = self._paths[row].as_py()
+        path, facts = self._paths[row].as_py(), list[Any]()
         if is_remote(path):
-            facts: Any = (
-                None if self._facts_known is None else [int(f[row]) for f in self._facts_known]
-            )
+            facts = [-1 if fact is None else int(fact[row]) for fact in self._facts_known]
+            is_known = min(facts, default=-1) >= 0
         else:
             try:
                 head = self._store.head(path)
             except (DfgenError, OSError, ValueError):
                 return np.uint64(0)  # reading it says what is wrong
-            facts = None if head.problem else [head.size, head.mtime_ns, head.version]
-            size = self.files.size(row)
-            if size is not None and size != head.size:
-                facts = None
-        if facts is None:
-            return np.uint64(0)
-        if "://" not in path:
-            del facts[2]  # inode numbers change with copies, unlike checksums of members
-        return np.uint64(hash_of(repr((cache_text(path, self._store.folder), facts))) or 1)
+            # inode numbers change with copies, unlike checksums of members
+            facts = [head.size, head.mtime_ns, *([head.version] if "://" in path else [])]
+            is_known = not head.problem and self.files.size(row) in (None, head.size)
+        text = repr((cache_text(path, self._store.folder), facts))
+        return np.uint64((hash_of(text) or 1) if is_known else 0)
 
     def _count(self, what: str, number: int) -> None:
         with self._lock:
