@@ -24,17 +24,13 @@ _BOXES = {"xyxy": "pascal_voc", "xywh": "coco", "rel_xyxy": "albumentations"}
 def albumentations(pipeline: Any) -> Transform:
     """Return an Albumentations pipeline as a `transform` of a Sequence.
 
-    All images, masks and boxes of a row go through the pipeline together; numbers and labels are
-    left alone. Each worker has a copy of the pipeline, which draws from the sample's `rng`: the
-    same row draws the same in the same epoch, and a seed of the pipeline itself is not used.
+    All images, masks and boxes of a row go through the pipeline together. It draws from the
+    sample's `rng`: the same row draws the same in the same epoch, and its own seed is not used.
 
     An image must come out as uint8, in the size of its `Image(size=...)`; what goes in is its
     `load_size`, if it has one; scale= comes afterwards, so leave Normalize and ToTensorV2 out.
     Boxes need `bbox_params=A.BboxParams(...)`, whose limits apply (`min_area`, ...); its format and
     label fields are set here. A box that is lost takes its label with it.
-
-    Set NO_ALBUMENTATIONS_UPDATE=1 before you import Albumentations, or it asks the network for a
-    newer version. Worker processes have it set.
 
     Args:
         pipeline: an `albumentations.Compose` (`pip install "keras-dfgen[albumentations]"`).

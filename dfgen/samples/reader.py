@@ -104,8 +104,7 @@ class SampleReader(BoundRows):
     @cached_property
     def present(self) -> dict[str, Present]:
         """Name of an array that rows may lack -> which rows have it."""
-        lacking = (bound for bound in self.features if bound.present is not None)
-        return {name: bound.present for bound in lacking for name in bound.specs}  # type: ignore[misc]
+        return {name: bound.present for bound in self._lacking for name in bound.specs}  # type: ignore[misc]
 
     @cached_property
     def padding(self) -> Padding:
@@ -186,30 +185,30 @@ class SampleReader(BoundRows):
             return {}
         return dict(zip(bound.read_names, seen, strict=True))
 
+    @property
+    def _seen(self) -> dict[str, Spec]:
+        return {name: spec for step in self.steps for name, spec in step.between.items()}
+
     @cached_property
     def _is_straight(self) -> bool:
         """Whether a row is done when its files are read and its functions have run."""
-        return self.transform is None and not any(step.between for step in self.steps)
+        return self.transform is None and not self._seen
 
     @cached_property
     def _changed(self) -> dict[str, tuple[Any, ...]]:
         """The arrays that a transform may return in another shape than it got."""
-        made = {
-            name: (seen, seen if seen.own_length else self.specs[name].stage(False))
-            for step in self.steps
-            for name, seen in step.between.items()
-        }
-        return {
-            name: after.shape
-            for name, (seen, after) in made.items()
-            if after != seen or after.shape != self.specs[name].shape
-        }
+        changed = {}
+        for name, seen in self._seen.items():
+            after = seen if seen.own_length else self.specs[name].stage(False)
+            if after != seen or after.shape != self.specs[name].shape:
+                changed[name] = after.shape
+        return changed
 
     @cached_property
     def _of_any_length(self) -> dict[str, Any]:
         """Name of an array whose length each row has for itself -> its blank."""
-        between = [pair for step in self.steps for pair in step.between.items()]
-        return {n: s.blank for n, s in between if s.own_length and n not in self.padding.sizes}
+        own = {name: spec for name, spec in self._seen.items() if spec.own_length}
+        return {name: own[name].blank for name in own.keys() - self.padding.sizes.keys()}
 
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
         """Fill what the table alone holds, for all rows of a batch at once."""

@@ -140,9 +140,10 @@ def user_decoded(image: Any, data: bytes) -> Pixels:
 def in_mode(pixels: Pixels, image: Any) -> Pixels:
     """Return pixels of an array in the depth and the color_mode of an image."""
     pixels = in_depth(as_stored(pixels), image.dtype)
-    if pixels.shape[2] == channels_of(image):
-        return np.ascontiguousarray(pixels)
-    return geo.in_rgb_mode(pixels, image.color_mode)
+    if pixels.shape[2] != channels_of(image):
+        order = {1: [0], 3: [2, 1, 0], 4: [2, 1, 0, 3]}[pixels.shape[2]]  # as OpenCV has them
+        pixels = geo.in_color_mode(np.ascontiguousarray(pixels[..., order]), image.color_mode)
+    return np.ascontiguousarray(pixels)
 
 
 def holds_pixels(shape: tuple[int, ...]) -> bool:

@@ -32,8 +32,7 @@ class Mask(Feature):
     interpolation="nearest")`.
 
     It gets the geometry of its image: the same size, crop and flip, by the nearest pixel. Its
-    shape (height, width, 1) is what Keras's losses and metrics take for outputs of shape (height,
-    width, classes) and (height, width, 1), and what its preprocessing layers take as masks.
+    shape (height, width, 1) is what Keras's losses, metrics and preprocessing layers take.
 
     Args:
         column: the column of paths, or of bytes, as of `Image`. The files are of the size of their

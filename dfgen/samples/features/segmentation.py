@@ -27,10 +27,9 @@ _BACKGROUND = "background"
 class Segmentation(Feature):
     """The class of every pixel, or a mask of every object, from the polygons of annotations.
 
-    Use it for the column `segmentation` of COCO, and the `polygons` of YOLO; for mask files take
-    `Mask`. It sets those pixels of the whole image that pycocotools sets, and then gets the
-    geometry of its image as a `Mask` does: the same size, crop and flip, by the nearest pixel.
-    Needs `pip install "keras-dfgen[coco]"`.
+    Use it for the column `segmentation` of COCO, and the `polygons` of YOLO. It sets the pixels
+    that pycocotools sets, and then gets the geometry of its image as a `Mask` does. Needs
+    `pip install "keras-dfgen[coco]"`.
 
     Without `max_items` it is the class of every pixel, (height, width, 1), of which class 0 is
     `"background"`; later objects cover earlier ones. With `max_items` a batch holds `{"masks":
@@ -137,8 +136,7 @@ class Segmentation(Feature):
         if self.ignore is not None:
             flags = Ragged.of(self.crowd, columns[self.crowd])
             rows.check_same_lengths(flags)
-            [flags] = flags.arrays
-            crowd = np.asarray(flags.cast(pa.bool_()).fill_null(False))
+            crowd = np.asarray(flags.arrays[0].cast(pa.bool_()).fill_null(False))
         return rows.with_arrays(found, self._numbers(labels), crowd)
 
     def _without_null(self, values: pa.Array, labels: Ragged) -> pa.Array:
@@ -179,7 +177,7 @@ class Segmentation(Feature):
         geometry = reading.geometry
 
         def mask(place: int) -> Values:
-            region = _region(found[place].as_py())
+            region = regions.parsed(found[place].as_py())
             return np.ascontiguousarray(regions.mask_of(region, geometry.image))
 
         if self.max_items is not None:
@@ -203,11 +201,3 @@ class Segmentation(Feature):
     @property
     def _outside(self) -> int:
         return self._background if self.fill_value is None else self.fill_value
-
-
-def _region(given: Any) -> regions.Region:
-    if given is None:
-        return []
-    if isinstance(given, str):
-        return regions.parsed(given)
-    return [given] if len(given) else []

@@ -195,12 +195,6 @@ def in_color_mode(pixels: Pixels, color_mode: str) -> Pixels:
     return with_channels(pixels)
 
 
-def in_rgb_mode(pixels: Pixels, color_mode: str) -> Pixels:
-    """Return gray, RGB or RGBA pixels, as arrays hold them, in a color_mode."""
-    order = {1: [0], 3: [2, 1, 0], 4: [2, 1, 0, 3]}[pixels.shape[2]]
-    return in_color_mode(np.ascontiguousarray(pixels[..., order]), color_mode)
-
-
 def with_channels(pixels: Pixels) -> Pixels:
     """Give gray pixels their channel."""
     return pixels if pixels.ndim == 3 else pixels[..., None]

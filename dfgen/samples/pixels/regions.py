@@ -24,15 +24,17 @@ Region = list[list[float]] | RunLengths  # polygons: x, y of each corner, in pix
 _decoder = msgspec.json.Decoder(Region)
 
 
-def parsed(text: str) -> Region:
-    """Return the region that the JSON of COCO's `segmentation` describes."""
+def parsed(given: Any) -> Region:
+    """Return the region of the JSON of COCO's `segmentation`, or of the numbers of one polygon."""
+    if not isinstance(given, str):
+        return [given] if given else []
     try:
-        region: Region = _decoder.decode(text)
+        region: Region = _decoder.decode(given)
         return region
     except msgspec.DecodeError as error:
         raise DecodeError(
-            f"a segmentation is {brief(text)}, expected COCO's polygons, [[x, y, x, y, x, y, ...], "
-            f'...], or run lengths, {{"size": [height, width], "counts": ...}}: {error}'
+            f"a segmentation is {brief(given)}, expected COCO's polygons, [[x, y, x, y, ...], ...],"
+            f' or run lengths, {{"size": [height, width], "counts": ...}}: {error}'
         ) from None
 
 
