@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,9 +58,8 @@ class BoundFeature:
         """Name -> shape and dtype of one sample."""
         specs = [*specs_of(self.feature)]
         if "padding_mask" in self.arrays:
-            masks = {True: Spec((None, None, 1), np.dtype(np.bool_)),
-                     False: Spec((None,), np.dtype(np.bool_), True)}  # fmt: skip
-            specs.append(masks[specs[0].pixels])
+            shape, blank = ((None, None, 1), False) if specs[0].pixels else ((None,), True)
+            specs.append(Spec(shape, np.dtype(np.bool_), blank))
         return dict(zip(self.arrays.values(), specs, strict=True))
 
     @property
@@ -130,9 +129,10 @@ class Padding:
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
         """Fill the masks, for all rows of a batch at once."""
         for name, sizes in self.masks.items():
-            along = enumerate(sizes[rows].T, start=1)
-            inside = [_inside(out[name].shape, axis, lengths) for axis, lengths in along]
-            out[name][...] = reduce(np.logical_and, inside)
+            out[name][...] = True
+            for axis, lengths in enumerate(sizes[rows].T, start=1):
+                along = np.moveaxis(out[name], axis, 1)
+                along[np.arange(along.shape[1]) >= lengths[:, None]] = False
 
     def own(self, row: int, out: Mapping[str, Values]) -> dict[str, Values]:
         """Return a row's arrays, those padded cut down to its own part; fill the rest of them."""
@@ -144,14 +144,6 @@ class Padding:
                     array[(*before, slice(length, None))] = self.fills[name]
                     arrays[name] = array[(*before, slice(length))]
         return arrays
-
-
-def _inside(shape: tuple[int, ...], axis: int, lengths: RowLengths) -> npt.NDArray[np.bool_]:
-    """Return what is within the length of each sample along an axis, for a batch of a shape."""
-    wide = [1] * len(shape)
-    wide[0], wide[axis] = shape[0], shape[axis]
-    inside: npt.NDArray[np.bool_] = (np.arange(shape[axis]) < lengths[:, None]).reshape(wide)
-    return inside
 
 
 def padding_of(features: Iterable[BoundFeature], known: Mapping[str, RowLengths]) -> Padding:

@@ -25,15 +25,15 @@ class Audio(Feature):
     """The sounds of the files that a column names: WAV, FLAC, OGG, MP3 or AIFF.
 
     They are what `keras.utils.audio_dataset_from_directory` makes: float32 -1..1 of shape
-    (frames, channels), cut to `seconds`, or with zeros after the end of a shorter one. Only what is
-    wanted of a long file is decoded. Needs `pip install "keras-dfgen[audio]"`.
+    (frames, channels), cut to `seconds`, or with zeros after the end of a shorter one. Needs
+    `pip install "keras-dfgen[audio]"`.
 
     Args:
         column: the column of paths, or of bytes.
         sample_rate: frames a second, which every file must have: nothing is resampled.
-        seconds: the length of what the model gets. None: every sound keeps its own length, and is
-            followed by zeros up to the longest of its batch. It is the fact `frames` of a manifest,
-            else the headers of all files are read once. JAX compiles a step for every length.
+        seconds: the length of what the model gets. None: every sound keeps its own length (the fact
+            `frames` of a manifest, else that of its header), before zeros up to the longest of its
+            batch. JAX compiles a step for every length.
         channels: 1 (default), the mean of two; 2, of which one is repeated; or as many as every
             file has.
         start: where a longer sound is cut: `"start"` (default), `"center"`, or `"random"`, drawn

@@ -29,10 +29,9 @@ class Boxes(Feature):
 
     A batch holds `{"boxes": float32 (batch, max_items, 4), "labels": int32 (batch, max_items)}`,
     filled up with -1, as KerasHub's detectors and Keras's preprocessing layers take it. Stored
-    boxes refer to the upright image, as EXIF orientation has it. They follow the resizing, crop and
-    flip of their image; what lies outside of it afterwards is cut off, and boxes of which nothing
-    is left are dropped, as by `keras.utils.bounding_boxes.clip_to_image_size`. A transform gets
-    them without the -1, any number of them, and may return another number.
+    boxes refer to the upright image. They follow the resizing, crop and flip of their image; what
+    lies outside of it afterwards is cut off, and boxes of which nothing is left are dropped. A
+    transform gets them without the -1, and may return another number of them.
 
     Args:
         column: the column of boxes: a list of four numbers for each box, [] where there is none.

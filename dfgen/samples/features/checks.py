@@ -89,10 +89,7 @@ def class_names_in_order(class_names: Any) -> tuple[object, ...]:
 
 
 def number_spec(shape: tuple[int | None, ...], dtype: str) -> Spec:
-    """Return the Spec of an array of numbers, of which whole ones may each be a class.
-
-    A loss of its own is then at each; if they are none, Keras drops an axis of weights too many.
-    """
+    """Return the Spec of an array of numbers; whole ones may be classes, of a loss each."""
     known = np.dtype(dtype)
     return Spec(shape, known, axes=len(shape) if known.kind in "iu" else None)
 

@@ -37,9 +37,8 @@ class Image(Feature):
         column: the column of paths; or of bytes, or of structs of `bytes` and `path` as Hugging
             Face's `datasets` makes them.
         size: (height, width) in pixels, (256, 256) by default; with `like` that of the followed
-            image, or a whole number of times that. None: every image keeps its own size, and stands
-            top left in an array as high and as wide as the largest of its batch, before zeros.
-            JAX compiles a step for every shape.
+            image, or a whole number of times that. None: every image keeps its own size, top left
+            in an array of the size of the largest of its batch. JAX compiles a step for each shape.
         resize: `"stretch"` (default) changes the aspect ratio, `"crop"` cuts the largest part of
             the right aspect ratio, `"pad"` fits the whole image in, centred on zeros,
             `"crop_or_pad"` does not scale at all.
@@ -47,10 +46,9 @@ class Image(Feature):
             channels, as of bands of satellites.
         scale: None (default) leaves 0..255. `"0..1"`, `"-1..1"`, or two numbers (scale, offset) as
             of `keras.layers.Rescaling`. Two sequences are the mean and the standard deviation of
-            each channel, of pixels 0..1: `((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))`.
-            `"tf"`, `"torch"` and `"caffe"` (which makes BGR of RGB) are the modes of
-            `keras.applications.imagenet_utils.preprocess_input`. `"standardize"` gives each image
-            mean 0 and standard deviation 1, as `tf.image.per_image_standardization`.
+            each channel, of pixels 0..1. `"tf"`, `"torch"` and `"caffe"` (which makes BGR of RGB)
+            are the modes of `keras.applications`, `"standardize"` gives each image mean 0 and
+            standard deviation 1, as `tf.image.per_image_standardization`.
         antialias: filter before shrinking (default), within a grey level of Pillow on most
             photographs; False aliases, as TensorFlow's resize does by default. It is for
             `interpolation="bilinear"`.
@@ -68,9 +66,8 @@ class Image(Feature):
         dtype: what the model gets: `"uint8"`, `"uint16"`, `"float32"` or `"float16"`. None
             (default) is `"uint8"`, or `"float32"` with `scale`, of files of 8 bits: deeper ones are
             an error. `"uint8"` takes 16 bits too, divided by 257 and rounded. The others keep the
-            numbers of the file; a `scale` that speaks of 255 or of 1 means the full range of its
-            depth, which floats do not have. A transform gets uint8 of files of 8 bits, uint16 of
-            deeper ones, float32 of floats; with `dtype="uint16"` always that.
+            numbers of the file, whose full range is the 255 or the 1 of a `scale`. A transform gets
+            uint8 of files of 8 bits, uint16 of deeper ones and with `"uint16"`, float32 of floats.
         padding_mask: with `size=None`, True: a batch then holds `{"images", "padding_mask"}`, True
             on the image, bool (batch, height, width, 1).
         area: of `"random_resized"`: the least and the largest share of the image; None: (0.08, 1).

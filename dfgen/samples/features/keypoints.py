@@ -41,9 +41,8 @@ class Keypoints(Feature):
         count: how many points an object has; 17 (default) as COCO's persons.
         max_items: how many objects the batch has room for; a row of more is an error. None
             (default): each row has one.
-        flip_pairs: which points are each other's mirror image, ((1, 2), (3, 4), ...): the left and
-            the right eye, the ears. They change places where the image is mirrored by its own
-            `flip`; a transform that mirrors it leaves them.
+        flip_pairs: which points are each other's mirror image, ((1, 2), (3, 4), ...), as the eyes.
+            They change places where `flip`, but no transform, mirrors the image.
         missing: of targets, `"raise"` (default), or `"ignore"`: null gets -1, and weighs 0.
 
     Raises:

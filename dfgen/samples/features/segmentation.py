@@ -45,8 +45,7 @@ class Segmentation(Feature):
         max_items: how many objects the batch has room for; a row of more is an error. None
             (default): the class of every pixel.
         ignore: the value of pixels of crowd regions, which stand below all others: leave it out of
-            the loss, `SparseCategoricalCrossentropy(ignore_class=255)`. None (default) draws
-            these as any object. With `max_items` it is no use.
+            the loss, `SparseCategoricalCrossentropy(ignore_class=255)`. None (default): any object.
         crowd: the column that says which are crowd regions: a list of booleans in each row.
         fill_value: the class of what lies outside of the image; None (default): the background.
         class_names: as of `Boxes`, `"background"` put first if it is not among them. Whole numbers
@@ -80,9 +79,9 @@ class Segmentation(Feature):
             set_fields(self, max_items=whole("max_items", self.max_items, least=1))
             if self.ignore is not None or getattr(self.like, "size", 0) is None:
                 raise ArgumentError("max_items= needs an image with a size, and no ignore=")
-        if self.class_names is None:
-            return
         names = self.class_names
+        if names is None:
+            return
         names = names if _BACKGROUND in names or self.max_items else (_BACKGROUND, *names)
         set_fields(self, class_names=names)
         if self.ignore is not None and self.ignore < len(names):

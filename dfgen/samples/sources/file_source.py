@@ -75,8 +75,7 @@ class FileSource(RowSource):
         """Read the file of one row, if it has the size of the manifest."""
         size = self.size(row)
         if size is not None:
-            store, *others = reading
-            reading = Reading(OfSize(store, size), *others)  # type: ignore[arg-type]
+            reading = reading._replace(store=OfSize(reading.store, size))  # type: ignore[arg-type]
         return self.feature.read(value_of(self.values, row), out, reading)
 
     def size(self, row: int) -> int | None:
