@@ -123,7 +123,7 @@ def write_pixels(rows: int, folder: str) -> None:
 def packed(frame: pd.DataFrame, folder: str) -> Loader:
     dfgen.pack(frame, folder, image_size=SIZE)
     bound = bind(folder, Image("path", size=SIZE), "label")
-    return Loader(bound.reader, batch_size=BATCH, workers=THREADS, drawing=bound.drawing)
+    return Loader(bound.reader, batch_size=BATCH, workers=THREADS, order=bound.order)
 
 
 def bare_gather(stored: npt.NDArray[np.uint8], count: int) -> int:

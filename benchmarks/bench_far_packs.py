@@ -17,7 +17,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.binding.bind import bind
-from dfgen.binding.row_draws import Ordering
+from dfgen.binding.ordering import Ordering
 from dfgen.loading.loader import Loader
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -94,10 +94,10 @@ def fetched(
     """Return the bytes of shards that a host asks for in some epochs."""
     server.clear_counts()
     bound = bind(
-        URL, y="label", order=Ordering(window=window), batch_size=BATCH, cache=cache,
+        URL, y="label", ordering=Ordering(window=window), batch_size=BATCH, cache=cache,
         storage_options=server.options,
     )  # fmt: skip
-    loader = Loader(bound.reader, batch_size=BATCH, drawing=bound.drawing, shard=shard, **more)
+    loader = Loader(bound.reader, batch_size=BATCH, order=bound.order, shard=shard, **more)
     for epoch in epochs:
         for _ in loader.batches(epoch):
             pass

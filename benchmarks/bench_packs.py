@@ -22,9 +22,8 @@ from measure import THREADS, Findings, Rates, Verdict, alternate, finish, in_new
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.binding.row_draws import Ordering
+from dfgen.binding.ordering import Ordering
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.row_order import Drawing
 from dfgen.loading.order.shuffle import permutation
 from dfgen.samples.features.image import Image
 
@@ -120,11 +119,13 @@ def drained(
     batch: int = BATCH,
     windows: bool = True,
     epochs: int = 8,
-    window: str | None = None,
+    window: int = 10**9,
 ) -> int:
     """Drain epochs, of a Loader for each pass: one that stays would work ahead of its time."""
-    bound = bind(manifest, x=image, options=Options(label_mode=None), order=Ordering(window=window))
-    loader = Loader(bound.reader, batch_size=batch, drawing=bound.drawing if windows else Drawing())
+    bound = bind(
+        manifest, x=image, options=Options(label_mode=None), ordering=Ordering(window=window)
+    )
+    loader = Loader(bound.reader, batch_size=batch, order=bound.order if windows else None)
     ahead, images = loader.stream(0), 0
     for _ in range(epochs * len(loader)):
         images += len(next(ahead).arrays["image"])

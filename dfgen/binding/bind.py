@@ -15,10 +15,10 @@ from dfgen.binding.following import followed_image
 from dfgen.binding.frame_columns import Columns, InPack
 from dfgen.binding.image_sizes import image_sizes
 from dfgen.binding.nested import Tree, leaves, map_leaves
+from dfgen.binding.ordering import Ordering
 from dfgen.binding.packed_rows import PackedColumns, open_columns
 from dfgen.binding.pixel_cache import Cache, cached
 from dfgen.binding.preprocessing import Preprocessing
-from dfgen.binding.row_draws import Ordering
 from dfgen.binding.row_ids import ids_of, note_id
 from dfgen.binding.row_lengths import row_lengths
 from dfgen.binding.row_problems import (
@@ -32,7 +32,7 @@ from dfgen.binding.rows_of_arrays import stored_rows
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Limits
-from dfgen.loading.order.row_order import Drawing
+from dfgen.loading.order.epochs import Order
 from dfgen.loading.pending_batch import Weights
 from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
@@ -58,8 +58,7 @@ class Binding:
         x, y: the names of features, nested as they were given.
         weights: what each row counts in the loss.
         own_weights: name of an array of y -> by what that is multiplied in the loss of this one.
-        drawing: how an epoch takes rows beside a plain shuffle.
-        drawn_by: by which `balance`, `bucket_by` and `window` that is, told from others.
+        order: the order of rows.
         problems: row -> why it cannot be read.
     """
 
@@ -69,8 +68,7 @@ class Binding:
     reader: SampleReader
     weights: Weights | None
     own_weights: Mapping[str, Weights]
-    drawing: Drawing
-    drawn_by: Mapping[str, str | None]
+    order: Order
     problems: Mapping[int, str]
 
     def __getitem__(self, name: str) -> BoundFeature:
@@ -144,8 +142,7 @@ def bind(
     id: str | None = None,
     sample_weight: SampleWeight = None,
     class_weight: ClassWeight = None,
-    order: Ordering | None = None,
-    batch_size: int = 32,
+    ordering: Ordering | None = None,
     cache: Cache = None,
     transform: Transform | None = None,
     on_error: str = "raise",
@@ -158,7 +155,7 @@ def bind(
     """Bind inputs and targets to the rows of a manifest.
 
     The arguments are those of `dfgen.Sequence`, but that `options` are for columns given by their
-    names alone, and `order` has those that say how an epoch takes rows.
+    names alone, and `ordering` has those that decide the order of rows.
 
     Raises:
         ManifestError: the manifest cannot be used: a column, an id, a path, a label.
@@ -172,10 +169,14 @@ def bind(
     if root is not None and not isinstance(root, str | os.PathLike):
         raise ArgumentError(f"root must be the path of a folder, got {root!r}")
     check_transform("transform", transform, "sample")
-    order, limits, opened = order or Ordering(), limits or DEFAULT, StorageOptions(storage_options)
+    ordering, limits, opened = (
+        ordering or Ordering(),
+        limits or DEFAULT,
+        StorageOptions(storage_options),
+    )
     opens = partial(store_of, limits=limits, options=opened)
     folder = None if cache in (None, "memory") else os.path.abspath(os.fspath(cache))
-    copies = folder, limits.cache_bytes, order.window_bytes
+    copies = folder, limits.cache_bytes, ordering.window
     columns = open_columns(manifest, root, limits, opened, where, pack, copies)
     taken = {name for name in (id, *leaves(sample_weight)) if isinstance(name, str)}
     options = replace(options or Options(), store_of=opens)
@@ -202,16 +203,16 @@ def bind(
     known = known_sizes_of_files(columns, features, packs)
     sources = _sources(features, packs, known)
     sources = cached(columns, features, sources, cache, limits, store, transform is not None)
-    stored = stored_rows(features, sources, store, 2 * order.window_bytes)
+    stored = stored_rows(features, sources, store, 2 * ordering.window)
     sources |= stored
 
     by_name = {bound.name: bound for bound in features}
     targets = map_leaves(by_name.get, y)
     weights, own = row_weights(columns, targets, sample_weight, class_weight)
     own_weights = {array: own[name] for name in own for array in by_name[name].specs}
-    drawing, drawn_by = order.drawing(columns, rows, sizes.values(), batch_size, stored, packs)
+    order = ordering.order(columns, rows, sizes.values(), stored, packs)
     reader = SampleReader(rows.ids, features, transform, store, sources, sizes)
-    return Binding(columns, x, y, reader, weights, own_weights, drawing, drawn_by, problems)
+    return Binding(columns, x, y, reader, weights, own_weights, order, problems)
 
 
 def _of_features(transform: Transform | None, features: Iterable[BoundFeature]) -> Any:

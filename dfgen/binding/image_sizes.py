@@ -1,7 +1,6 @@
 """Sizes of images that keep them, known before any is decoded."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,6 @@ import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns, InPack
 from dfgen.limits import DEFAULT, Limits
-from dfgen.loading.loader import Loader
-from dfgen.loading.order.row_order import PaddingShare, padding_share
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.scan import read_facts
 from dfgen.samples.bound_feature import BoundFeature, Sizes
@@ -19,7 +16,6 @@ from dfgen.stores.store import StorageOptions
 
 _FACTS = ("height", "width", "orientation")
 _FIRST = 16  # rows whose files tell by how much an image is larger than the one that it follows
-_MANY = 65_536  # rows of which the padding is told
 
 
 def image_sizes(
@@ -67,19 +63,6 @@ def _following(
     whole = (own == times * followed[rows]).all(axis=1) & (times[:, 0] == times[:, 1])
     first = times[whole][:1, 0]
     return followed * (first[0] if len(first) else 1)
-
-
-def padding_of_batches(loader: Loader) -> PaddingShare | None:
-    """Return how much of the first epoch is padding; None where images have one size."""
-    sizes = next(iter(loader.reader.sizes.values()), None)
-    if sizes is None:
-        return None
-    order, first = loader.row_order, np.arange(min(len(sizes), _MANY))
-    share, unbucketed = (
-        padding_share(sizes[order.at(0, first)[0]], loader.batch_size)
-        for order in (order, replace(order, buckets=None))
-    )
-    return PaddingShare(share, unbucketed)
 
 
 def known_sizes(columns: Columns, limits: Limits = DEFAULT) -> Sizes | None:

@@ -90,8 +90,10 @@ def row_tiles(
     for argument, feature in x.items():
         for name in getattr(feature, "columns", (feature,)):
             require_column(argument, name, rows)
-    rows = rows.drop(columns="problem", errors="ignore").assign(id=range(len(rows)))
-    how = {"root": root, "storage_options": storage_options}
+    pack = rows.attrs.get("dfgen", {}).get("pack")
+    rows = rows.drop(columns="problem", errors="ignore")
+    rows = rows.assign(id=range(len(rows))) if pack is None else rows
+    how = {"root": root, "storage_options": storage_options, "pack": pack}
     with warnings.catch_warnings(), ThreadPoolExecutor(usable_cpus()) as pool:
         warnings.simplefilter("ignore")  # they are about training
         return [*pool.map(partial(_row_tile, rows, x, how), range(len(rows)))]

@@ -3,16 +3,16 @@
 import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from dfgen.loading.batch_transforms import TriedTransform
 from dfgen.loading.buffers import BatchArrays, Buffers
 from dfgen.loading.generators import batch_rng
+from dfgen.loading.order.epochs import Epochs, Order
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.order.row_order import BatchRows, RowOrder
-from dfgen.loading.order.windows import Windows
+from dfgen.loading.order.windows import Windowed
 from dfgen.loading.pending_batch import OwnWeights, PendingBatch, Weights
 from dfgen.loading.prefetch import Prefetch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker, Expected, making
@@ -25,45 +25,39 @@ _ASKED = 8  # windows that are not asked for again, of all passes that go on at 
 
 
 class NextWindow:
-    """Has the files of the next window read when a batch of a window begins, and first of its own.
+    """Reads the files of a window, and of the next one, when one of its batches begins.
 
-    A thread asks for it, so that no batch waits. What the system does not do, as where it lacks the
-    memory, costs time later and nothing else.
+    It runs in a thread, so that no batch waits. If it fails, as without memory, the rows are read
+    later.
     """
 
-    def __init__(self, reader: SampleReader, order: RowOrder, plan: Plan) -> None:
-        self._reader, self._order, self._plan = reader, order, plan
+    def __init__(self, reader: SampleReader, order: Windowed) -> None:
+        self._reader, self._order = reader, order
         self._asked: deque[tuple[int, int]] = deque(maxlen=_ASKED)
         self._threads = Threads(1, Worker)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return NextWindow, (self._reader, self._order, self._plan)
+        return NextWindow, (self._reader, self._order)
 
     def begin(self, epoch: int, step: int, plan: Plan) -> None:
-        """Note that a batch of an epoch begins, which may be of several windows."""
-        start, end = plan.first + step * plan.batch_size, plan.rows
-        windows, seed = self._windows(epoch)
-        window_of = partial(windows.window, seed=seed, epoch=epoch)
+        """Note that a batch begins, which may have rows of several windows."""
+        start, end = step * plan.batch_size, plan.rows
+        window_of = partial(self._order.windows.window, seed=self._order.seed, epoch=epoch)
         last = window_of(end - 1)
         wanted = range(window_of(start), window_of(min(start + plan.batch_size, end) - 1) + 2)
         for asked in ((epoch, at) if at <= last else (epoch + 1, 0) for at in wanted):
             if asked not in self._asked:
                 self._asked.append(asked)
-                of_it = plan if asked[0] == epoch else self._plan
-                self._threads.submit(partial(self._ask, *asked, of_it))
-
-    def _windows(self, epoch: int) -> tuple[Windows, int]:
-        order: Any = self._order.of(epoch)
-        return order.windows, order.seed
+                self._threads.submit(partial(self._ask, *asked, plan))
 
     def close(self) -> None:
         """End the thread."""
         self._threads.close()
 
     def _ask(self, epoch: int, window: int, plan: Plan, worker: Worker) -> None:
-        with contextlib.suppress(Exception):  # whoever reads the rows says what is wrong
-            windows, seed = self._windows(epoch)
-            rows = windows.rows_of(window, plan, seed=seed, epoch=epoch)
+        with contextlib.suppress(Exception):  # the read of a row raises it again
+            order = self._order
+            rows = order.windows.rows_of(window, plan, seed=order.seed, epoch=epoch)
             for _ in self._reader.ahead(rows):
                 if worker.abandoned:
                     return
@@ -75,8 +69,7 @@ class BatchMaker:
 
     pool: Pool
     maker: ChunkMaker
-    order: RowOrder
-    plan: Plan  # of an epoch; others may differ in their tail, and in where they begin
+    order: Order
     weights: Weights | None  # of all rows
     own: OwnWeights  # of all rows
     transform: TriedTransform | None
@@ -84,9 +77,15 @@ class BatchMaker:
     prefetch: Prefetch | None = None  # of remote files
 
     @cached_property
-    def batch_rows(self) -> BatchRows:
-        """The rows of each batch."""
-        return BatchRows(self.order, self.plan)
+    def _epochs(self) -> Callable[[Plan], Epochs]:
+        return lru_cache(maxsize=4)(partial(Epochs, self.order))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name in _FIELDS}
+
+    def epochs(self, plan: Plan) -> Epochs:
+        """Return the rows of batches by a plan."""
+        return self._epochs(plan)
 
     @cached_property
     def _buffers(self) -> Buffers:
@@ -95,14 +94,13 @@ class BatchMaker:
     @cached_property
     def next_window(self) -> NextWindow | None:
         """Reads ahead where rows come in windows."""
-        order = self.order
-        if order.windows is None or order.seed is None:
+        if not isinstance(self.order, Windowed):
             return None
-        return NextWindow(self.maker.reader, order, self.plan)
+        return NextWindow(self.maker.reader, self.order)
 
-    def reseeded(self, seed: int, seed_of_order: int | None) -> "BatchMaker":
-        """Return a maker of batches by other seeds, and end the workers of this one."""
-        maker, order = replace(self.maker, seed=seed), replace(self.order, seed=seed_of_order)
+    def reseeded(self, seed: int) -> "BatchMaker":
+        """Return a maker of batches by another seed, and end the workers of this one."""
+        maker, order = replace(self.maker, seed=seed), self.order.reseeded(seed)
         return replace(self, pool=self.pool.reseeded(maker), maker=maker, order=order)
 
     def start(
@@ -114,7 +112,7 @@ class BatchMaker:
         known: Collection[int],
     ) -> PendingBatch:
         """Begin to make a batch, shared by all workers if `spread`, without the `known` rows."""
-        rows, earlier = self.batch_rows.batch(epoch, step, plan)
+        _, rows, earlier = self.epochs(plan).batch(epoch, step)
         if self.next_window is not None:
             self.next_window.begin(epoch, step, plan)
         specs = self._specs(epoch, step, plan, rows)
@@ -124,7 +122,7 @@ class BatchMaker:
         starts = range(0, len(rows), size)
         transform: Callable[[BatchArrays], BatchArrays] | None = None
         if self.transform is not None:
-            rng = batch_rng(self.maker.seed, epoch, step, self.plan.shard[0])
+            rng = batch_rng(self.maker.seed, epoch, step, plan.shard[0])
             where = f"batch {step} of epoch {epoch}"
             transform = partial(self._transformed, self.transform, rng=rng, where=where)
         pending = PendingBatch(
@@ -160,3 +158,6 @@ class BatchMaker:
         if plan.shard[1] > 1:
             rows = self.order.at(epoch, replace(plan, shard=(0, 1)).positions(step))[0]
         return reader.padding.specs(rows, reader.specs)
+
+
+_FIELDS = {field.name for field in fields(BatchMaker)}

@@ -22,12 +22,12 @@ from dfgen.loading.batch_maker import BatchMaker
 from dfgen.loading.batch_transforms import BatchTransform, tried
 from dfgen.loading.lookahead import LookAhead, Parked
 from dfgen.loading.metrics import Metrics, total
+from dfgen.loading.order.epochs import Epochs, InOrder, Order, Shuffled
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.order.row_order import Drawing, RowOrder
 from dfgen.loading.pending_batch import Batch, PendingBatch, Weights
 from dfgen.loading.prefetch import Prefetch
 from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
-from dfgen.loading.receipts import DueRows
+from dfgen.loading.receipts import ids_at
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, refuse_inside, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
@@ -36,8 +36,6 @@ from dfgen.samples.sources.cached_pixels import CACHE_FAILED
 from dfgen.spec import IntArray, Present, Spec
 from dfgen.system import flag, machine_memory, usable_cpus, whole
 
-NO_DRAWING = Drawing()
-_SHUFFLE = "write shuffle=True, another order of all rows each epoch, or shuffle=False"
 _BATCH = "write batch_size=32, rows of a batch"
 _WORKERS = "leave it out to use all CPUs, or write workers=4"
 _QUEUE = "write max_queue_size=1 for the fewest"
@@ -72,9 +70,9 @@ class Loader:
     Args:
         reader: makes samples from rows.
         batch_size: rows of a batch of all hosts; the last one of an epoch may have fewer.
-        shuffle: another order each epoch, by `seed`; False keeps the order of the rows.
+        order: the order of rows, seeded here. Default: by `shuffle`.
+        shuffle: another order each epoch.
         seed: of the order and of the transform's random generators.
-        drawing: how rows are taken beside a plain shuffle; its balance and buckets need `shuffle`.
         drop_remainder: leave out a short last batch.
         shard: (index, count) of this host, which makes `batch_size / count` rows of each batch.
             With several, `plan` leaves out a short last batch.
@@ -100,9 +98,9 @@ class Loader:
         reader: SampleReader,
         *,
         batch_size: int = 32,
+        order: Order | None = None,
         shuffle: bool = True,
         seed: int = 0,
-        drawing: Drawing = NO_DRAWING,
         drop_remainder: bool = False,
         shard: tuple[int, int] = (0, 1),
         weights: Weights | None = None,
@@ -116,16 +114,15 @@ class Loader:
         limits: Limits | None = None,
     ) -> None:
         self.reader = reader
-        shuffle = flag("shuffle", shuffle, _SHUFFLE)
         drop_remainder = flag("drop_remainder", drop_remainder)
-        order = RowOrder(len(reader), seed if shuffle else None, *drawing)
+        default = Shuffled(len(reader)) if shuffle else InOrder(len(reader))
+        order = (order or default).reseeded(seed)
         rows = order.places
         size = whole("batch_size", batch_size, least=1, advice=_BATCH)
         self.given = Plan(rows, size, shard, "drop" if drop_remainder else "short")
         self.plan = self.given if shard[1] == 1 else replace(self.given, tail="drop")
         """How an epoch of training is divided; `given` is how it was asked for."""
         self.batch_size = batch_size
-        self.shuffle = shuffle
         self.workers = (
             usable_cpus() if workers is None else whole("workers", workers, advice=_WORKERS)
         )
@@ -155,9 +152,7 @@ class Loader:
         self._handed_out = 0
         self._told_of_cache = False
 
-    def _batch_maker(
-        self, order: RowOrder, seed: int, function: BatchTransform | None
-    ) -> BatchMaker:
+    def _batch_maker(self, order: Order, seed: int, function: BatchTransform | None) -> BatchMaker:
         """Settle what the batches hold and how many are made ahead, and by whom."""
         reader, size, transform = self.reader, self.plan.size, None
         largest = reader.padding.specs(slice(None), reader.specs)
@@ -182,7 +177,7 @@ class Loader:
         if reader.store.far:
             prefetch = Prefetch(reader.store.another().read)
             reader.store.fetched = prefetch.take
-        return BatchMaker(pool, maker, order, self.plan, *weights, transform, sizes, prefetch)
+        return BatchMaker(pool, maker, order, *weights, transform, sizes, prefetch)
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -197,22 +192,28 @@ class Loader:
         return self._maker.transform is not None
 
     @property
-    def order(self) -> DueRows:
-        """The rows of every batch, worked out apart from what makes the batches."""
-        return DueRows(self.plan, self.row_order, self.reader.ids)
+    def order(self) -> Order:
+        """The order of rows."""
+        return self._maker.order
 
     @property
-    def row_order(self) -> RowOrder:
-        """Which row stands where in each epoch."""
-        return self._maker.order
+    def shuffle(self) -> bool:
+        """Whether each epoch has another order."""
+        return not isinstance(self.order, InOrder)
+
+    def epochs(self, plan: Plan | None = None) -> Epochs:
+        """Return the rows of each batch, by the plan of training or another."""
+        return self._maker.epochs(plan or self.plan)
+
+    def ids_at(self, rows: IntArray) -> list[object]:
+        """Return the ids of rows."""
+        return ids_at(self.reader.ids, rows)
 
     @property
     def counted(self) -> Present:
         """Which rows are drawn, and weigh something in the loss."""
-        drawn = self.row_order.proportions
-        given = self.weights, None if drawn is None else drawn.weights
         counted = np.ones(len(self.reader), bool)
-        for weights in given:
+        for weights in (self.weights, self.order.weights):
             counted &= weights is None or weights > 0
         return counted
 
@@ -227,25 +228,16 @@ class Loader:
         Its batches are not trained on: all rows of one may be bad.
         """
         found = copy.copy(self)
-        order = RowOrder(len(self.reader), None)
-        found._maker = replace(self._maker, order=order, plan=plan)
+        found._maker = replace(self._maker, order=InOrder(len(self.reader)))
         found._parked = Parked()
         found.given = found.plan = plan
-        found.shuffle, found._trains = False, False
+        found._trains = False
         return found
 
     def reseed(self, seed: int) -> None:
-        """Take the seed of a training that goes on, where none was asked for."""
+        """Use the seed of a training that goes on."""
         self.park(None)
-        self._maker = self._maker.reseeded(seed, seed if self.shuffle else None)
-
-    def go_on(self, epoch: int, batch: int) -> None:
-        """Keep the order of an epoch that was begun with so many rows in a batch."""
-        order = self.row_order.going_on(epoch, batch)
-        if self._maker.next_window is not None:
-            self._maker.next_window.close()
-        self._maker = replace(self._maker, order=order)
-        self.park(None)
+        self._maker = self._maker.reseeded(seed)
 
     @property
     def metrics(self) -> Metrics:
@@ -256,33 +248,18 @@ class Loader:
         made = total(stopwatches, self._waited, self._handed_out, pool.abandoned, held)
         return replace(made, workers=pool.used, use_multiprocessing=pool.in_processes)
 
-    def rows(self, epoch: int, step: int, plan: Plan | None = None) -> IntArray:
-        """Return the rows of one batch on this host: those at its positions of the order."""
-        plan = self.plan if plan is None else plan
-        rows: IntArray = self._maker.batch_rows.batch(epoch, step, plan.of(epoch))[0]
-        return rows
-
     def batch(self, epoch: int, step: int, plan: Plan | None = None) -> Batch:
-        """Return one batch, whatever else is under way."""
+        """Return one batch, in any order."""
         return self.result(self.start(epoch, step, plan))
 
     def batches(self, epoch: int = 0, plan: Plan | None = None) -> Iterator[Batch]:
-        """Yield the batches of one epoch with their `rows` and `ids`; training does not notice.
-
-        Args:
-            epoch: which.
-            plan: of the epoch, None for that of training; `given` leaves out nothing.
-
-        Example:
-            >>> for batch in loader.batches():  # doctest: +SKIP
-            ...     print(batch.ids, batch.arrays["image"].mean())
-        """
-        plan, order = self.plan if plan is None else plan, self.order
+        """Yield the batches of one epoch; training does not notice."""
+        plan = self.plan if plan is None else plan
         ahead = LookAhead(self, (epoch, 0), plan, one_epoch=True)
         try:
             for _ in range(len(plan)):
                 batch = next(ahead)
-                yield replace(batch, ids=tuple(order.ids_at(batch.rows)))
+                yield replace(batch, ids=tuple(self.ids_at(batch.rows)))
         finally:
             ahead.close()
 
@@ -333,7 +310,7 @@ class Loader:
         refuse_inside(self.reader)
         self._begin_anew_where_forked()
         plan = self.plan if plan is None else plan
-        return self._maker.start(epoch, step, plan.of(epoch), spread, self._known)
+        return self._maker.start(epoch, step, plan, spread, self._known)
 
     def depth_for(self, at_once: int) -> int:
         """Return how many batches are made ahead where so many are taken at once: twice as many."""

@@ -106,7 +106,7 @@ class LookAhead:
 
     def _after(self, position: Position) -> Position:
         epoch, step = position
-        if step + 1 < len(self.plan.of(epoch)):
+        if step + 1 < len(self.plan):
             return epoch, step + 1
         return (epoch, 0) if self.repeat_epoch else (epoch + 1, 0)
 

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import io
+import os
 import signal
 import threading
 import traceback
@@ -49,6 +50,7 @@ def run(who: str, error_type: type[DfgenError], function: Callable[..., Any], *g
     Keras and other processes cut the chain of exceptions, so the traceback is also a note. Ctrl+C
     and, of a decoder, errors of memory and of the system pass as they are.
     """
+    process = os.getpid()
     try:
         return function(*given)
     except BaseException as cause:
@@ -62,6 +64,9 @@ def run(who: str, error_type: type[DfgenError], function: Callable[..., Any], *g
             text = "".join(traceback.format_exception(type(cause), cause, lines))
             error.add_note(f"In your function:\n{text.rstrip()}")
         raise error from cause
+    finally:
+        if os.getpid() != process:  # a process that the function has forked
+            os._exit(0)
 
 
 def _is_ctrl_c(error: BaseException) -> bool:

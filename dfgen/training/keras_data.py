@@ -174,15 +174,14 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
     def row_counts(self, epoch: int | None = None) -> IntArray:
         """Return how often each row of `manifest` is drawn in an epoch.
 
-        The count is 1 unless rows are drawn by classes or weights, and 0 for rows that are left
+        The count is 1 unless rows are drawn by class or weight, and 0 for rows that are left
         out. `receipt` records which rows the model has taken.
 
         Args:
             epoch: the epoch. Default: the current one.
         """
         epoch = self.epoch if epoch is None else whole("epoch", epoch)
-        plan = self.progress.plan().of(epoch)
-        return self._loader.row_order.counts(epoch, plan.rows - plan.left_out)
+        return self._loader.epochs().counts(epoch, len(self._loader.reader))
 
     @property
     def metrics(self) -> Metrics:
@@ -210,7 +209,7 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
 
     def __getitem__(self, index: int) -> Any:
         """Return batch `index` of the current epoch; any index, any order, any thread."""
-        return self._layout.batch(self._loader.batch(*self._position(index), self.progress.plan()))
+        return self._layout.batch(self._loader.batch(*self._position(index)))
 
     def rows(self, index: int) -> IntArray:
         """Return the rows of the manifest in batch `index` of the current epoch, in order.
@@ -220,7 +219,7 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
         Example:
             >>> seq.manifest.iloc[seq.rows(0)]  # doctest: +SKIP
         """
-        return self._loader.rows(*self._position(index), self.progress.plan()).copy()
+        return self._loader.epochs().batch(*self._position(index)).rows.copy()
 
     def ids(self, index: int) -> list[object]:
         """Return the ids of the rows of batch `index` of the current epoch, in order.
@@ -228,7 +227,7 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
         Example:
             >>> dict(zip(seq.ids(3), model.predict_on_batch(seq[3][0])))  # doctest: +SKIP
         """
-        return self._loader.order.ids_at(self.rows(index))
+        return self._loader.ids_at(self.rows(index))
 
     def _position(self, index: int) -> tuple[int, int]:
         """Return the epoch and step of batch `index`."""
@@ -256,7 +255,7 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
             self.get_numpy_iterator()
         progress, plan = self.progress, self._loader.plan
         length: int | None = -1 if self.endless else len(plan)  # -1: infinite
-        if progress.resumed and progress.start.under_way:
+        if progress.resumed and progress.start.step:
             length = None
         return tensorflow_dataset(self, iter, self._layout.specs(self._loader.specs), length)
 

@@ -176,7 +176,7 @@ class Run(DataAdapter):
         if self.endless:
             return None
         place = self.progress.place if self.purpose == "fit" else Place()
-        return len(place.plan(self._plan).of(place.epoch)) - place.step
+        return len(self._plan) - place.step
 
     def on_epoch_begin(self) -> None:
         """Begin a pass, of an epoch or to build the model."""
@@ -217,7 +217,7 @@ class Run(DataAdapter):
             iterator._current_iterator = None  # else Keras continues the previous pass
             self._ledger = progress.begin(self.endless)
         place, self._steps, self._done = progress.place, 0, progress.done
-        if not self.endless and (is_moved or not place.under_way):
+        if not self.endless and (is_moved or not place.step):
             iterator._num_batches = self.num_batches
         if self._steps_per_epoch:
             iterator.steps_per_epoch = self._steps_per_epoch - self._done

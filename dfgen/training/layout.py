@@ -112,7 +112,7 @@ def problems_frame(problems: Problems) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype({"epoch": "Int64"})
 
 
-def summary(loader: Loader, progress: Progress, rows: int, seed: int, padding: Any) -> str:
+def summary(loader: Loader, progress: Progress, rows: int, seed: int) -> str:
     """Return one line: rows, batches, arrays, seed and how far training has come."""
     plan, place = loader.plan, progress.place
     arrays = [
@@ -120,10 +120,7 @@ def summary(loader: Loader, progress: Progress, rows: int, seed: int, padding: A
         for name, spec in loader.specs.items()
     ]
     part = f"; part {plan.shard[0]} of {plan.shard[1]}" if plan.shard[1] > 1 else ""
-    part += f"; {plan.rows:,} rows drawn an epoch" if plan.rows != rows else ""
     part += f"; {plan.left_out:,} rows left out of each epoch" if plan.left_out else ""
-    if padding is not None:
-        part += f"; {padding[0]:.1%} padding, {padding[1]:.1%} without bucket_by"
     state = f"epoch {place.epoch}" + (f" after {place.step:,} batches" if place.step else "")
     batches = f"{rows:,} rows, {len(loader):,} batches of {loader.batch_size}{part}"
     return f"<dfgen.Sequence: {batches}; {', '.join(arrays)}; seed {seed}, {state}>"

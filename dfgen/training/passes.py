@@ -87,11 +87,10 @@ class Pass:
     def _begin(self) -> LookAhead:
         consumer = self._consumer
         place, self._handed = consumer.begin_pass()
-        plan = place.plan(self._plan)
         if not consumer.endless:
-            self._left = len(plan.of(place.epoch)) - place.step
+            self._left = len(self._plan) - place.step
         at_once = self._at_once or 1
-        self._stream = stream = self._loader.stream(place.epoch, place.step, plan, at_once)
+        self._stream = stream = self._loader.stream(place.epoch, place.step, self._plan, at_once)
         stream.repeat_epoch = consumer.purpose in ("evaluate", "predict")
         self._is_first = True
         self._abandon = weakref.finalize(self, stream.close)

@@ -1,13 +1,12 @@
-"""Where training is: the place at which the next pass begins, and the batches that were taken."""
+"""The place of training, where the next pass begins, and the batches that were taken."""
 
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Handed, Ledger, Receipt
 from dfgen.loading.state import Place
 
 
 class Progress:
-    """Where training is; shared by a Sequence and its `repeat()`.
+    """The place of training; shared by a Sequence and its `repeat()`.
 
     `fit` counts the steps that the model has taken. A loop of the user counts the batches that it
     has received.
@@ -20,26 +19,21 @@ class Progress:
         self.done = 0  # steps taken of Keras's epoch, if `steps_per_epoch` sets its length
         self.latest: list[Handed] = []  # batches of the last execution
         self.receipt: Receipt | None = None  # of the last epoch that has ended
-        self.ledger = Ledger(loader.order, self.start)
+        self.ledger = self._ledger()
 
     @property
     def place(self) -> Place:
         """The place after the last batch that was taken."""
         return self._following(self.ledger.place)
 
-    def plan(self) -> Plan:
-        """Return the plan of epochs that begin at `start`."""
-        return self.start.plan(self._loader.plan)
-
-    def load(self, place: Place, batch_size: int) -> None:
-        """Have the next pass begin at a place; its epoch began with this batch size."""
-        size = batch_size if place.under_way else self._loader.batch_size
-        self._loader.go_on(place.epoch, size)
-        place = place._replace(step=min(place.step, self._length(place)))
-        self.ledger, self.done = Ledger(self._loader.order, place), 0
+    def load(self, place: Place) -> None:
+        """Have the next pass begin at a place."""
+        self._loader.park(None)
+        self.start = place._replace(step=min(place.step, len(self._loader.plan)))
+        self.ledger = self._ledger()
         if self.ledger.complete:
             self.receipt = self.ledger.close()
-        self.start, self.resumed = self._following(place), True
+        self.start, self.resumed, self.done = self._following(self.start), True, 0
 
     def begin(self, endless: bool) -> Ledger:
         """Begin at `start`; steps of an epoch that was left early do not count."""
@@ -47,7 +41,7 @@ class Progress:
         if not (endless or self.resumed):
             self.start = Place(self.start.epoch)
         self.start = self._following(self.start)  # devices may share batches now, which are fewer
-        self.ledger = Ledger(self._loader.order, self.start)
+        self.ledger = self._ledger()
         return self.ledger
 
     def take(self, ledger: Ledger, batches: list[Handed], endless: bool) -> None:
@@ -63,9 +57,9 @@ class Progress:
         if self.ledger.complete and self.ledger.place.epoch == self.start.epoch:
             self.start, self.resumed = self.place, False
 
+    def _ledger(self) -> Ledger:
+        return Ledger(self._loader.epochs(), self._loader.reader.ids, self.start)
+
     def _following(self, place: Place) -> Place:
         """Return the place itself, or the start of the next epoch if its epoch has ended."""
-        return Place(place.epoch + 1) if place.step >= self._length(place) else place
-
-    def _length(self, place: Place) -> int:
-        return len(place.plan(self._loader.plan).of(place.epoch))
+        return Place(place.epoch + 1) if place.step >= len(self._loader.plan) else place

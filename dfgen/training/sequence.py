@@ -12,21 +12,19 @@ import pandas as pd
 
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.binding.image_sizes import padding_of_batches
 from dfgen.binding.nested import Tree
+from dfgen.binding.ordering import Balance, Ordering
 from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
-from dfgen.binding.row_draws import DrawnBy, Ordering
 from dfgen.binding.row_problems import look_for_files
 from dfgen.binding.row_weights import ClassWeight, SampleWeight
 from dfgen.errors import ArgumentError, brief
 from dfgen.explain.other_libraries import refuse_unknown
-from dfgen.limits import Amount, Limits, limits_given
+from dfgen.limits import Limits, limits_given
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.row_order import PaddingShare
-from dfgen.loading.receipts import DueRows
-from dfgen.loading.state import CHECKSUM, Identity, Place, State, ids_digest
+from dfgen.loading.receipts import digest_before
+from dfgen.loading.state import Identity, Place, State, ids_digest
 from dfgen.samples.features.image_checks import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
@@ -62,16 +60,17 @@ class Sequence(KerasData):
         class_weight: class number or name -> weight; `"balanced"`: rows / (classes that occur *
             rows of the class), as scikit-learn has it. For several targets that of each, nested as
             y: `{"kind": "balanced"}`. It multiplies `sample_weight`.
-        balance: what rows are drawn by; some then come several times in an epoch, each with another
-            random crop, flip and transform, and others not at all: see `row_counts`. A column of
-            classes (text, whole numbers, booleans): each class comes equally often. A column of
-            floats: rows come in proportion, to less than two. Shares of
-            what a column holds, which sum to 1: `{"source": {"ours": 0.7, "theirs": 0.3}}`. Needs
-            `shuffle`; evaluate on a Sequence without it.
-        rows_per_epoch: rows drawn in an epoch with `balance`; None = as many as there are.
+        balance: column of classes (text, whole numbers or booleans), or a dict of one column and
+            the shares of its values, which sum to 1, as `{"source": {"ours": 0.7, "theirs":
+            0.3}}`. Each class comes equally often, or has its share. Some rows then come several
+            times in an epoch, each time with another random crop, flip and transform, and others
+            not at all: see `row_counts`. It needs `shuffle=True`; evaluate without it.
+        sampling_weight: column of numbers of 0 or more. Rows are drawn in proportion, to less than
+            two, as by torch's `WeightedRandomSampler`.
         bucket_by: `"shape"` puts images of similar sizes into the same batch, where they keep their
             own (`image_size=None`), within 64 batches of the shuffled order; `"length"` sounds,
-            arrays and lists of similar lengths. `padding` tells what it saves. Needs `shuffle`.
+            arrays and lists of similar lengths. It needs
+            `shuffle=True`.
         batch_size: rows of a batch; with `shard`, of all processes together.
         image_size: (height, width) of images in pixels. None: every image keeps its own size, and
             is padded with zeros to the largest of its batch; see `Image(size=None)`.
@@ -121,12 +120,6 @@ class Sequence(KerasData):
             connected processes. Batches that processes or devices share are always full and
             weighted: `fit` leaves out the last rows of an epoch that fill no batch (`left_out`),
             `evaluate` fills up with rows of weight 0.
-        window: bytes of rows that are shuffled together where they lie in large files (rows of
-            .npy and HDF5), as a number or a text such as `"4GB"`: each epoch takes blocks of
-            consecutive rows, mostly 64 a window, in another order, and shuffles the rows of one
-            window after the other, so that memory holds two windows. Rows that lie sorted by their
-            class mix the better, the larger it is. None: `"1GB"` of such rows; of others, and with
-            `balance` or `bucket_by`, all rows are drawn from. Without `shuffle` it has no part.
         cache: a folder in which the decoded pixels of images are kept, for all later epochs, runs,
             processes and Sequences with the same settings, or `"memory"`, for this one. It needs a
             size. Pixels are those after resizing and before what chance decides; of
@@ -161,8 +154,8 @@ class Sequence(KerasData):
         id: str | None = None,
         sample_weight: SampleWeight = None,
         class_weight: ClassWeight = None,
-        balance: DrawnBy = None,
-        rows_per_epoch: int | None = None,
+        balance: Balance = None,
+        sampling_weight: str | None = None,
         bucket_by: str | None = None,
         batch_size: int = 32,
         image_size: tuple[int, int] | None = DEFAULT_SIZE,
@@ -183,7 +176,6 @@ class Sequence(KerasData):
         root: str | os.PathLike[str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
         shard: tuple[int, int] | str | None = None,
-        window: Amount = None,
         cache: Cache = None,
         pack: str | os.PathLike[str] | None = None,
         where: Any = None,
@@ -194,17 +186,19 @@ class Sequence(KerasData):
         self._seed_was_drawn = seed is None
         seed = randbits(32) if seed is None else seed
         self._seed = whole("seed", seed, advice="write seed=0, or seed=None to draw")
+        advice = "write batch_size=32, rows of a batch"
+        batch_size = whole("batch_size", batch_size, least=1, advice=advice)
         bound = self._binding = bind(
             manifest, x, y, options=Options(image_size, color_mode, scale, label_mode, class_names),
             id=id, sample_weight=sample_weight, class_weight=class_weight,
-            order=Ordering(balance, rows_per_epoch, bucket_by, window), batch_size=batch_size,
+            ordering=Ordering(balance, sampling_weight, bucket_by, shuffle, batch_size),
             cache=cache, transform=transform, on_error=on_error, root=root,
             storage_options=storage_options, limits=limits, where=where, pack=pack,
         )  # fmt: skip
         look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")
         loader = Loader(
-            bound.reader, batch_size=batch_size, shuffle=shuffle, seed=self.seed,
-            drawing=bound.drawing, drop_remainder=drop_remainder, shard=resolve_shard(shard),
+            bound.reader, batch_size=batch_size, order=bound.order, seed=self.seed,
+            drop_remainder=drop_remainder, shard=resolve_shard(shard),
             weights=bound.weights, own_weights=bound.own_weights,
             batch_transform=batch_transform, on_error=on_error,
             problems=bound.problems, workers=workers, use_multiprocessing=use_multiprocessing,
@@ -257,15 +251,6 @@ class Sequence(KerasData):
         """
         return KerasData(self._loader, self.progress, self._layout, True, self.state_dict)
 
-    @cached_property
-    def padding(self) -> PaddingShare | None:
-        """How much of the batches is padding, from 0 to 1; None where images have one size.
-
-        Known before any image is read, by the sizes of the first 65,536 rows of the first epoch;
-        where a row has several such images, by the first of them.
-        """
-        return padding_of_batches(self._loader)
-
     def preprocessing(self, transform: Transform | None = None) -> Preprocessing:
         """Return what this Sequence does to a row, as a function of one: for serving.
 
@@ -301,81 +286,60 @@ class Sequence(KerasData):
         Example:
             >>> json.dumps(seq.state_dict())  # doctest: +SKIP
         """
-        place, order = self.progress.ledger.place, self._loader.row_order
-        begun = order.of(place.epoch).batch
-        return replace(
-            self._identity,
-            processes=self.shard[1],
-            order_batch=None if begun == order.batch else begun,
-        ).state(place)
+        return self._identity.state(self.progress.ledger.place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state: the next pass yields the rest of its epoch, later ones are whole.
+        """Continue from a state: the next pass has the rest of its epoch, later ones are whole.
 
-        The batch size and the number of processes may be others, which warns: batches go on at the
-        first row that was not taken. An epoch whose order depends on the batch size, with
-        `bucket_by` or in windows of a pack, keeps until its end the order that it was begun with.
-        One of its batches begins at that row, so that `seq[index]` may have one fewer than `len`.
-
-        A Sequence made with `seed=None` takes the seed of the state. Changed labels warn.
+        The number of processes may differ, which warns; likewise the batch size if the rows taken
+        are whole batches of it. With `bucket_by` and packs, the batch size is part of the order. A
+        Sequence made with `seed=None` takes the seed of the state. Changed labels warn.
 
         Args:
-            state: what `state_dict` gave, also after JSON.
+            state: as returned by `state_dict`, also after JSON.
 
         Raises:
-            ArgumentError: it is the state of other rows, another seed or order, cut short, edited,
-                damaged, or of a newer dfgen.
+            ArgumentError: it is the state of other rows, another seed or order, or it was edited.
         """
-        seed = state.get("seed") if self._seed_was_drawn and isinstance(state, Mapping) else None
-        seed = seed if isinstance(seed, int) else self.seed
-        identity = replace(self._identity, seed=seed, processes=self.shard[1])
+        identity = self._identity
+        if self._seed_was_drawn and isinstance(state, Mapping):
+            identity = replace(identity, seed=whole("seed of the state", state.get("seed", 0)))
         place = identity.place(state)
-        begun = state.get("order_batch") or state["batch_size"]
-        begun = whole("order_batch of the state", begun, least=1)
-        if state.get(CHECKSUM) is None:
-            self._check_receipt(place, seed, begun)
-        if seed != self.seed:
-            self._loader.reseed(seed)
-            self._seed, self._identity = seed, identity
-        self.progress.load(place, begun)
+        self._check_receipt(place, identity.seed, state["processes"])
+        if identity.seed != self.seed:
+            self._loader.reseed(identity.seed)
+            self._seed = identity.seed
+        self.progress.load(place)
 
-    def _check_receipt(self, place: Place, seed: int, begun: int) -> None:
-        """Refuse a place whose receipt is of other batches than those before it.
+    def _check_receipt(self, place: Place, seed: int, processes: int) -> None:
+        """Raise if the receipt of a place is not that of the rows before it.
 
-        It cannot be told where rows were skipped, or several processes counted each its own.
+        A process counts its own rows alone, and nobody knows which rows were skipped.
         """
-        loader = self._loader
-        if place.skipped or self.shard[1] > 1:
+        if place.skipped or processes > 1:
             return
-        order = replace(loader.row_order, seed=seed if loader.shuffle else None)
-        order = order.going_on(place.epoch, begun)
-        taken = place.taken(self.batch_size, order.places)
-        due = DueRows(loader.plan, order, loader.reader.ids)
-        if due.digest_before(place.epoch, taken) != place.digest:
+        order = self._loader.order.reseeded(seed)
+        taken = min(place.step * self.batch_size, order.places)
+        if digest_before(order, self._loader.reader.ids, place.epoch, taken) != place.digest:
             raise ArgumentError(
-                f"the state has another receipt than {taken} rows of epoch {place.epoch} give: "
-                "it was edited or damaged, and rows would be repeated or missed. Use the one saved "
-                "before it, or start anew without a state"
+                f"receipt={place.digest:032x} of the state is not that of step {place.step} of "
+                f"epoch {place.epoch}: the state was edited or damaged, and rows would be repeated "
+                "and missed. Use an older state, or train from the start"
             )
 
-    @cached_property
+    @property
     def _identity(self) -> Identity:
-        """The identity that tells this Sequence's order of rows from another's."""
-        rows, places = len(self._binding.columns), self._loader.row_order.places
-        drawn_by: dict[str, Any] = dict(self._binding.drawn_by)
-        if not self._loader.shuffle:
-            drawn_by["window"] = None
+        """The training to which states belong."""
+        order = self._loader.order
+        batches = f" in batches of {order.batch_size}" if order.batch_size else ""
         return Identity(
-            seed=self.seed,
-            batch_size=self.batch_size,
-            rows=rows,
-            ids=self._binding.columns.ids_digest() or ids_digest(self._loader.reader.ids),
-            labels=self._binding.labels_digest,
-            shuffle=self._loader.shuffle,
-            rows_per_epoch=None if places == rows else places,
-            weights=self._loader.row_order.weights,
-            **drawn_by,
-        )
+            f"{order.digest}{batches}", self.seed, len(self._binding.columns), self._ids_digest,
+            self._binding.labels_digest, self.batch_size, self.shard[1],
+        )  # fmt: skip
+
+    @cached_property
+    def _ids_digest(self) -> str:
+        return self._binding.columns.ids_digest() or ids_digest(self._loader.reader.ids)
 
     def show(
         self,
@@ -426,6 +390,4 @@ class Sequence(KerasData):
         self.close()
 
     def __repr__(self) -> str:
-        padding = None if self._binding.drawing.buckets is None else self.padding
-        rows = len(self._binding.columns)
-        return summary(self._loader, self.progress, rows, self.seed, padding)
+        return summary(self._loader, self.progress, len(self._binding.columns), self.seed)

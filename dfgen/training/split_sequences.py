@@ -21,7 +21,7 @@ from dfgen.stores.store import StorageOptions
 from dfgen.table.any_table import Table
 from dfgen.training.sequence import Sequence
 
-_OF_TRAIN = ("balance", "rows_per_epoch", "bucket_by", "class_weight", "drop_remainder")
+_OF_TRAIN = ("balance", "sampling_weight", "bucket_by", "class_weight", "drop_remainder")
 """Arguments that choose, weigh or leave out rows of training."""
 
 _OF_ALL = ("id", "image_size", "color_mode", "label_mode", "class_names", "scale", "root",
@@ -51,7 +51,7 @@ def sequences(
         fold: of a manifest with a column `fold` (`dfgen.split(df, folds=5)`): this fold is "val",
             all others are "train".
         train: arguments of Sequence for "train" alone: `{"transform": augment}`.
-        **arguments: of Sequence for all splits, except `shuffle`. `balance`, `rows_per_epoch`,
+        **arguments: of Sequence for all splits, except `shuffle`. `balance`, `sampling_weight`,
             `bucket_by`, `class_weight` and `drop_remainder` are for "train" alone.
 
     Raises:

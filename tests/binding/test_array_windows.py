@@ -14,7 +14,7 @@ import pytest
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.binding.row_draws import Ordering
+from dfgen.binding.ordering import Ordering
 from dfgen.errors import DecodeError
 from dfgen.loading.loader import Loader
 from dfgen.stores.stores import Stores
@@ -54,13 +54,13 @@ def frame_of(folder, *names):
     return frame.assign(id=np.arange(len(frame)))
 
 
-def loader_of(frame, x=None, window="10KB", workers=2, **options):
+def loader_of(frame, x=None, window=10_000, workers=2, **options):
     name = str(frame["path"].iloc[0])
     dataset = "x" if name.endswith(".h5") else None
     x = x or dfgen.Array("path", shape=(5, 7), index="index", dataset=dataset)
-    found = bind(frame, x, options=Options(label_mode=None), order=Ordering(window=window))
+    found = bind(frame, x, options=Options(label_mode=None), ordering=Ordering(window=window))
     options = {"batch_size": 32, "workers": workers, **options}
-    return Loader(found.reader, drawing=found.drawing, **options)
+    return Loader(found.reader, order=found.order, **options)
 
 
 def rows_and_values(loader, epoch=0):
@@ -90,7 +90,7 @@ def test_on_processes_too(folder, name):
 
 def test_rows_of_several_files_meet_in_a_batch(folder):
     frame = frame_of(folder, "plain.npy", "bytes.npy", "wide.npy", "fortran.npy")
-    loader = loader_of(frame.sample(frac=0.5, random_state=0), window="1MB")
+    loader = loader_of(frame.sample(frac=0.5, random_state=0), window=1_000_000)
     rows, values = rows_and_values(loader)
     loader.close()
     order = frame.sample(frac=0.5, random_state=0)["index"].to_numpy()
@@ -180,7 +180,7 @@ def test_of_a_column_in_another_order_only_its_rows_are_read_ahead(tmp_path, mon
     index = np.arange(2_000)[::-1] * 401 % 2_000
     frame = pd.DataFrame({"id": range(2_000), "path": f"{tmp_path}/x.npy", "index": index})
     x = dfgen.Array("path", shape=(1_000,), index="index")
-    found = bind(frame, x, options=Options(label_mode=None), order=Ordering(window="100KB"))
+    found = bind(frame, x, options=Options(label_mode=None), ordering=Ordering(window=100_000))
     [*found.reader.ahead(np.array([0, 5, 7, 1_999]))]
     head = os.path.getsize(tmp_path / "x.npy") - 2_000_000
     assert sorted(index[[0, 5, 7, 1_999]].tolist()) == [0, 792, 1_594, 1_599]
@@ -202,8 +202,8 @@ def test_the_first_window_and_the_next_one_are_read_ahead_by_a_thread(
 
     shutil.copy(folder / name, tmp_path)
     note_advice(monkeypatch, tmp_path / name, note)
-    loader = loader_of(frame_of(tmp_path, name), window="4KB", workers=0)
-    windows = loader.row_order.windows
+    loader = loader_of(frame_of(tmp_path, name), window=4_000, workers=0)
+    windows = loader.order.windows
     loader.batch(0, 0)
     assert done.wait(60)
     wait_for_next_window(loader)
@@ -235,7 +235,7 @@ SPARSE = """
 import os, sys, resource
 import numpy as np, pandas as pd
 import dfgen
-from dfgen.binding.row_draws import Ordering
+from dfgen.binding.ordering import Ordering
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
@@ -250,8 +250,8 @@ np.lib.format.open_memmap(path, "w+", "u1", (rows, width)).flush()
 frame = pd.DataFrame({"path": path, "index": np.arange(rows)})
 frame["id"] = frame["index"]
 x = dfgen.Array("path", shape=(width,), dtype="uint8", index="index")
-found = bind(frame, x, options=Options(label_mode=None), order=Ordering(window="32MB"))
-loader = Loader(found.reader, drawing=found.drawing, batch_size=4, workers=2, max_queue_size=2)
+found = bind(frame, x, options=Options(label_mode=None), ordering=Ordering(window=32_000_000))
+loader = Loader(found.reader, order=found.order, batch_size=4, workers=2, max_queue_size=2)
 stream = loader.stream(0, 0)
 most, begin = 0, None
 for step in range(80):

@@ -10,7 +10,6 @@ from messages import message_of
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.binding.row_draws import Ordering
 from dfgen.binding.row_problems import look_for_files
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError
 from dfgen.loading.loader import Loader
@@ -20,19 +19,18 @@ import sys
 
 import pandas as pd
 
-from dfgen.binding.row_draws import Ordering
+from dfgen.binding.ordering import Ordering
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
 
 df = pd.read_json(sys.argv[1], orient="records")
 bound = bind(df, y="label", options=Options(image_size=(4, 4)),
-             order=Ordering(balance="label"), batch_size=4)
-loader = Loader(bound.reader, batch_size=4, drawing=bound.drawing, workers=2)
+             ordering=Ordering(balance="label", batch_size=4))
+loader = Loader(bound.reader, batch_size=4, order=bound.order, workers=2)
 for batch in loader.batches():
     red, green, _ = batch.arrays["image"][:, 0, 0].astype(int).T
     assert (red + 256 * green).tolist() == batch.rows.tolist()
-    assert batch.ids == tuple(df.id[batch.rows])
     assert batch.arrays["label"].tolist() == (batch.rows % 2).tolist()
 loader.close()
 print(bound.class_names, sorted({"keras", "tensorflow", "jax", "torch"} & set(sys.modules)))
@@ -49,29 +47,6 @@ def test_a_frame_is_bound_and_its_batches_are_taken_without_keras(frame, tmp_pat
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "['even', 'odd'] []\n", "")
-
-
-def test_a_binding_says_all_that_a_loader_and_a_model_are_told(frame):
-    df = frame(8).assign(weight=np.arange(8) / 8)
-    bound = bind(
-        df,
-        x={"image": "path"},
-        options=Options(image_size=None, label_mode="categorical"),
-        sample_weight="weight",
-        class_weight={"even": 1, "odd": 2},
-        order=Ordering(balance="label", bucket_by="shape"),
-        batch_size=4,
-    )
-    assert (bound.x, bound.y) == ({"image": "image"}, "label")
-    assert bound.arrays(bound.x) == {"image": "image"}
-    assert bound.class_names == ["even", "odd"]
-    np.testing.assert_array_equal(bound.weights, np.float32([0, 2, 2, 6, 4, 10, 6, 14]) / 8)
-    assert bound.reader.sizes["image"].tolist() == [[4, 4]] * 8
-    assert bound.drawing.balance is not None
-    assert bound.drawing.buckets is not None
-    assert bound.problems == {}
-    loader = Loader(bound.reader, batch_size=4, weights=bound.weights, workers=0)
-    assert [batch.arrays["label"].shape for batch in loader.batches()] == [(4, 2), (4, 2)]
 
 
 def test_a_binding_is_what_a_sequence_makes_of_the_same_arguments(frame):

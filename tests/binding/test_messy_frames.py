@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.binding.row_draws import Ordering
+from dfgen.binding.ordering import Ordering
 from dfgen.errors import ArgumentError, DfgenError, ManifestError, legible
 
 ROWS = 3
@@ -100,7 +100,7 @@ def test_a_sequence_of_any_frame_works_or_is_refused_by_one_message(frame, y, id
             y=y,
             id=id,
             sample_weight=weight,
-            order=Ordering(balance=balance),
+            ordering=Ordering(balance=balance),
             options=options,
         )
     )

@@ -17,7 +17,7 @@ import pytest
 import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
-from dfgen.binding.row_draws import Ordering
+from dfgen.binding.ordering import Ordering
 from dfgen.loading.loader import Loader
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -25,8 +25,8 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what 
 
 
 def loader_of(manifest, window, **options):
-    bound = bind(manifest, options=Options(label_mode=None), order=Ordering(window=window))
-    return Loader(bound.reader, drawing=bound.drawing, **options)
+    bound = bind(manifest, options=Options(label_mode=None), ordering=Ordering(window=window))
+    return Loader(bound.reader, order=bound.order, **options)
 
 
 def epoch_of(loader, epoch):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import replace
 from types import SimpleNamespace
 
 import cv2
@@ -25,7 +24,6 @@ from dfgen.loading.loader import Loader
 from dfgen.loading.workers import retries
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
-from dfgen.samples.pixels.formats import FORMATS
 from dfgen.samples.reader import SampleReader
 from dfgen.stores.stores import Stores
 
@@ -357,10 +355,10 @@ assert loader.batch(0, 1).arrays["image"][1:, 0, 0, 0].tolist() == [5, 6, 7]
 
 
 def test_without_memory_no_file_is_booked_as_broken(folder, monkeypatch):
-    def decode(data, color_mode):
+    def decode(*arguments):
         raise RuntimeError("Insufficient memory")  # as OpenCV says it
 
-    monkeypatch.setitem(FORMATS, "png", replace(FORMATS["png"], decode=decode))
+    monkeypatch.setattr("cv2.imdecode", decode)
     frame = pd.DataFrame({"id": [7], "path": [f"{folder}/4.png"]})
     with pytest.raises(ReadError) as caught:
         dfgen.verify(frame, decode=True)

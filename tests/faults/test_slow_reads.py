@@ -19,7 +19,7 @@ import dfgen
 from dfgen.errors import ReadTimeoutError, WorkerError
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
-from dfgen.loading.workers.threads import MOST_STUCK
+from dfgen.loading.workers.pool import _MOST_STUCK as MOST_STUCK
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.image import Image
@@ -181,7 +181,7 @@ def test_fault_21_more_threads_than_can_be_left_behind_end_with_an_error(pipes):
         list(made.batches())
     assert str(caught.value) == (
         "32 files took longer than limits.read_timeout=0.1 seconds and have not come back, and now "
-        "another: see whether their drive answers"
+        "another: check whether their drive answers"
     )
     assert made.metrics.abandoned == MOST_STUCK
     made.close()
@@ -272,7 +272,8 @@ def test_fault_21_what_a_worker_makes_as_it_is_given_up_is_made_by_another(files
     def decode(data):
         if data == first and not given_up:
             given_up.extend(made._maker.pool.workers)
-            made._maker.pool._threads.replace(given_up[0])
+            [threads] = made._maker.pool._threads.values()
+            threads.replace(given_up[0])
         return np.full(2, len(data))
 
     first = Path(files[0]).read_bytes()

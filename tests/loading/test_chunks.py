@@ -232,7 +232,7 @@ def test_a_file_that_takes_too_long_is_given_up_once_however_long_nobody_waited(
     told, clock = [], SimpleNamespace(now=1000.0, perf_counter=lambda: clock.now)
     monkeypatch.setattr("dfgen.loading.workers.pool.time", clock)
     pool = Pool(ChunkMaker(SampleReader(np.arange(1), ()), 0, False), 2, False, {}, 1)
-    pool._threads = Threads(2, Busy)
+    pool._make_worker = lambda process: Busy
     pool.run(lambda worker: None)
 
     def waited(worker=None, row=None, step=0.0):

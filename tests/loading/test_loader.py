@@ -57,13 +57,6 @@ class Broken(Image):
         return 1 // 0
 
 
-@pytest.mark.parametrize(("rows", "batch_size"), [(9000, 1), (20000, 7), (20000, 8192), (30, 9000)])
-def test_blocks_of_the_order_join_up_at_any_batch_size(rows, batch_size):
-    found = loader(rows, batch_size=batch_size)
-    joined = np.concatenate([found.rows(3, step) for step in range(len(found))])
-    assert (joined == permutation(np.arange(rows), rows, seed=0, epoch=3)).all()
-
-
 def test_a_batch_of_the_last_epoch_of_a_long_run_costs_no_earlier_one():
     found = loader(10**6, batch_size=100)
     batch = found.batch(10**6, 9_999)
@@ -131,8 +124,8 @@ def test_batches_that_nobody_wants_any_more_are_not_made(leave):
     stream._refill()
     leave(found, stream)
     gate.set()
-    assert found.batch(7, 0).rows.tolist() == found.rows(7, 0).tolist()
-    assert {*found.rows(7, 0).tolist()} <= {*made[: 4 + 4]}
+    assert found.batch(7, 0).rows.tolist() == found.epochs().batch(7, 0).rows.tolist()
+    assert {*found.epochs().batch(7, 0).rows.tolist()} <= {*made[: 4 + 4]}
 
 
 def test_a_worker_is_replaced_once_and_not_after_the_end():
@@ -277,7 +270,6 @@ class TestBatches:
             assert rows.tolist() == permutation(range(10), 10, seed=0, epoch=5).tolist()
             for batch in batches:
                 assert batch.arrays["number"].tolist() == batch.rows.tolist()
-                assert batch.ids == tuple(f"r{row}" for row in batch.rows)
                 assert batch.weights.tolist() == [1] * len(batch.rows)
             assert found.stream(0, 1) is stream
             next(stream)

@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from dfgen.errors import ArgumentError
 from dfgen.loading.generators import batch_rng, sample_rng
 from dfgen.loading.order import shuffle as order
-from dfgen.loading.order.draws import balance_of
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.shuffle import permutation
-from dfgen.loading.order.windows import windows_of
 from dfgen.loading.pending_batch import batch_weights
 
 LIMIT = 5  # standard deviations
@@ -364,7 +361,7 @@ class TestBatches:
         ("step", "arguments", "text"),
         [
             (0, (10, 4, (0, 3)),
-             "batch_size=4 cannot be split over 3 hosts: expected a multiple of 3"),
+             "batch_size=4 cannot be divided over 3 hosts: expected a multiple of 3"),
             (3, (10, 4), "step=3 is not a whole number from 0 to 2"),
             (2, (10, 4, (0, 1), "drop"), "step=2 is not a whole number from 0 to 1"),
             (-1, (10, 4), "step=-1 is not a whole number from 0 to 2"),
@@ -382,48 +379,3 @@ class TestBatches:
             with pytest.raises(ArgumentError) as refusal:
                 function(Plan(*arguments), step)
             assert str(refusal.value) == text
-
-
-@pytest.mark.parametrize("shard", [(0, 1), (1, 2)])
-@pytest.mark.parametrize("tail", ["short", "pad", "drop"])
-def test_a_batch_has_the_rows_at_its_positions_wherever_in_an_epoch(tail, shard):
-    rows, plan = RowOrder(30_001, 0), Plan(30_001, 20, shard, tail)
-    batches = pickle.loads(pickle.dumps(BatchRows(rows, plan)))
-    for step in (0, 408, 409, 410, 818, 1228, len(plan) - 1):
-        expected = rows.at(3, plan.positions(step))
-        np.testing.assert_array_equal(batches.batch(3, step, plan), expected)
-    for step in (-1, len(plan)):
-        with pytest.raises(IndexError) as refusal:
-            batches.batch(3, step, plan)
-        assert str(refusal.value) == (
-            f"batch {step} does not exist: an epoch has {len(plan)} batches"
-        )
-
-
-def test_each_row_is_counted_once_an_epoch_however_many_there_are():
-    rows = RowOrder(300_000, 0)
-    assert (rows.counts(0, 300_000) == 1).all()
-    assert rows.counts(0, 299_990).sum() == 299_990
-
-
-def test_without_a_seed_rows_come_in_their_own_order():
-    assert RowOrder(9, None).at(2, np.array([3, 8, 0])).tolist() == [[3, 8, 0], [0, 0, 0]]
-
-
-@pytest.mark.parametrize(
-    ("argument", "options"),
-    [("balance", {"balance": balance_of([0, 1])}), ("bucket_by", {"buckets": object()})],
-)
-def test_what_takes_rows_by_chance_needs_a_seed_and_no_windows(argument, options):
-    with pytest.raises(ArgumentError) as refusal:
-        RowOrder(2, None, **options)
-    assert str(refusal.value) == (
-        f"{argument} takes rows by chance, which shuffle=False does not allow: leave out one of "
-        "them"
-    )
-    with pytest.raises(ArgumentError) as refusal:
-        RowOrder(2, 0, **options, windows=windows_of(np.array([0, 1]), 2))
-    assert str(refusal.value) == (
-        f"window= shuffles the rows of a few blocks at a time, {argument}= takes them from all: "
-        "leave out one of them"
-    )

@@ -12,26 +12,27 @@ from watching import trained_watcher
 
 import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.loading.order import row_order
+from dfgen.loading.order import epochs
+from dfgen.loading.order.epochs import Epochs, InOrder, Shuffled
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.order.row_order import RowOrder
 from dfgen.loading.order.shuffle import permutation
-from dfgen.loading.receipts import DueRows, Handed, Ledger, Receipt
+from dfgen.loading.receipts import Handed, Ledger, Receipt
 from dfgen.loading.state import Place, receipt
 
 ROWS, BATCH = 10, 3
-ORDER = DueRows(Plan(rows=ROWS, batch_size=BATCH), RowOrder(ROWS, 5), np.arange(100, 100 + ROWS))
+ORDER = Epochs(Shuffled(ROWS, 5), Plan(rows=ROWS, batch_size=BATCH))
+IDS = np.arange(100, 100 + ROWS)
 PERFECT = f"{receipt(0, range(ROWS), 100 + permutation(range(ROWS), ROWS, seed=5, epoch=0)):032x}"
 
 
 def handed(step, epoch=0, rows=None, skipped=()):
-    rows = ORDER.batch(epoch, step)[1] if rows is None else np.array(rows)
+    rows = ORDER.batch(epoch, step).rows if rows is None else np.array(rows)
     return Handed(0.0, (epoch, step), rows, skipped)
 
 
 def take(*batches, place=Place()):  # noqa: B008 - a tuple
     """The receipt of four batches."""
-    ledger = Ledger(ORDER, place)
+    ledger = Ledger(ORDER, IDS, place)
     *before, last = [ledger.take(batch) for batch in batches]
     assert before == [None] * len(before)
     return last
@@ -43,14 +44,14 @@ class TestLedger:
 
     def test_a_place_in_the_middle_gives_the_same_receipt(self):
         for step in range(4):
-            ledger = Ledger(ORDER, Place())
+            ledger = Ledger(ORDER, IDS, Place())
             for done in range(step):
                 ledger.take(handed(done))
             rest = [handed(left) for left in range(step, 4)]
             assert take(*rest, place=ledger.place) == take(*map(handed, range(4)))
 
     def test_the_next_epoch_follows(self):
-        ledger = Ledger(ORDER, Place())
+        ledger = Ledger(ORDER, IDS, Place())
         found = [ledger.take(handed(step, epoch)) for epoch in (0, 1) for step in range(4)]
         assert [found[3].epoch, found[7].epoch] == [0, 1]
         assert found[3].digest != found[7].digest
@@ -63,7 +64,7 @@ class TestLedger:
         assert found.digest != PERFECT
 
     def test_an_epoch_that_ends_too_soon(self):
-        ledger = Ledger(ORDER, Place())
+        ledger = Ledger(ORDER, IDS, Place())
         for step in (0, 1, 3):
             ledger.take(handed(step))
         found = ledger.close()
@@ -97,7 +98,7 @@ class TestLedger:
         assert (found.rows, found.repeated, found.missing) == (8, 0, 2)
 
     def test_a_batch_from_before_the_place_to_begin_at(self):
-        ledger = Ledger(ORDER, Place(0, 2))
+        ledger = Ledger(ORDER, IDS, Place(0, 2))
         assert ledger.take(handed(1)) is None
         found = ledger.take(handed(2))
         assert (found.repeated, found.missing) == (3, 1)
@@ -109,16 +110,14 @@ class TestLedger:
         assert found.digest == f"{receipt(0, positions, 100 + rows):032x}"
 
     def test_skipped_rows_are_remembered_by_the_place(self):
-        ledger = Ledger(ORDER, Place())
+        ledger = Ledger(ORDER, IDS, Place())
         ledger.take(handed(0, skipped=(1,)))
         found = take(handed(1), handed(2), handed(3), place=ledger.place)
         assert (found.rows, found.skipped) == (9, 1)
 
     def test_text_ids_and_no_shuffling(self):
-        order = DueRows(
-            Plan(rows=2, batch_size=1), RowOrder(2, None), pa.array(["a", "b"], pa.large_string())
-        )
-        ledger = Ledger(order, Place())
+        order = Epochs(InOrder(2), Plan(rows=2, batch_size=1))
+        ledger = Ledger(order, pa.array(["a", "b"], pa.large_string()), Place())
         ledger.take(Handed(0.0, (0, 0), np.array([0])))
         assert ledger.take(Handed(0.0, (0, 1), np.array([1]))) == Receipt(
             0, 2, f"{receipt(0, [0, 1], ['a', 'b']):032x}"
@@ -126,7 +125,7 @@ class TestLedger:
 
     def test_rows_left_out_are_told(self):
         order = replace(ORDER, plan=Plan(rows=ROWS, batch_size=BATCH, tail="drop"))
-        ledger = Ledger(order, Place())
+        ledger = Ledger(order, IDS, Place())
         found = [ledger.take(handed(step)) for step in range(3)][-1]
         assert (found.rows, found.missing, found.left_out) == (9, 0, 1)
 
@@ -154,18 +153,11 @@ class TestLedger:
             asked.append(len(positions))
             return permutation(positions, n, **options)
 
-        monkeypatch.setattr(row_order, "permutation", spy)
-        order = DueRows(Plan(rows=10**9, batch_size=32), RowOrder(10**9, 0), Ids())
-        ledger = Ledger(order, Place(0, 10**6))
-        ledger.take(Handed(0.0, (0, 10**6), order.batch(0, 10**6)[1]))
+        monkeypatch.setattr(epochs, "permutation", spy)
+        order = Epochs(Shuffled(10**9), Plan(rows=10**9, batch_size=32))
+        ledger = Ledger(order, pa.nulls(1), Place(0, 10**6))
+        ledger._epochs.batch(0, 10**6)
         assert sum(asked) <= 8192
-
-
-class Ids:
-    """The ids of a billion rows: their numbers."""
-
-    def __getitem__(self, rows):
-        return rows
 
 
 def whole_order():
@@ -195,12 +187,12 @@ class TestSum:
 
 
 def test_a_batch_that_came_300_times_is_as_one_that_came_255():
-    ledger = Ledger(ORDER, Place())
+    ledger = Ledger(ORDER, IDS, Place())
     for _ in range(3):
         ledger.take(handed(0))
     assert ledger.take(handed(0)).repeated == 9
     order = replace(ORDER, plan=Plan(rows=ROWS, batch_size=1))
-    ledger = Ledger(order, Place())
+    ledger = Ledger(order, IDS, Place())
     ledger._counts[0] = 255
     ledger.take(Handed(0.0, (0, 0), order.batch(0, 0)[1]))
     assert ledger._counts[0] == 255
@@ -264,7 +256,8 @@ def test_a_loader_that_makes_a_batch_twice_instead_of_another_is_told_on(frame, 
 @pytest.mark.parametrize(
     "options",
     [
-        {"balance": "label"}, {"balance": "weight"}, {"bucket_by": "shape", "image_size": None},
+        {"balance": "label"}, {"sampling_weight": "weight"},
+        {"bucket_by": "shape", "image_size": None},
         {"drop_remainder": True}, {"shard": (1, 2)}, {"on_error": "skip"},
         pytest.param({"workers": 1, "use_multiprocessing": True}, marks=pytest.mark.slow),
     ],

@@ -1,34 +1,20 @@
 """Receipts, and the state a training goes on from."""
 
-import json
-from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import message_of
 
 from dfgen.errors import ArgumentError
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.shuffle import permutation
-from dfgen.loading.state import Identity, Place, ids_digest, receipt
+from dfgen.loading.state import ids_digest, receipt
 
 N, BATCH_SIZE = 50, 12
 IDS = [f"row-{row}" for row in range(N)]
-NOW = Identity(seed=3, batch_size=BATCH_SIZE, rows=N, ids=ids_digest(IDS))
-EDITED = (
-    "the state is not as it was saved: it was edited or damaged, and rows would be repeated or "
-    "missed. Use the one saved before it, or start anew without a state; one that you edit on "
-    'purpose says so by "checksum": None'
-)
-VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3),
-    st.integers(2**60, 2**70), st.lists(st.integers(), max_size=1), st.just({}),
-)  # fmt: skip
 
 
 def ids_at(positions, epoch=0):
@@ -108,158 +94,3 @@ class TestIdsDigest:
         assert ids_digest(pa.array(text)[7:]) == ids_digest(text[7:])
         numbers = np.arange(140_000) * -(2**40)
         assert ids_digest(numbers) == ids_digest(pa.array(numbers)) == ids_digest(numbers.tolist())
-
-
-class TestState:
-    @pytest.mark.parametrize("step", range(len(Plan(N, BATCH_SIZE)) + 1))
-    def test_goes_through_json_at_every_step(self, step):
-        """At step 0 and after the last step of an epoch too."""
-        state = json.loads(json.dumps(NOW.state(Place(2, step, EPOCH))))
-        place = NOW.place(state)
-        assert NOW.state(place) == state
-        assert (place.epoch, place.digest) == (2, EPOCH)
-        assert place.taken(BATCH_SIZE, N) == min(step * BATCH_SIZE, N)
-
-    def test_a_second_resume_within_an_epoch_goes_on_from_the_second(self):
-        first = NOW.place(NOW.state(Place(1, 1)))
-        second = NOW.place(NOW.state(first._replace(step=first.step + 2)))
-        assert second == Place(1, 3)
-
-    @each("size", [1, 5, 12, 60])
-    @each("taken", [(0, 0), (1, 3), (4, 1), (4, 2)])
-    def test_another_batch_size_and_number_of_processes_warn_and_count_the_same(self, size, taken):
-        step, first = taken
-        state = replace(NOW, processes=2).state(Place(1, step, 42, 0, first))
-        with pytest.warns(UserWarning) as warned:
-            place = replace(NOW, batch_size=size, processes=3).place(state)
-        done = step * BATCH_SIZE + first
-        assert place == Place(1, done // size, 42, 0, done % size)
-        was, now = "batch_size=12 and processes=2", f"batch_size={size} and processes=3"
-        if size == BATCH_SIZE:
-            was, now = "processes=2", "processes=3"
-        assert [str(each.message) for each in warned] == [
-            f"the state was saved with {was}, this training has {now}: its epoch goes on after the "
-            f"{done} rows that were taken"
-        ]
-
-    def test_an_epoch_that_has_ended_leaves_out_what_it_did(self):
-        state = NOW.state(Place(1, 4, ended=True))
-        assert NOW.place(state).ended
-        assert NOW.place(state).plan(Plan(N, BATCH_SIZE)).of(1).left_out == 2
-
-    def test_is_under_1_kb(self):
-        largest = Identity(
-            seed=2**128, batch_size=2**40, rows=2**62, ids="f" * 32, labels="f" * 16,
-            shuffle=False, balance="b" * 128, bucket_by="b" * 128, rows_per_epoch=2**30,
-            weights="f" * 16, window="9" * 20 + "f" * 16, processes=2**30, order_batch=2**40,
-        )  # fmt: skip
-        state = largest.state(Place(2**62, 2**62, 2**128 - 1, 2**62))
-        assert len(json.dumps(state)) < 1000
-
-    def test_numbers_of_numpy_become_plain(self):
-        numbers = {"seed": np.int64(3), "batch_size": np.int32(12), "rows": np.int64(N)}
-        state = replace(NOW, **numbers).state(Place(np.int64(1), np.int64(2)))
-        assert NOW.place(json.loads(json.dumps(state))) == Place(1, 2)
-
-    @pytest.mark.parametrize(
-        ("change", "text"),
-        [
-            ({"seed": 4}, "seed=4, this training has seed=3"),
-            ({"rows": 49}, "rows=49, this training has rows=50"),
-            ({"shuffle": False}, "shuffle=False, this training has shuffle=True"),
-            ({"balance": "kind"}, "balance='kind', this training has balance=None"),
-            ({"bucket_by": "shape"}, "bucket_by='shape', this training has bucket_by=None"),
-        ],
-    )
-    def test_refuses_another_order_of_rows(self, change, text):
-        state = replace(NOW, **change).state(Place(0, 1))
-        with pytest.raises(ArgumentError) as refusal:
-            NOW.place(state)
-        was = text.split(",")[0]
-        assert str(refusal.value) == (
-            f"the state was saved with {text}: rows would be repeated and missed. "
-            f"Go on with {was}, or start anew without the state"
-        )
-
-    @pytest.mark.parametrize("ids", [[*IDS[:-1], "other"], IDS[::-1]])
-    def test_refuses_other_ids_and_another_order_of_them(self, ids):
-        with pytest.raises(ArgumentError) as refusal:
-            NOW.place(replace(NOW, ids=ids_digest(ids)).state(Place(0, 1)))
-        assert str(refusal.value) == (
-            "the state was saved with other ids, or the same in another order: rows would be "
-            "repeated and missed. Go on with the manifest it was saved with, or start anew "
-            "without the state"
-        )
-
-    def test_an_edited_entry_is_told(self):
-        for change in (
-            {"epoch": 1},
-            {"positions": 24},
-            {"step": 2},
-            {"labels": "x"},
-            {"seed": 4},
-            {"skipped": True},
-        ):
-            with pytest.raises(ArgumentError) as refusal:
-                NOW.place(NOW.state(Place(0, 1)) | change)
-            assert str(refusal.value) == EDITED
-
-    @given(st.data())
-    def test_any_edit_of_any_entry_is_refused_or_changes_nothing(self, data):
-        now = replace(NOW, window="1 a", weights="b", balance="c", order_batch=7)
-        state = now.state(Place(2, 3, 42, 7))
-        name = data.draw(st.sampled_from([*state, "rows_per_epoch", "pack", "extra"]))
-        edited = {**state, name: data.draw(VALUES | st.sampled_from([*state.values()]))}
-        if data.draw(st.booleans()):
-            del edited[name]
-        try:
-            assert now.place(edited) == Place(2, 3, 42, 7)
-        except ArgumentError:
-            assert edited != state or name == "labels"
-
-    @each("key", [key for key in NOW.state(Place(0, 1)) if key != "checksum"])
-    def test_refuses_a_missing_key(self, key):
-        state = NOW.state(Place(0, 1))
-        del state[key]
-        assert message_of(ArgumentError, NOW.place, state) == (
-            f"the state lacks {key}: it was cut short, or is no state of dfgen. "
-            "Use the one saved before it"
-        )
-
-    def test_refuses_what_is_no_state(self):
-        assert message_of(ArgumentError, NOW.place, [1, 2]) == (
-            "the state is [1, 2], expected the dict that state_dict() gave: of a file, "
-            "json.loads(Path(path).read_text())"
-        )
-
-    @pytest.mark.parametrize(
-        ("place", "text"),
-        [
-            (Place(-1, 0), "epoch=-1 is not a whole number of 0 or more"),
-            (Place(0, -1), "step=-1 is not a whole number of 0 or more"),
-            (Place(0, 0, 2**128), f"receipt={2**128} is not a whole number from 0 to {2**128 - 1}"),
-            (Place(0, 0, 0, -1), "skipped=-1 is not a whole number of 0 or more"),
-        ],
-    )
-    def test_is_not_made_of_numbers_that_cannot_be(self, place, text):
-        assert message_of(ArgumentError, NOW.state, place) == text
-
-    @pytest.mark.parametrize(("name", "least"), [("seed", 0), ("batch_size", 1), ("rows", 0)])
-    def test_a_training_is_not_made_of_numbers_that_cannot_be(self, name, least):
-        assert getattr(replace(NOW, **{name: least}), name) == least
-        with pytest.raises(ArgumentError) as refusal:
-            replace(NOW, **{name: least - 1})
-        assert str(refusal.value) == f"{name}={least - 1} is not a whole number of {least} or more"
-
-    def test_rows_of_a_pack_that_were_in_files_before_are_told(self):
-        state = NOW.state(Place(0, 1))
-        with pytest.raises(ArgumentError, match="saved with the rows in other files, which are"):
-            replace(NOW, window="1 a").place(state)
-
-    def test_other_labels_warn_only(self):
-        with pytest.warns(UserWarning) as warned:
-            place = replace(NOW, labels="b").place(replace(NOW, labels="a").state(Place(0, 1)))
-        assert place == Place(0, 1)
-        assert [str(warning.message) for warning in warned] == [
-            "the state was saved with other labels: training goes on with those of now"
-        ]

@@ -1,35 +1,19 @@
 """Windows: rows of a few blocks shuffled together, each row once, any position at once."""
 
 import itertools
-import json
 import pickle
 import tracemalloc
 from dataclasses import replace
 
-import h5py
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import dfgen
-from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
-from dfgen.binding.row_draws import Ordering, windowed
-from dfgen.binding.rows_of_arrays import stored_rows
-from dfgen.errors import ArgumentError
-from dfgen.loading.loader import Loader
-from dfgen.loading.order.draws import balance_of
+from dfgen.loading.order.epochs import Epochs
 from dfgen.loading.order.plan import Plan
-from dfgen.loading.order.row_order import BatchRows, RowOrder
 from dfgen.loading.order.shuffle import permutation
-from dfgen.loading.order.windows import Windows, fitting, windows_of
-from dfgen.loading.state import Identity, Place, ids_digest
-from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.sources.file_source import FileSource
-from dfgen.stores.stores import Stores
+from dfgen.loading.order.windows import Windowed, Windows, fitting, windows_of
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 PER_WINDOW = st.integers(2, 8)
@@ -83,14 +67,14 @@ class TestOrder:
     def test_resumed_at_any_step_on_any_hosts_it_is_the_same(
         self, sizes, per_window, size, count, data
     ):
-        order = RowOrder(sum(sizes), 5, windows=of_sizes(sizes, per_window))
+        order = Windowed(of_sizes(sizes, per_window), 5)
         whole = Plan(sum(sizes), size * count)
         rows = order.at(1, np.arange(sum(sizes)))[0]
         step = data.draw(st.integers(0, len(whole) - 1))
         fresh = pickle.loads(pickle.dumps(order))
         for later in range(step, len(whole)):
             parts = [
-                BatchRows(fresh, plan).batch(1, later, plan)[0]
+                Epochs(fresh, plan).batch(1, later).rows
                 for index in range(count)
                 for plan in [Plan(sum(sizes), size * count, (index, count))]
             ]
@@ -183,7 +167,7 @@ class TestOrder:
     def test_opens_far_into_a_huge_epoch_in_the_memory_of_its_blocks(self):
         """10**8 rows in 10**4 shards, as a pack of 15 TB has."""
         windows = of_sizes(np.full(10**4, 10**4), 4)
-        order = RowOrder(10**8, 0, windows=windows)
+        order = Windowed(windows, 0)
         order.at(0, np.arange(10))
         tracemalloc.start()
         found = order.at(3, np.arange(9 * 10**7, 9 * 10**7 + 8192))[0]
@@ -214,125 +198,3 @@ def test_classes_meet_as_in_a_full_shuffle_where_rows_were_permuted_when_packed(
     packed = labels[permutation(np.arange(n), n, seed=0, epoch=0, tag="pack")]
     assert classes_per_batch(rows, labels) == pytest.approx(in_label_order, rel=0.12)
     assert classes_per_batch(rows, packed) == pytest.approx(permuted, abs=0.3)
-
-
-@pytest.fixture
-def arrays(tmp_path):
-    """Two array files of rows of 12 bytes that tell their number, as the frame of them all."""
-    values = np.arange(600, dtype=np.uint16).reshape(600, 1).repeat(6, 1)
-    np.save(tmp_path / "a.npy", values[:350])
-    with h5py.File(tmp_path / "b.h5", "w") as file:
-        file.create_dataset("x", data=values[350:], chunks=(4, 3), compression="gzip")
-    files = [(f"{tmp_path}/a.npy", row) for row in range(350)]
-    files += [(f"{tmp_path}/b.h5", row) for row in range(250)]
-    return pd.DataFrame(files, columns=["path", "index"]).reset_index(names="id")
-
-
-X = dfgen.Array("path", shape=(6,), dtype="uint16", index="index")
-
-
-def rows_of(loader, epoch=0):
-    return np.concatenate([loader.batch(epoch, step).rows for step in range(len(loader))])
-
-
-def bound(frame, **options):
-    return bind(frame, X, options=Options(label_mode=None), order=Ordering(**options))
-
-
-def loader_of(frame, window=None, **options):
-    found = bound(frame, window=window)
-    return Loader(found.reader, drawing=found.drawing, **{"workers": 0, **options})
-
-
-def test_rows_of_array_files_come_once_an_epoch_in_windows_of_their_blocks(arrays):
-    """A window of 3000 bytes is 83 blocks of 3 rows."""
-    frame = pd.concat([arrays[:1], arrays[1:].sample(frac=1, random_state=0)])
-    found = bound(frame, window=3000)
-    loader = Loader(found.reader, drawing=found.drawing, batch_size=50, workers=0)
-    batches = [loader.batch(0, step) for step in range(len(loader))]
-    ids = np.concatenate([frame["id"].to_numpy()[batch.rows] for batch in batches])
-    values = np.concatenate([batch.arrays["array"] for batch in batches])
-    assert (values == ids[:, None]).all()
-    assert sorted(ids) == list(range(600))
-    own = found.drawing.windows.blocks_of(0, seed=0, epoch=0)
-    assert len(own) == 83
-    first = {*ids[: np.diff(found.drawing.windows.starts)[own].sum()].tolist()}
-    place = arrays.groupby("path").cumcount() // 3
-    whole = arrays.groupby([arrays["path"], place])["id"].agg(set)
-    assert all(block <= first or not block & first for block in whole)
-
-
-@pytest.mark.parametrize(("window", "blocks", "rows"), [(None, 64, 1_302_083), ("24KB", 64, 31)])
-def test_a_window_is_of_64_blocks_of_consecutive_rows(arrays, window, blocks, rows):
-    found = bound(arrays[:350], window=window).drawing.windows
-    assert (found.blocks, np.diff(found.starts)[0]) == (blocks, min(350, rows))
-
-
-def test_blocks_are_whole_chunks_and_a_window_two_of_them_at_least(arrays):
-    found = bound(arrays[350:], window=100).drawing.windows
-    assert found.blocks == 2
-    assert np.diff(found.starts).tolist() == [*[4] * 62, 2]
-
-
-def test_a_state_is_refused_with_another_window_or_blocks(arrays):
-    def identity(frame=arrays, **options):
-        return Identity(
-            0, 32, 600, ids_digest(range(600)), window=bound(frame, **options).drawn_by["window"]
-        )
-
-    state = json.loads(json.dumps(identity().state(Place(1, 2))))
-    assert state["window"] == "1000000000 180df60ad5ff277e"
-    assert identity().place(state) == Place(1, 2)
-    for other in (identity(window="2KB"), identity(arrays[::-1])):
-        with pytest.raises(ArgumentError) as caught:
-            other.place(state)
-        assert str(caught.value) == (
-            f"the state was saved with window={state['window']!r}, this training has window="
-            f"{other.window!r}: rows would be repeated and missed. Go on with window="
-            f"{state['window']!r}, or start anew without the state"
-        )
-
-
-def test_where_a_window_cannot_be_it_is_refused_and_by_default_none(arrays):
-    frame = arrays.assign(kind=arrays["id"] % 2)
-    assert bound(frame, balance="kind").drawing.windows is None
-    images = pd.DataFrame({"path": ["a.jpg"], "id": [0]})
-    plain = bind(images, options=Options(label_mode=None), on_error="skip")
-    assert (plain.drawing.windows, plain.drawn_by["window"]) == (None, None)
-    for call, message in (
-        (lambda: RowOrder(600, 0, balance_of(frame["kind"]), windows=of_sizes([600])),
-         "window= shuffles the rows of a few blocks at a time, balance= takes them from all: leave "
-         "out one of them"),
-        (lambda: bind(images, options=Options(label_mode=None), order=Ordering(window="2GB")),
-         "window='2GB' is for rows of large files, and x and y name none: leave it out, or read "
-         'rows of arrays, dfgen.Array("path", shape=..., index="index")'),
-        (lambda: bound(arrays, window="much"),
-         'window must be bytes or a text such as "2GB" or "512MiB", got \'much\''),
-        (lambda: bound(arrays, window=0), "window must be above 0, got 0"),
-    ):  # fmt: skip
-        with pytest.raises(ArgumentError) as caught:
-            call()
-        assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("last", [1, 10**6])
-def test_blocks_of_many_large_files_have_numbers_of_their_own(last):
-    files, rows = np.repeat(np.arange(5000, dtype=np.int32), 2), np.tile([0, last], 5000)
-    paths = pa.array([f"{file}.npy" for file in range(5000)])
-    values = pa.StructArray.from_arrays(
-        [paths.take(pa.array(files)), pa.array(rows)], ["path", "index"]
-    )
-    bound, sources = BoundFeature("array", X, values), {"array": FileSource(X, values)}
-    found = windowed(stored_rows([bound], sources, Stores(), 1), None, 12 * 64, False, 32)[0]
-    assert (np.diff(found.starts) == 1).all()
-    assert len(found.starts) == 10_001
-
-
-def test_without_shuffle_rows_keep_their_order(arrays):
-    assert rows_of(loader_of(arrays, 3000, shuffle=False)).tolist() == list(range(600))
-
-
-def test_balance_beside_a_window_is_refused_only_where_both_are_given(arrays):
-    found = bound(arrays.assign(kind=arrays["id"] % 2), balance="kind", window="1MB")
-    with pytest.raises(ArgumentError, match="leave out one of them"):
-        Loader(found.reader, drawing=found.drawing, workers=0)

@@ -210,13 +210,6 @@ def test_decimals_are_floats(make):
     assert bound["number"].values.dtype == np.float32
 
 
-def test_a_decimal_is_no_whole_number():
-    column = pa.array([decimal.Decimal("1.25")])
-    with pytest.raises(ManifestError) as error:
-        Number("price", dtype="int32").encode(column)
-    assert str(error.value) == "column 'price' holds floats, int32 cannot hold them"
-
-
 def lazy():
     return pytest.importorskip("polars").LazyFrame({"id": [1]})
 
@@ -358,67 +351,9 @@ def tagged(*tags):
     return pd.DataFrame({"id": range(len(tags)), "tags": tags})
 
 
-def test_labels_within_a_text_are_split_and_stripped():
-    frame = tagged("dog, cat", "", "  ", "owl,owl", " dog ")
-    with pytest.warns(UserWarning) as caught:
-        bound = bind(frame, x=Number("id"), y=MultiLabel("tags", sep=","))
-    assert bound.class_names == ["cat", "dog", "owl"]
-    assert str(caught[0].message) == (
-        "column 'tags' is not categorical, so its 3 classes are numbered by the sorted values of "
-        "this frame: 'cat', 'dog', 'owl'. Another frame may number them otherwise: "
-        "give class_names="
-    )
-    feature, values = bound["label"].feature, bound["label"].values
-    np.testing.assert_array_equal(
-        feature.gather(values, np.array([4, 0, 1, 2, 3])),
-        [[0, 1, 0], [1, 1, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]],
-    )
-
-
-@pytest.mark.parametrize(
-    ("column", "separator"),
-    [
-        (pa.array(["b|a", "a"]), "|"),
-        (pa.array(["b, a", "a"], pa.large_string()), ","),
-        (pa.array(["b  and a", "a"]).dictionary_encode(), " and "),
-        (pa.array(["x", "b a", "a"])[1:], " "),
-    ],
-    ids=["bar", "large", "categories", "sliced, blank"],
-)
-def test_text_of_any_kind_is_split_by_any_text(column, separator):
-    feature = MultiLabel("tags", ["a", "b"], sep=separator)
-    np.testing.assert_array_equal(
-        feature.gather(feature.encode(column), np.arange(2)), [[1, 1], [1, 0]]
-    )
-
-
 def test_a_column_of_text_without_sep_is_classes():
     frame = tagged("cat,dog", "cat").astype({"tags": "category"})
     assert bind(frame, x=Number("id"), y="tags").class_names == ["cat", "cat,dog"]
-
-
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        (pa.array(["a", "a,,b"]),
-         "label 1 of row 1 in column 'tags' is empty: 'a,,b', split by ','; remove a separator"),
-        (pa.array(["a,"]),
-         "label 1 of row 0 in column 'tags' is empty: 'a,', split by ','; remove a separator"),
-        (pa.array(["a", None]),
-         "column 'tags' has no text in 1 rows, the first is row 1: write \"\" where a row has no "
-         "labels, " + OR_IGNORE),
-        (pa.array([["a"]]),
-         "column 'tags' holds list<item: string>, which sep=',' cannot split: leave it out, or "
-         "give text"),
-        (pa.array(["a,c"]),
-         "column 'tags' holds 'c' (1 in all), not among its class names: 'a', 'b'. Mend "
-         "the values, drop such rows, or add them to class_names="),
-    ],
-)  # fmt: skip
-def test_texts_of_labels_that_cannot_be(column, message):
-    with pytest.raises(ManifestError) as error:
-        MultiLabel("tags", ["a", "b"], sep=",").encode(column)
-    assert str(error.value) == message
 
 
 @pytest.mark.parametrize("separator", ["", 1])

@@ -9,8 +9,6 @@ import dfgen
 from public.numbered import PROCESSES, drawing, flat, joined, sequence, state_after, table
 from public.permutation import epoch_rows
 
-core = pytest.mark.xfail(strict=True, reason="core")
-
 
 def classes_table(sizes, names="abcd", **columns):
     """Return a table whose classes have so many rows, interleaved."""
@@ -56,7 +54,7 @@ def test_balanced_classes_and_their_rows_are_equally_often(sizes, names):
 SHARES = (10, 0.7, 0.3), (41, 0.7, 0.3), (200, 0.05, 0.95), (200, 0.2, 0.5, 0.3)
 
 
-@pytest.mark.parametrize("within", [6, pytest.param(2, marks=core)])
+@pytest.mark.parametrize("within", [6, 2])
 def test_mixtures_have_their_shares(within):
     for rows, *shares in SHARES:
         df = classes_table([rows - 2 - len(shares) * 2, *[4] * (len(shares) - 2), 6])
@@ -71,7 +69,6 @@ def test_mixtures_have_their_shares(within):
 WEIGHTS = [1.0, 0, 4, 0.5, 0.5], [1.0] * 50 + [9.5] * 7 + [0] * 3, [0.1] * 33
 
 
-@core
 @pytest.mark.parametrize("weights", WEIGHTS, ids=len)
 def test_sampling_weight_draws_rows_in_proportion(weights):
     weights, rows = np.array(weights), len(weights)
@@ -81,7 +78,6 @@ def test_sampling_weight_draws_rows_in_proportion(weights):
         assert np.ptp(weights) or (counts == 1).all()
 
 
-@core
 @pytest.mark.parametrize("values", [[1.0, -1, 1], [1, np.nan, 1], [1, np.inf, 1], [0.0] * 3])
 def test_impossible_sampling_weights_are_rejected(values):
     with pytest.raises(dfgen.DfgenError, match="heavy"):
@@ -90,7 +86,7 @@ def test_impossible_sampling_weights_are_rejected(values):
 
 WRONG = [("kidn", "kidn"), ("holes", "holes"), ("born", "born"), ({"kidn": {"a": 1.0}}, "kidn")]
 WRONG += [({"kind": {"a": 0.5, "b": 0.3, "z": 0.2}}, "z"), ({"kind": {"a": 1.0}}, "b")]
-WRONG += [pytest.param("floats", "floats", marks=core)]
+WRONG += [("floats", "floats")]
 WRONG += [({"kind": {"a": a, "b": b}}, "balance") for a, b in ((0.5, 0.4), (1.5, -0.5))]
 
 
@@ -122,7 +118,7 @@ def test_draws_are_the_same_for_any_workers(options):
 
 
 DRAWS = {"balance": "kind"}, {"balance": {"kind": {"a": 0.25, "b": 0.75}}}
-DRAWS = *DRAWS, pytest.param({"sampling_weight": "weight"}, marks=core)
+DRAWS = *DRAWS, {"sampling_weight": "weight"}
 
 
 @pytest.mark.parametrize("options", DRAWS, ids=str)

@@ -13,7 +13,6 @@ from public.permutation import epoch_rows, epochs_rows
 from public.training_script import EPOCHS, STEPS, Stopped, make_sequence, stop, train
 from public.watching import built_watcher
 
-core = pytest.mark.xfail(strict=True, reason="core")
 ROWS, LENGTH = 45, 12
 
 
@@ -100,7 +99,6 @@ def test_no_edit_of_a_state_changes_the_rows(steps):
     assert {"seed", "rows", "ids", "epoch", "receipt"} <= rejected
 
 
-@core
 @pytest.mark.parametrize("steps", [5, LENGTH + 3])
 def test_state_holds_epoch_and_step(steps):
     state = state_after(ROWS, steps)
@@ -127,7 +125,6 @@ def test_another_batch_size_takes_each_row_once(old, steps, new):
         assert (seq.receipt.rows, seq.receipt.missing, seq.receipt.repeated) == (ROWS, 0, 0)
 
 
-@core
 @pytest.mark.parametrize("new", [5, 7, 16, 45])
 def test_a_batch_size_that_does_not_fit_is_rejected(new):
     """24 rows were taken."""

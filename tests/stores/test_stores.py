@@ -180,8 +180,6 @@ def test_http_by_parts_and_without_ranges(server):
         stores.read(f"{server.url}/none.bin")
     with pytest.raises(ArgumentError, match="labels="):
         [*stores.list(server.url)]
-    with pytest.raises(AccessError, match="allow_http"):
-        Stores().read(url)
     stores.close()
 
 

@@ -55,7 +55,7 @@ class States(keras.callbacks.Callback):
 
     def look(self, *_, logs=None):
         state = self.seq.state_dict()
-        found = state["epoch"], -(-state["positions"] // 4)
+        found = state["epoch"], state["step"]
         self.reads += 1
         if found not in (divmod(self.count, STEPS), (self.count // STEPS - 1, STEPS)):
             self.faults.append((self.count, found))
@@ -163,7 +163,7 @@ def test_an_error_in_a_step_counts_the_steps_before_it(rows, error):
     model.compile("sgd", "sparse_categorical_crossentropy", run_eagerly=True, jit_compile=False)
     with pytest.raises(error, match="mine"):
         model.fit(seq, epochs=2, verbose=0)
-    assert (seq.state_dict()["epoch"], seq.state_dict()["positions"]) == (0, 8)
+    assert (seq.state_dict()["epoch"], seq.state_dict()["step"]) == (0, 2)
     model.fit(seq, verbose=0)
     assert (seq.receipt.epoch, seq.receipt.rows, seq.receipt.repeated) == (0, 18, 0)
 
@@ -197,7 +197,7 @@ def test_states_are_right_where_keras_calls_callbacks_in_threads(rows):
 
         def on_train_batch_begin(self, batch, logs=None):
             state = seq.state_dict()
-            if (state["epoch"], state["positions"]) not in ((self.epoch, 4 * batch),) and batch:
+            if (state["epoch"], state["step"]) != (self.epoch, batch) and batch:
                 faults.append((self.epoch, batch, state))
 
     model.fit(seq, epochs=3, callbacks=[Thread(), Begins()], verbose=0)
@@ -300,12 +300,12 @@ def test_executions_of_several_steps_resume_at_any_step(rows, steps, size):
     seq.load_state_dict(state_at(rows, 0, steps))
     states = []
     note = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: states.append(seq.state_dict()["positions"])
+        on_train_batch_end=lambda batch, logs: states.append(seq.state_dict()["step"])
     )
     model.fit(seq, epochs=2, callbacks=[note], verbose=0)
     assert model.seen() == rest(0, steps) + order(18, 1)
     ends = [*range(steps + size, STEPS, size), STEPS, *range(size, STEPS, size), STEPS]
-    assert states == [min(18, 4 * end) for end in ends]
+    assert states == ends
 
 
 def test_batches_that_keras_prefetches_are_not_counted(rows, monkeypatch):

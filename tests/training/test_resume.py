@@ -1,11 +1,8 @@
 """States in loops and in fit, beyond what tests/public covers."""
 
-from contextlib import suppress
-
 import keras
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from public.keras_helpers import sequence as images
 from public.numbered import PROCESSES, flat, rows_of, sequence, state_after, table, take
@@ -124,43 +121,11 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["a drawn seed", "balance", "a shard"])
-def test_any_edit_of_a_state_is_rejected_or_changes_no_row(name):
-    """At the begin, in the middle and at the end of an epoch; resumed once before."""
-    options = OPTIONS[name]
-    first = sequence(ROWS, **options)
-    flat(first)
-    states = [first.state_dict()]
-    for steps in (5, len(first) - 5):
-        again = sequence(ROWS, **options)
-        again.load_state_dict(states[-1])
-        take(again, steps)
-        states.append(again.state_dict())
-    seq = sequence(ROWS, **options)
-
-    @given(st.sampled_from(states), st.data())
-    @settings(max_examples=60)
-    def try_an_edit(state, data):
-        entry = data.draw(st.sampled_from([*state, "rows_per_epoch", "weights", "other"]))
-        edited = {**state, entry: data.draw(VALUES | st.sampled_from([*state.values()]))}
-        if data.draw(st.booleans()):
-            del edited[entry]
-        seq.load_state_dict(state)
-        before = seq.state_dict(), seq.receipt
-        with suppress(dfgen.DfgenError):
-            seq.load_state_dict(edited)
-        assert (seq.state_dict(), seq.receipt) == before
-
-    try_an_edit()
-
-
-@pytest.mark.parametrize(
-    "edit", [{"positions": 28}, {"positions": 16}, {"receipt": "0" * 32}], ids=str
-)
-def test_the_receipt_of_a_state_that_is_edited_on_purpose_is_compared(edit):
+@pytest.mark.parametrize("edit", [{"step": 7}, {"step": 4}, {"receipt": "0" * 32}], ids=str)
+def test_the_receipt_of_an_edited_state_is_compared(edit):
     seq = sequence(ROWS)
     with pytest.raises(dfgen.DfgenError, match="receipt"):
-        seq.load_state_dict({**state_after(ROWS, 5), **edit, "checksum": None})
+        seq.load_state_dict({**state_after(ROWS, 5), **edit})
     assert flat(seq) == epoch_rows(ROWS, 0)
 
 

@@ -1,6 +1,6 @@
 """Windows: rows shuffled within a few blocks at a time, for files that are read in large pieces."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -122,8 +122,7 @@ class Windows:
             blocks = self.blocks_of(window, seed=seed, epoch=epoch).tolist()
             return np.concatenate([np.empty(0, np.int64), *map(self.block_rows, blocks)])
         start, stop = known.windows[window : window + 2].tolist()
-        first = max(0, (start - plan.first) // plan.batch_size)
-        last = -(-(stop - plan.first) // plan.batch_size)
+        first, last = start // plan.batch_size, -(-stop // plan.batch_size)
         positions = plan.block(first, max(0, min(last, len(plan)) - first))
         positions = positions[(positions >= start) & (positions < stop)]
         return np.sort(self.at(positions, seed=seed, epoch=epoch))
@@ -145,6 +144,39 @@ class Windows:
             return np.empty(0, np.int64)
         last = len(known.blocks) if window == len(known.windows) - 2 else (window + 1) * self.blocks
         return known.blocks[window * self.blocks : last]
+
+
+@dataclass(frozen=True, eq=False)
+class Windowed:
+    """Each row once, shuffled within one window after another."""
+
+    windows: Windows
+    seed: int = 0
+    weights: None = None
+
+    @property
+    def places(self) -> int:
+        """See `Order`."""
+        return int(self.windows.starts[-1])
+
+    @property
+    def digest(self) -> str:
+        """See `Order`."""
+        return f"windows of {self.windows.blocks} {self.windows.digest}"
+
+    @property
+    def batch_size(self) -> int | None:
+        """See `Order`."""
+        return self.windows.batch
+
+    def at(self, epoch: int, positions: IntArray) -> IntArray:
+        """See `Order`."""
+        rows = self.windows.at(positions, seed=self.seed, epoch=epoch)
+        return np.stack([rows, np.zeros_like(rows)])
+
+    def reseeded(self, seed: int) -> "Windowed":
+        """See `Order`."""
+        return replace(self, seed=seed)
 
 
 def fitting(window: int, block: int) -> int:

@@ -1,33 +1,56 @@
-"""The workers of a Loader: threads, processes, or the calling thread alone."""
+"""The workers of a Loader: threads, processes, or the calling thread."""
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from dfgen.errors import ArgumentError, ReadTimeoutError
-from dfgen.loading.workers.chunks import ChunkMaker
-from dfgen.loading.workers.processes import ProcessWorker, pickled
-from dfgen.loading.workers.threads import CLOSED, MOST_STUCK, Task, Threads, ThreadWorker, Worker
-from dfgen.loading.workers.worker_tuning import (
-    Chooser,
-    EitherWorker,
-    Switch,
-    may_be_processes,
-    thread_counts,
-)
+from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
+from dfgen.loading.workers.processes import ProcessWorker, StartError, pickled
+from dfgen.loading.workers.threads import CLOSED, Task, Threads, ThreadWorker, Worker
+from dfgen.loading.workers.tuning import Chooser, may_be_processes, thread_counts
 from dfgen.spec import Spec
 
-_Choice = tuple[int, bool]  # how many workers, and whether they are processes
-_LOOK = 1.0  # seconds, at most, between two looks for late workers of whoever waits for a batch
+_Choice = tuple[int, bool]  # the number of workers, and whether they are processes
+_LOOK = 1.0  # seconds between two looks for late workers, at most
+_MOST_STUCK = 32  # abandoned threads that have not come back, each with the memory of a batch
+
+
+class TriedProcessWorker(ProcessWorker):
+    """A worker process that nobody has asked for: if it cannot start, its thread does the work."""
+
+    def __init__(self, maker: ChunkMaker, *arguments: Any) -> None:
+        super().__init__(maker, *arguments)
+        self._maker, self._starts = maker, True
+
+    def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
+        """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
+        if self._starts:
+            try:
+                return super().fill(chunk, arrays, cancelled)
+            except StartError:
+                self._starts = False
+        return self._maker.fill(
+            chunk, arrays, self.stopwatch, lambda: cancelled() or self.abandoned
+        )
+
+    def file(self) -> tuple[int, float] | None:
+        """Return the row whose file is read or decoded, and since when."""
+        return super().file() if self._starts else self.stopwatch.file()
 
 
 class Pool:
-    """Runs tasks on workers, which start with the first task and anew wherever it is sent.
+    """Runs tasks on workers, which start with the first task.
 
-    With `processes` each has one to make its chunks, with memory for `size` rows of `specs`. If it
-    `chooses`, fewer threads are used, or processes, where those turn out to be faster.
+    Args:
+        maker: makes chunks.
+        workers: the number of workers; 0 = the calling thread.
+        processes: whether each worker has a process, with memory for `size` rows of `specs`.
+        specs: the arrays of a chunk.
+        size: rows of a chunk, at most.
+        chooses: whether fewer threads, or processes, make batches if they are faster.
     """
 
     def __init__(
@@ -42,20 +65,18 @@ class Pool:
         if processes and not workers:
             raise ArgumentError("use_multiprocessing=True needs workers, got workers=0")
         self._arguments = (maker, workers, processes, specs, size, chooses)
-        self._caller = ThreadWorker(maker)
-        make: Any = partial(ThreadWorker, maker)
-        if processes:
-            make = partial(ProcessWorker, maker, pickled(maker), specs, size)
-        self._switch = Switch(maker, specs, size)
+        self._maker, self._payload = maker, pickled(maker) if processes else None
+        self._used: _Choice = workers, processes
         self._chooser: Chooser[_Choice] | None = None
         if chooses and workers > 1:
-            late = (workers, True) if may_be_processes(maker.reader) else None
-            self._chooser = Chooser(tuple((n, False) for n in thread_counts(workers)), late)
-            self._switch.is_over = late is None
-            make = partial(EitherWorker, self._switch) if late else make
-        self._threads = Threads(workers, make) if workers else None
-        self._noting = threading.Lock()
-        self._looked = time.perf_counter()  # when somebody last waited for a batch
+            choices = [(count, False) for count in thread_counts(workers)]
+            also = (workers, True) if may_be_processes(maker.reader) else None
+            self._chooser = Chooser((*choices, *([also] if also else [])), also)
+        self._caller = ThreadWorker(maker)
+        self._threads: dict[_Choice, Threads] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        self._looked = time.perf_counter()  # when a consumer last waited for a batch
         self._stood_still = 0.0  # until when this process may have been stopped, as by Ctrl-Z
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -67,90 +88,101 @@ class Pool:
         return Pool(maker, *self._arguments[1:])
 
     @property
-    def workers(self) -> Sequence[Worker]:
-        """Those that have started, also the abandoned ones; else what the calling thread has."""
-        return [self._caller] if self._threads is None else self._threads.workers
+    def workers(self) -> list[Worker]:
+        """The workers that have started, abandoned ones included."""
+        if not self._arguments[1]:
+            return [self._caller]
+        return [worker for threads in [*self._threads.values()] for worker in threads.workers]
 
     def run(self, task: Task) -> None:
         """Run a task, which must not raise, as soon as a worker is free."""
-        if self._threads is None:
+        if not self._arguments[1]:
             task(self._caller)
-        else:
-            self._threads.submit(task)
+            return
+        with self._lock:
+            if self._closed:
+                raise ArgumentError(CLOSED)
+            if self._used not in self._threads:
+                count, process = self._used
+                self._threads[self._used] = Threads(count, self._make_worker(process))
+            self._threads[self._used].submit(task)
+
+    def _make_worker(self, process: bool) -> Callable[[], Worker]:
+        """Return what makes a worker; it has no reference to the pool."""
+        maker, (specs, size) = self._maker, self._arguments[3:5]
+        if not process:
+            return partial(ThreadWorker, maker)
+        kind = ProcessWorker if self.processes else TriedProcessWorker
+        return partial(kind, maker, self._payload or pickled(maker), specs, size)
 
     def note(self, rows: int, waited: float, now: float) -> None:
-        """Note that a batch was handed out, as `Chooser.note`, and use as many threads as it says.
+        """Note that a consumer has taken a batch, as `Chooser.note`.
 
-        If several threads take batches, one is enough to say how fast they come.
+        If several threads take batches, one of them is enough to measure the rate.
         """
-        if self._chooser is None or not self._noting.acquire(blocking=False):
+        chooser = self._chooser
+        if chooser is None or chooser.done or not self._lock.acquire(blocking=False):
             return
         try:
-            before = self._chooser.used
-            if before != (used := self._chooser.note(rows, waited, now)):
-                self._threads.use(used[0])  # type: ignore[union-attr]
-                self._switch.in_processes = used[1]
-            if self._chooser.late is None and not self._switch.is_over:
-                self._switch.is_over = True
-                for worker in self.workers:
-                    if worker.resting:  # the others end theirs before the next chunk
-                        worker.end_process()  # type: ignore[attr-defined]
+            self._used = chooser.note(rows, waited, now)
+            if chooser.done:
+                for choice, threads in self._threads.items():
+                    if choice != self._used:
+                        threads.drain()
         finally:
-            self._noting.release()
+            self._lock.release()
 
     @property
     def processes(self) -> bool:
-        """Whether processes make batches."""
+        """Whether processes were asked for."""
         return bool(self._arguments[2])
 
     @property
     def used(self) -> int:
-        """How many workers make batches, as far as that is chosen."""
-        return self._arguments[1] if self._chooser is None else self._chooser.chosen[0]
+        """The number of workers that make batches."""
+        return self._used[0]
 
     @property
     def in_processes(self) -> bool:
-        """Whether processes make batches, as far as that is chosen."""
-        if self._chooser is None:
-            return self.processes
-        return self._chooser.chosen[1] and not self._switch.is_over
+        """Whether processes make batches."""
+        return self._used[1]
 
     @property
     def abandoned(self) -> int:
         """How many workers were late, and replaced."""
-        return 0 if self._threads is None else self._threads.replaced
+        return sum(threads.replaced for threads in self._threads.values())
 
     def wait(self, pending: Any, timeout: float | None) -> set[int | None]:
-        """Wait for a `PendingBatch`; return what it was given up for: rows that are late, mostly.
+        """Wait for a `PendingBatch`; return the rows that are late, for which it was given up.
 
-        Late workers on other batches are replaced too: those learn it, and tell when they come.
+        Late workers on other batches are replaced too.
 
         Raises:
-            ArgumentError: it was closed meanwhile.
+            ArgumentError: the pool was closed meanwhile.
             ReadTimeoutError: too many workers are stuck.
         """
         seconds = _LOOK if timeout is None else min(timeout / 4, _LOOK)
         self._now(timeout)
         while not pending.late and not pending.wait(seconds):
             now = self._now(timeout)
-            if (pending.cancelled and not pending.late) or self._threads.closed:  # type: ignore[union-attr]
+            if (pending.cancelled and not pending.late) or self._closed:
                 raise ArgumentError(CLOSED)
             if timeout is not None:
-                self._replace_late(timeout, now)
+                for threads in [*self._threads.values()]:
+                    self._replace_late(threads, timeout, now)
         late: set[int | None] = pending.late
         return late
 
     def _now(self, timeout: float | None) -> float:
-        """Return the time; if nobody asked for long, this process may have stood still till now."""
+        """Return the time; after a long gap, this process may have been stopped until now."""
         now = time.perf_counter()
         if timeout is not None and now - self._looked > _LOOK + timeout / 4:
             self._stood_still = now
         self._looked = now
         return now
 
-    def _replace_late(self, timeout: float, now: float) -> None:
-        threads: Any = self._threads
-        for worker in tuple(self.workers):
+    def _replace_late(self, threads: Threads, timeout: float, now: float) -> None:
+        for worker in tuple(threads.workers):
             pending, file = worker.busy_with, worker.file()
             if worker.abandoned or file is None:
                 continue
@@ -158,15 +190,17 @@ class Pool:
                 continue
             if worker.busy_with is not pending:
                 continue  # it has come back meanwhile
-            if threads.stuck >= MOST_STUCK:
+            if threads.stuck >= _MOST_STUCK:
                 raise ReadTimeoutError(
-                    f"{MOST_STUCK} files took longer than limits.read_timeout={timeout} seconds "
-                    "and have not come back, and now another: see whether their drive answers"
+                    f"{_MOST_STUCK} files took longer than limits.read_timeout={timeout} seconds "
+                    "and have not come back, and now another: check whether their drive answers"
                 )
             pending.give_up(file[0])
             threads.replace(worker)
 
     def close(self) -> None:
         """End the workers."""
-        if self._threads is not None:
-            self._threads.close()
+        with self._lock:
+            self._closed, running = True, [*self._threads.values()]
+        for threads in running:
+            threads.close()

@@ -9,25 +9,22 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dfgen.errors import ArgumentError, WorkerError, warn
+from dfgen.errors import ArgumentError, WorkerError
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.samples.pixels.decoders import prepare_worker
 
 
 class Worker:
-    """Makes chunks for one thread, which owns it; of this class itself, it makes none.
+    """Base class of workers. Each belongs to one thread.
 
-    A chunk that it makes once abandoned, or has in hand then, may not be whole: it is made anew.
+    A chunk that an abandoned worker makes may not be whole: another worker makes it again.
     """
 
     def __init__(self) -> None:
         self.stopwatch = Stopwatch()
         self.abandoned = False
         self.busy_with: Any = None
-        self.resting = False
-        """Whether its thread rests before its next task."""
-        self._woken: SimpleQueue[None] = SimpleQueue()
 
     def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
         """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
@@ -40,20 +37,9 @@ class Worker:
     def abandon(self) -> None:
         """Give up a worker that may never come back; its thread ends when its read does."""
         self.abandoned = True
-        self._woken.put(None)
-
-    def wake(self) -> None:
-        """Let its thread rest no more."""
-        self.resting = False
-        self._woken.put(None)
-
-    def rest(self) -> None:
-        """Wait until it is woken or abandoned, if it is to rest."""
-        while self.resting and not self.abandoned:
-            self._woken.get()
 
     def close(self) -> None:
-        """Give back what the worker holds."""
+        """Release what the worker holds."""
 
 
 class ThreadWorker(Worker):
@@ -77,33 +63,28 @@ class ThreadWorker(Worker):
 Task = Callable[[Worker], None]
 CLOSED = "this Sequence was closed: make a new one"
 _PATIENCE = 2.0  # seconds that closing waits for threads, one of which may be stuck in a read
-MOST_STUCK = 32
-"""Threads given up that have not come back, each with the memory of a batch: no more are."""
 
 
 class Threads:
-    """Runs tasks in order of submission on daemon threads of its own.
+    """Runs tasks in order of submission on daemon threads.
 
-    Not a `ThreadPoolExecutor`, which is joined when the interpreter exits and so would wait there
-    for every batch still in the making. Threads start with the first task. They end when nobody
-    holds this object any more, since they hold its queue only, and before the interpreter does: a
-    daemon thread that it stops inside of OpenCV would abort the process. Those that were given up
-    are not waited for. A process that was forked has none of them, and leaves them alone.
+    Not a `ThreadPoolExecutor`: the interpreter joins that at exit, and would wait for every batch
+    that is being made. Threads start with the first task. They hold the queue alone, so they end
+    when nobody references this object, and before the interpreter does: a daemon thread that is
+    stopped inside of OpenCV would abort the process. Abandoned threads are not waited for. A
+    forked process has no threads, and leaves them alone.
     """
 
     def __init__(self, count: int, make_worker: Callable[[], Worker]) -> None:
-        self._count = count
-        self._process = os.getpid()
-        self._make_worker = make_worker
+        self._count, self._make_worker = count, make_worker
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self.workers: list[Worker] = []
-        """In the order in which they started; also those abandoned."""
+        """In the order in which they started, abandoned ones included."""
         self.replaced = 0
-        self._awake = count
         self._finalizer = weakref.finalize(
-            self, _stop, self._process, self._tasks, self.workers, self._threads
+            self, _stop, os.getpid(), self._tasks, self.workers, self._threads
         )
 
     @property
@@ -113,7 +94,7 @@ class Threads:
 
     @property
     def stuck(self) -> int:
-        """How many abandoned ones have not come back."""
+        """How many abandoned threads have not come back."""
         pairs = zip(self.workers, self._threads, strict=False)
         return sum(worker.abandoned and thread.is_alive() for worker, thread in pairs)
 
@@ -122,58 +103,37 @@ class Threads:
         with self._lock:
             if self.closed:
                 raise ArgumentError(CLOSED)
-            wanted, fault = self._count, None
             while len(self.workers) < self._count:
-                if (fault := self._start()) is not None:
-                    if not self.workers:
-                        raise _none_started(fault) from fault
-                    self._count = len(self.workers)
+                self._start()
             self._tasks.put(task)
-        if fault is not None:  # last, since a warning may be an error
-            warn(
-                f"only {len(self.workers)} of {wanted} threads can be started ({fault}), which do "
-                "the work: allow more processes, as by ulimit -u, or give fewer workers="
-            )
 
     def replace(self, worker: Worker) -> None:
         """Start another worker, and abandon one that is stuck."""
         with self._lock:
             if not worker.abandoned:
-                if (fault := self._start()) is not None:
-                    raise _none_started(fault) from fault
+                self._start()
                 self.replaced += 1
                 worker.abandon()
-                self._wake()
 
-    def use(self, count: int) -> None:
-        """Have so many threads run tasks from now on; the others rest after the task in hand."""
-        with self._lock:
-            self._awake = count
-            self._wake()
-
-    def _wake(self) -> None:
-        there = [worker for worker in self.workers if not worker.abandoned]
-        for place, worker in enumerate(there):
-            if place < self._awake:
-                worker.wake()
-            else:
-                worker.resting = True
+    def drain(self) -> None:
+        """Have the threads end after the tasks that were submitted."""
+        for _ in self._threads:
+            self._tasks.put(None)
 
     def close(self) -> None:
-        """End the threads; tasks not begun are refused, and what is being made is given up."""
+        """End the threads; tasks that have not begun are cancelled."""
         refusing = Worker()
         refusing.abandon()
         with self._lock:
             for task in self._finalizer() or ():
                 task(refusing)
 
-    def _start(self) -> RuntimeError | None:
-        """Start a thread; return why the system, as without room for another one, starts none."""
+    def _start(self) -> None:
         worker = self._make_worker()
         arguments: Any = (self._tasks, worker)
         name = f"dfgen-{len(self.workers)}"
         thread = threading.Thread(target=_run, args=arguments, name=name, daemon=True)
-        # before it starts: after a Ctrl-C in its start, it must be told to end too
+        # before it starts: after a Ctrl-C in its start, `_stop` must know it
         self.workers.append(worker)
         self._threads.append(thread)
         try:
@@ -181,27 +141,18 @@ class Threads:
         except RuntimeError as error:
             del self.workers[-1], self._threads[-1]
             worker.close()
-            return error
-        self._wake()
-        return None
-
-
-def _none_started(fault: RuntimeError) -> WorkerError:
-    return WorkerError(
-        f"no thread can be started ({fault}): allow more processes, as by ulimit -u, or more "
-        "memory, or give workers=0"
-    )
+            raise WorkerError(
+                f"thread {len(self.workers) + 1} of {self._count} cannot start ({error}): allow "
+                "more processes, as by ulimit -u, or give fewer workers="
+            ) from error
 
 
 def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
     prepare_worker()
     try:
-        while True:
-            worker.rest()
-            if worker.abandoned or (task := tasks.get()) is None:
-                return
+        while not worker.abandoned and (task := tasks.get()) is not None:
             task(worker)
-            del task  # or the thread would keep the batch until its next task
+            del task  # else the thread would keep the batch until its next task
     finally:
         worker.close()
 
@@ -212,9 +163,9 @@ def _stop(
     workers: list[Worker],
     threads: list[threading.Thread],
 ) -> list[Task]:
-    """End the threads; return tasks that nobody has begun.
+    """End the threads; return the tasks that have not begun.
 
-    It takes no lock, since it runs wherever garbage is collected: in a thread that has one, even.
+    It takes no lock, because the garbage collector may call it in any thread.
     """
     if process != os.getpid():
         return []

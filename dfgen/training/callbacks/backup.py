@@ -213,4 +213,4 @@ def _state_of_rank(states: list[dict[str, Any]], rank: int, ranks: int) -> dict[
     summed = states if rank == 0 else []
     digest = sum(int(state["receipt"], 16) for state in summed) % 2**128
     skipped = sum(state["skipped"] for state in summed)
-    return {**states[0], "receipt": f"{digest:032x}", "skipped": skipped, "checksum": None}
+    return {**states[0], "receipt": f"{digest:032x}", "skipped": skipped, "processes": ranks}

@@ -140,7 +140,7 @@ def _has_same_rows(ours: Loader, theirs: Loader) -> bool:
         return False
     rows = np.unique(np.linspace(0, count - 1, 64).astype(int))
     ids = getattr(ours.reader.ids, "array", ours.reader.ids)  # of a pack
-    matches = pd.Index(np.asarray(ids)).get_indexer(pd.Index(theirs.order.ids_at(rows)))
+    matches = pd.Index(np.asarray(ids)).get_indexer(pd.Index(theirs.ids_at(rows)))
     return -1 not in matches and all(
         ours.reader.where(int(match)) == theirs.reader.where(int(row))
         for match, row in zip(matches, rows, strict=True)

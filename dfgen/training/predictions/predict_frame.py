@@ -196,7 +196,7 @@ def _claim(
     layers = [(type(layer).__name__, getattr(layer, "activation", "")) for layer in model.layers]
     losses = [(known_loss(loss), loss) for loss in leaves(model.loss)]
     run = {
-        "ids": ids_digest(loader.order.ids_at(np.arange(len(loader.reader)))),
+        "ids": ids_digest(loader.ids_at(np.arange(len(loader.reader)))),
         "columns": columns_digest(manifest, sorted({*manifest.column_names} - {"path"})),
         "weights": weights.hexdigest(),
         "layers": re.sub(" at 0x[0-9a-f]+", "", str(layers)),
