@@ -163,8 +163,7 @@ def _client(place: str, options: StorageOptions) -> Any:
     from obstore import store  # late, because it is an extra
 
     given = dict(options)
-    allowed = {"allow_http": True} if place.startswith("http://") else {}
-    client = {**_CLIENT, **allowed, **given.pop("client_options", {})}
+    client = {"allow_http": place[:7] == "http://", **_CLIENT, **given.pop("client_options", {})}
     retries = {**_RETRIES, **given.pop("retry_config", {})}
     try:
         if place.startswith("http"):

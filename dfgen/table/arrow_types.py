@@ -173,7 +173,7 @@ def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(values, pa.ChunkedArray):
         return values
     if not values.num_chunks:
-        return pa.array([], values.type)
+        return pa.nulls(0, values.type)
     return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
 
 

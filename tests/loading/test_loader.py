@@ -351,13 +351,13 @@ def test_without_workers_only_the_batch_that_is_asked_for_is_made():
 def test_hosts_draw_apart_for_their_parts_of_a_batch():
     def drawn(host):
         def draw(batch, rng):
-            return {"number": batch["number"] * 0 + rng.integers(10**6, dtype=np.int32)}
+            return {"number": batch["number"] * 0 + np.float32(rng.integers(10**6))}
 
         made = loader(8, workers=0, shard=(host, 2), batch_transform=draw)
         return made.batch(3, 1).arrays["number"].tolist()
 
     assert [drawn(host) for host in (0, 1)] == [
-        [batch_rng(0, 3, 1, host).integers(10**6, dtype=np.int32)] * 2 for host in (0, 1)
+        [batch_rng(0, 3, 1, host).integers(10**6)] * 2 for host in (0, 1)
     ]
 
 

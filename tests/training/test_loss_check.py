@@ -77,7 +77,7 @@ def soft(batch, rng):
 
 def coarser(arrays, rng):
     """Return the labels of two classes instead of three."""
-    return {**arrays, "label": arrays["label"] // 2}
+    return {**arrays, "label": (arrays["label"] // 2).astype(arrays["label"].dtype)}
 
 
 def from_zero(sample, rng):

@@ -62,7 +62,7 @@ def read_json(path: str, kind: type[_Decoded], expected: str, limits: Limits) ->
             return msgspec.json.decode(json.dumps(content), type=kind)
         except msgspec.ValidationError as error:
             raise ManifestError(f"{path} is JSON, but not {expected}: {error}{note}") from None
-        except ValueError as error:
+        except (msgspec.DecodeError, ValueError) as error:
             raise ManifestError(
                 f"{path} is broken JSON, {error}. Write the file again, or take another copy"
             ) from None
