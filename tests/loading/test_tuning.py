@@ -53,7 +53,8 @@ class Machine:
     ],
 )  # fmt: skip
 def test_the_fastest_is_chosen_once_at_little_cost(rates, best):
-    choice = Chooser(tuple(rates), "processes")
+    slow = "processes" if "processes" in rates else None
+    choice = Chooser(tuple(rate for rate in rates if rate != slow), slow)
     rate = Machine(choice, rates).run(60)
     assert (choice.used, choice.done) == (best, True)
     assert rate > 0.9 * max(rates.values())
@@ -90,7 +91,7 @@ def test_a_hopeless_choice_is_measured_once():
 def loader(tmp_path, monkeypatch):
     """Return what makes Loaders of PNG files of random crops, which measure every batch."""
     monkeypatch.setattr("dfgen.loading.loader.usable_cpus", lambda: 2)
-    values = {"_WINDOW": 0, "_BATCHES": 1, "_SETTLING": 0, "_STARTING": 0, "_TURNS": 3}
+    values = {"_WINDOW": 0, "_BATCHES": 1, "_SETTLING": 0, "_STARTING": 0, "_TURNS": 3, "_LATER": 0}
     values |= {"_BOUND": -1, "_SMALL": 1e9, "_AWAY": 1e9, "_HOPELESS": 0}
     for name, value in values.items():
         monkeypatch.setattr(tuning, name, value)

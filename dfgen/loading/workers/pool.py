@@ -71,7 +71,7 @@ class Pool:
         if chooses and workers > 1:
             choices = [(count, False) for count in thread_counts(workers)]
             also = (workers, True) if may_be_processes(maker.reader) else None
-            self._chooser = Chooser((*choices, *([also] if also else [])), also)
+            self._chooser = Chooser(tuple(choices), also)
         self._caller = ThreadWorker(maker)
         self._threads: dict[_Choice, Threads] = {}
         self._lock = threading.Lock()

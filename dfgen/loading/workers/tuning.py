@@ -23,6 +23,7 @@ _TURNS = 5  # measurements of each choice, in alternation
 _BOUND = 0.1  # share of the time in which the consumer waits; below, no choice is too slow
 _FASTER = 1.05  # times as fast as the first choice, and another one is chosen
 _HOPELESS = 0.5  # times the best rate, and a choice is not measured again
+_LATER = 10.0  # seconds after which a choice that starts slowly is measured
 _AWAY = 0.25  # seconds between two batches, after which a measurement begins again
 
 
@@ -63,12 +64,13 @@ C = TypeVar("C", bound=Hashable)
 class Chooser(Generic[C]):
     """Chooses one of several ways to make batches, by the rate at which the consumer takes them.
 
-    It measures once, as soon as the consumer waits for batches of small rows. The rate includes
-    the work of the consumer, so the choice is faster by the clock.
+    It measures once, as soon as the consumer waits for batches of small rows; a choice that starts
+    slowly is measured 10 s later. The rate includes the work of the consumer, so the choice is
+    faster by the clock.
 
     Args:
         choices: the ways; the first is used until another is faster.
-        slow_start: a choice that takes long to start.
+        slow_start: another choice, which takes long to start.
     """
 
     def __init__(self, choices: tuple[C, ...], slow_start: C | None = None) -> None:
@@ -81,6 +83,7 @@ class Chooser(Generic[C]):
         self._rates: dict[C, list[float]] = defaultdict(list)
         self._last = self._since = self._waited = 0.0
         self._rows, self._batches, self._settling = 0, 0, _SETTLING
+        self._next = 0.0  # when to measure
 
     def note(self, rows: int, waited: float, now: float) -> C:
         """Note that the consumer has taken a batch; return the choice for the next ones.
@@ -102,7 +105,7 @@ class Chooser(Generic[C]):
         is_hopeless = bool(self._turns) and seconds > _WINDOW and rate < _HOPELESS * best
         if is_hopeless or (self._batches >= _BATCHES and seconds >= _WINDOW):
             before = self.used
-            self._measured(rate, self._waited > _BOUND * seconds, is_hopeless)
+            self._measured(rate, self._waited > _BOUND * seconds, is_hopeless, now)
             is_new = self.used == self._slow_start and self.used not in self._rates
             settling = _STARTING if is_new else _SETTLING
             self._begin(now, settling if self.used != before else 0)
@@ -112,8 +115,8 @@ class Chooser(Generic[C]):
         self._since, self._settling = now, settling
         self._rows, self._batches, self._waited = 0, 0, 0.0
 
-    def _measured(self, rate: float, is_bound: bool, is_hopeless: bool) -> None:
-        if not self._turns and is_bound and rate * _SMALL > 1:
+    def _measured(self, rate: float, is_bound: bool, is_hopeless: bool, now: float) -> None:
+        if not self._turns and is_bound and rate * _SMALL > 1 and now >= self._next:
             self._turns = deque(self._choices * _TURNS)
             self.used = self._turns[0]
             return
@@ -128,4 +131,7 @@ class Chooser(Generic[C]):
         rates = {choice: median(rates) for choice, rates in self._rates.items()}
         best, first = max(rates, key=rates.__getitem__), self._choices[0]
         self.used = best if rates[best] > _FASTER * rates[first] else first
-        self.done = True
+        self.done = self._slow_start is None or self._slow_start in rates
+        if not self.done:
+            self._choices, self._next = (self.used, self._slow_start), now + _LATER  # type: ignore[assignment]
+            self._rates.clear()
