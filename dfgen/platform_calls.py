@@ -8,7 +8,6 @@ once, noticed by nobody. No other module asks which system it is on, but for how
 
 import contextlib
 import ctypes
-import mmap
 import os
 import signal
 import sys
@@ -124,19 +123,6 @@ def _is_cached(file: int, *places: int) -> bool:
         return all(os.preadv(file, [bytearray(1)], at, os.RWF_NOWAIT) for at in places)
     except OSError:  # it is not there, or the file system cannot tell
         return False
-
-
-def forget_written(file: int) -> None:
-    """Write a file to its disk and take it out of the system's cache, if that can be asked for."""
-    if CAN_READ_AHEAD:
-        os.fdatasync(file)
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def give_back(mapping: mmap.mmap) -> None:
-    """Take what was read of a mapped file out of this process; the system's cache keeps it."""
-    if hasattr(mmap, "MADV_DONTNEED"):
-        mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def replace_open(beside: str, path: str) -> bool:

@@ -132,6 +132,9 @@ def _by_share(columns: Columns, balance: Mapping[str, Mapping[Any, float]]) -> D
         raise ArgumentError(
             f"balance={{{name!r}: ...}}: the shares sum to {sum(shares.values()):g}, expected 1"
         )
+    shares = {
+        key.item() if isinstance(key, np.generic) else key: share for key, share in shares.items()
+    }
     values = _values(columns, name)
     found = pc.unique(values).to_pylist()
     if {*map(repr, found)} != {*map(repr, shares)}:

@@ -1,7 +1,6 @@
 """Ids of rows."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,6 @@ from dfgen.manifest.schema import validate
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.table.arrow_types import in_one, is_text
 from dfgen.table.file_columns import paths_of
-
-_BLOCK = 65_536  # ids made Python objects at once
 
 
 def ids_of(columns: Columns, id: str | None, files: BoundFeature | None) -> Any:
@@ -88,10 +85,3 @@ def note_id(error: ManifestError, columns: Columns, id: str | None) -> None:
     name = "id" if id is None else id
     if error.row is not None and name in columns.names:
         error.add_note(f"row {error.row} is the one with {name}={columns[name][error.row]}")
-
-
-def plain_ids(ids: Any) -> Iterator[object]:
-    """Yield ids, NumPy or Arrow, as plain int or str."""
-    for start in range(0, len(ids), _BLOCK):
-        block = ids[start : start + _BLOCK]
-        yield from block.to_pylist() if isinstance(block, pa.Array) else block.tolist()

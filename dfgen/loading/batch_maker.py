@@ -3,8 +3,8 @@
 import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 from dfgen.loading.batch_transforms import TriedTransform
@@ -76,16 +76,13 @@ class BatchMaker:
     chunk_sizes: tuple[int, int]  # in rows: of a batch wanted at once, and of many under way
     prefetch: Prefetch | None = None  # of remote files
 
-    @cached_property
-    def _epochs(self) -> Callable[[Plan], Epochs]:
-        return lru_cache(maxsize=4)(partial(Epochs, self.order))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name in _FIELDS}
+    _epochs: dict[Plan, Epochs] = field(default_factory=dict, init=False, repr=False)
 
     def epochs(self, plan: Plan) -> Epochs:
         """Return the rows of batches by a plan."""
-        return self._epochs(plan)
+        if plan not in self._epochs:
+            self._epochs[plan] = Epochs(self.order, plan)
+        return self._epochs[plan]
 
     @cached_property
     def _buffers(self) -> Buffers:
@@ -131,7 +128,7 @@ class BatchMaker:
         chunks = []
         for start in starts:
             part = slice(start, start + size)
-            here = known and set(rows[part].tolist()).intersection(known)
+            here = frozenset(known).intersection(rows[part].tolist())
             chunk = Chunk(epoch, rows[part], earlier[part], here)
             if self.prefetch is not None:
                 left = (row for row in chunk.rows.tolist() if row not in chunk.known)
@@ -158,6 +155,3 @@ class BatchMaker:
         if plan.shard[1] > 1:
             rows = self.order.at(epoch, replace(plan, shard=(0, 1)).positions(step))[0]
         return reader.padding.specs(rows, reader.specs)
-
-
-_FIELDS = {field.name for field in fields(BatchMaker)}

@@ -146,8 +146,8 @@ class Loader:
         self._maker = self._batch_maker(order, seed, batch_transform)
         self._parked = Parked()
         self._process = os.getpid()
-        self._closed, self._trains = False, True
-        """Whether somebody waits for a batch just now."""
+        self._closed = False
+        self._trains = True  # whether all rows of a batch may not be bad
         self._waited = 0.0
         self._handed_out = 0
         self._told_of_cache = False

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import islice
+from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,12 +144,10 @@ class Identity:
             state: as returned by `state`, also after JSON; other keys are ignored.
         """
         own = self.state(Place())
-        if not isinstance(state, Mapping) or (missing := own.keys() - state.keys()):
-            raise ArgumentError(
-                f"the state is {brief(state)}, expected the dict of state_dict()"
-                if not isinstance(state, Mapping)
-                else f"the state lacks {', '.join(sorted(missing))}: use another state"
-            )
+        if not isinstance(state, Mapping):
+            raise ArgumentError(f"the state is {brief(state)}, expected the dict of state_dict()")
+        if missing := own.keys() - state.keys():
+            raise ArgumentError(f"the state lacks {', '.join(sorted(missing))}: use another state")
         for name in ("version", "order", "seed", "rows", "ids"):
             if state[name] != own[name]:
                 raise ArgumentError(
@@ -162,8 +161,9 @@ class Identity:
         taken *= size
         skipped = whole("skipped of the state", state["skipped"])
         if taken < self.rows and taken % self.batch_size:
-            fitting = [n for n in range(1, taken + 1) if not taken % n]
-            fitting = sorted(sorted(fitting, key=lambda n: abs(n - self.batch_size))[:12])
+            small = [n for n in range(1, isqrt(taken) + 1) if not taken % n]
+            sizes = {*small, *(taken // n for n in small)}
+            fitting = sorted(sorted(sizes, key=lambda n: abs(n - self.batch_size))[:12])
             raise ArgumentError(
                 f"the state was saved after {taken:,} rows of an epoch, which are no whole batches "
                 f"of batch_size={self.batch_size}: use one of {', '.join(map(str, fitting))}"

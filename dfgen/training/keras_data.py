@@ -87,8 +87,7 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
                 "fit is running on this Sequence, and a second fit would repeat and miss rows: "
                 "make another dfgen.Sequence for it"
             )
-        self._check_with_others(loop)
-        plan, layout = self._divided(loop)
+        plan, layout = self._checked(loop)
         if loop.purpose == "fit":
             self._loader.plan = plan
         loop.iterator.data_adapter = run = Run(self, loop, self._loader, plan, layout)
@@ -100,39 +99,39 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
 
     get_jax_iterator = get_torch_dataloader = get_numpy_iterator
 
-    def _check_with_others(self, loop: Loop) -> None:
-        """Check a loop; processes that train together check it and compare themselves."""
+    def _checked(self, loop: Loop) -> tuple[Plan, Layout]:
+        """Check a loop, and compare processes that train together; return how batches are divided.
+
+        All of these processes compare themselves, also if one of them raises.
+        """
         shared = self.shard[1] > 1 or mesh_division() is not None
         if loop.purpose != "fit" or connected() is None or not shared:
-            self._check(loop)
-            return
-        refusal: DfgenError | None = None
+            return self._check(loop)
+        checked: tuple[Plan, Layout] | DfgenError
         try:
-            self._check(loop)
+            checked = self._check(loop)
         except DfgenError as error:
-            refusal = error
+            checked = error
         state = self._state or self.state_dict
         order = {name: value for name, value in state().items() if name not in OF_RANK}
         shard = self.shard if mesh_division() is None else None
         set_up = {"shard": shard, **order, **alike(loop.model, self._loader)}
-        compare(set_up, None if refusal is None else str(refusal))
-        if refusal is not None:
-            raise refusal
+        compare(set_up, str(checked) if isinstance(checked, DfgenError) else None)
+        if isinstance(checked, DfgenError):
+            raise checked
+        return checked
 
-    def _check(self, loop: Loop) -> None:
+    def _check(self, loop: Loop) -> tuple[Plan, Layout]:
+        """Check a loop; return how batches are divided over processes and devices, and nested."""
         view, val = view_of(self, loop.model, loop.purpose), loop.validation
         val = view_of(val, loop.model, "evaluate") if isinstance(val, KerasData) else None
-        check(loop, view, val, self._divided(loop)[0].tail == "pad")
-        if loop.purpose == "fit":
-            check_ranks(loop.model, self._loader.given)
-
-    def _divided(self, loop: Loop) -> tuple[Plan, Layout]:
-        """Return how batches are divided over processes and devices, and nested, for Keras."""
         weighable = self._layout.y is not None
         plan, divided = divide(self._loader.given, loop, weighable, self.endless)
+        check(loop, view, val, plan.tail == "pad")
+        if loop.purpose == "fit":
+            check_ranks(loop.model, self._loader.given)
         weighted = self._layout.weighted or (divided and weighable)
-        layout = view_of(self, loop.model, loop.purpose).layout
-        return plan, replace(layout, weighted=weighted)
+        return plan, replace(view.layout, weighted=weighted)
 
     def check_nesting(self, model: Any, purpose: str) -> None:
         """Check the outputs of a model that Keras has built."""
@@ -245,9 +244,9 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
 
     def __iter__(self) -> Iterator[Any]:
         progress = self.progress
-        reader = UserLoop(progress, self.endless, lambda: not is_training(progress))
+        consumer = UserLoop(progress, self.endless, lambda: not is_training(progress))
         check_not_empty(self._loader.plan)
-        return Pass(self._loader, self._loader.plan, self._layout, reader)
+        return Pass(self._loader, self._loader.plan, self._layout, consumer)
 
     def get_tf_dataset(self) -> Any:
         """Return a tf.data.Dataset of passes; its length is known unless a state was loaded."""

@@ -2,9 +2,7 @@
 
 import contextlib
 import ctypes
-import mmap
 import os
-import re
 import signal
 import sys
 from itertools import pairwise
@@ -85,29 +83,7 @@ def test_all_is_read_ahead_where_the_cache_cannot_be_asked_and_nothing_where_tha
     assert [(start, length) for _, _, start, length, _ in made] == [(2, 3)]
     monkeypatch.setattr(platform_calls, "CAN_READ_AHEAD", False)
     platform_calls.read_ahead(str(path), [(2, 3)])
-    platform_calls.forget_written(0)
     assert len(made) == 1
-
-
-def test_written_bytes_are_on_the_disk_before_they_leave_the_cache(calls):
-    made = calls(os, "fdatasync", "posix_fadvise")
-    platform_calls.forget_written(5)
-    assert made == [("fdatasync", 5), ("posix_fadvise", 5, 0, 0, os.POSIX_FADV_DONTNEED)]
-
-
-def test_pages_of_a_mapping_that_are_given_back_are_read_again(tmp_path):
-    path = tmp_path / "mapped.bin"
-    path.write_bytes(b"7" * MIB)
-
-    def resident():
-        smaps = Path("/proc/self/smaps").read_text()
-        return sum(map(int, re.findall(rf"{path.name}\n(?:.+\n)*?Rss: +(\d+) kB", smaps)))
-
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping:
-        assert mapping[:] == b"7" * MIB and resident() > 0
-        platform_calls.give_back(mapping)
-        assert resident() == 0
-        assert mapping[:] == b"7" * MIB
 
 
 def test_a_reserved_file_has_its_bytes_and_without_that_call_a_hole(file, monkeypatch):

@@ -66,6 +66,12 @@ def test_mixtures_have_their_shares(within):
                 assert np.abs(of_kind - share * len(df) / len(of_kind)).max() < 2
 
 
+def test_shares_may_have_numpy_keys():
+    df = classes_table([30, 10], [1, 2])
+    shares = dict.fromkeys(df["kind"].unique(), 0.5)
+    assert sequence(df, balance={"kind": shares}).row_counts()[df["kind"] == 2].sum() == 20
+
+
 WEIGHTS = [1.0, 0, 4, 0.5, 0.5], [1.0] * 50 + [9.5] * 7 + [0] * 3, [0.1] * 33
 
 

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from dfgen.loading.order.shuffle import ROUNDS, domain, permutation, round_keys, walk
 from dfgen.spec import IntArray
 
-MOST_PLACES = 2**30
 _PART = 32  # bits of a place
 
 

@@ -131,7 +131,8 @@ class Chooser(Generic[C]):
         rates = {choice: median(rates) for choice, rates in self._rates.items()}
         best, first = max(rates, key=rates.__getitem__), self._choices[0]
         self.used = best if rates[best] > _FASTER * rates[first] else first
-        self.done = self._slow_start is None or self._slow_start in rates
-        if not self.done:
-            self._choices, self._next = (self.used, self._slow_start), now + _LATER  # type: ignore[assignment]
-            self._rates.clear()
+        if self._slow_start is None or self._slow_start in rates:
+            self.done = True
+            return
+        self._choices, self._next = (self.used, self._slow_start), now + _LATER
+        self._rates.clear()
