@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 from unittest import mock
 
-from dfgen.system import usable_cpus
+from dfgen.machine import usable_cpus
 
 if TYPE_CHECKING:
     import dfgen

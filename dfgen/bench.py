@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import dfgen
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.loading.metrics import STAGES
+from dfgen.machine import usable_cpus
 from dfgen.manifest.io import Path
-from dfgen.system import usable_cpus, whole
 from dfgen.training import keras
 
 _CLASSES = 1000

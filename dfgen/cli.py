@@ -20,7 +20,7 @@ import dfgen
 from dfgen.commands import results
 from dfgen.commands.options import Option, definition, options_of
 from dfgen.errors import DfgenError
-from dfgen.system import overwriting
+from dfgen.files import overwriting
 
 COMPARING = ("diff", "verify")
 """Commands that exit with 1 if they find a difference, and with 2 if they fail, as `diff`."""

@@ -14,7 +14,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import WriteError
-from dfgen.system import refuse_others
+from dfgen.files import refuse_others
 from dfgen.training import keras
 
 TARGET = 0.95  # validation accuracy

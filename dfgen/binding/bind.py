@@ -29,6 +29,7 @@ from dfgen.binding.row_problems import (
 )
 from dfgen.binding.row_weights import ClassWeight, SampleWeight, row_weights
 from dfgen.binding.rows_of_arrays import stored_rows
+from dfgen.checks import one_of
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Limits
@@ -46,7 +47,6 @@ from dfgen.samples.user_functions import check_transform
 from dfgen.spec import IntArray
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import store_of
-from dfgen.system import one_of
 from dfgen.table.any_table import Table
 
 

@@ -15,11 +15,12 @@ from dfgen.binding.class_names import resolved
 from dfgen.binding.frame_columns import Columns
 from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.rows_of_arrays import StoreOf, array_feature
+from dfgen.checks import one_of
 from dfgen.errors import ArgumentError, DecodeError, brief, column_list, listed
 from dfgen.manifest.schema import label_columns
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import LABEL_MODES, Category
-from dfgen.samples.features.checks import class_names_in_order
+from dfgen.samples.features.feature_checks import class_names_in_order
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_checks import DEFAULT_SIZE, checked_size
 from dfgen.samples.features.multilabel import MultiLabel
@@ -28,7 +29,6 @@ from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.stores.archives import member_of
 from dfgen.stores.stores import store_of
-from dfgen.system import one_of
 from dfgen.table.arrow_types import (
     are_fractions,
     are_numbers,

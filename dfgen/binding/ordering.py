@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns, InPack
+from dfgen.checks import flag, one_of
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.loading.order.buckets import Bucketed
 from dfgen.loading.order.draws import Drawn, drawn_by_shares, drawn_by_weights
@@ -20,7 +21,6 @@ from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.reader import BoundRows
 from dfgen.samples.sources.file_source import StoredRows
 from dfgen.spec import IntArray
-from dfgen.system import flag, one_of
 from dfgen.table.arrow_types import is_text, value_type
 
 Balance = str | Mapping[str, Mapping[Any, float]] | None

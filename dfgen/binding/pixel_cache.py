@@ -11,6 +11,7 @@ from dfgen.binding.frame_columns import Columns
 from dfgen.binding.row_problems import whole_column
 from dfgen.errors import ArgumentError, warn
 from dfgen.limits import Limits
+from dfgen.machine import free_memory
 from dfgen.platform_calls import HAS_MEMORY_FILES, IS_WINDOWS
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.sources.cached_pixels import (
@@ -24,7 +25,6 @@ from dfgen.samples.sources.file_source import RowSource
 from dfgen.spec import Values
 from dfgen.stores.cache_folder import open_memory, open_segments
 from dfgen.stores.stores import Stores, scheme_of
-from dfgen.system import free_memory
 
 Cache = str | os.PathLike[str] | None
 """A folder, `"memory"`, or None."""

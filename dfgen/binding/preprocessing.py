@@ -18,6 +18,7 @@ from dfgen.binding.nested import Tree, channels_first, leaves, map_leaves, tree_
 from dfgen.binding.preprocessing_json import from_text, to_text
 from dfgen.binding.row_lengths import row_lengths
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
+from dfgen.files import write_whole
 from dfgen.samples.bound_feature import BoundFeature, RowLengths, Sizes
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.base import Feature
@@ -28,7 +29,6 @@ from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform
 from dfgen.stores.store import Store
 from dfgen.stores.stores import Stores, store_of
-from dfgen.system import write_whole
 from dfgen.table.file_columns import FILE, content_shown
 
 

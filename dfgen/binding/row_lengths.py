@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import DecodeError, ManifestError, MissingFileError, reason
+from dfgen.machine import threads
 from dfgen.manifest.building.file_facts import USUAL
 from dfgen.samples.bound_feature import BoundFeature, RowLengths
 from dfgen.samples.features.base import specs_of, value_of
 from dfgen.spec import IntArray
 from dfgen.stores.stores import Stores
-from dfgen.system import threads
 from dfgen.table.arrow_types import is_list, lengths_of
 
 if TYPE_CHECKING:

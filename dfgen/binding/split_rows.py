@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.frame_columns import Columns
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, ManifestError, column_list, warn
 from dfgen.manifest.duplicates import shared_paths, told
-from dfgen.system import whole
 from dfgen.table.arrow_types import is_text, value_type
 
 Masks = dict[str, npt.NDArray[np.bool_]]

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, MissingPackageError, WorkerError, quote, reason
 from dfgen.executors import Made
-from dfgen.system import whole
 
 _ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx|ucxx)://)?(?:\[.+\]|[^/:]+):\d+")
 

@@ -14,8 +14,8 @@ from dfgen.explore.predictions import SUGGESTED, own_labels, suffixes_of
 from dfgen.explore.show import show
 from dfgen.explore.tiles import require_column
 from dfgen.explore.words import one_line
+from dfgen.files import refuse_others, write_whole
 from dfgen.manifest.schema import PARTS
-from dfgen.system import refuse_others, write_whole
 from dfgen.table.any_table import Table, data_frame
 
 _Array = npt.NDArray[Any]

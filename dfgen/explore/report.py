@@ -11,14 +11,15 @@ from typing import Any
 import pandas as pd
 
 from dfgen import __version__
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explore.charts import problems, show_balance, show_sizes
 from dfgen.explore.mistakes import mistakes
 from dfgen.explore.predictions import open_frame, suffixes_of, with_predictions
 from dfgen.explore.show import show, show_duplicates, show_leaks
 from dfgen.explore.words import one_line, word
+from dfgen.files import check_writable, refuse_others, write_whole
 from dfgen.manifest.io import Path, read_manifest
-from dfgen.system import check_writable, refuse_others, whole, write_whole
 from dfgen.table.any_table import Table
 
 _LARGEST = 15_000_000  # bytes of a page

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dfgen.binding.nested import leaves
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explore.figures import in_lines, picture_figure
 from dfgen.explore.predictions import caption_columns, captions, open_frame, with_predictions
@@ -22,7 +23,6 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.mask import Mask
 from dfgen.spec import IntArray
-from dfgen.system import whole
 from dfgen.table.any_table import Table
 
 _VALUES = 12  # of `by`

@@ -25,6 +25,7 @@ from dfgen.explain.missing import not_a_column
 from dfgen.explore.words import one_line, word
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
+from dfgen.machine import usable_cpus
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.boxes import Boxes
 from dfgen.samples.features.image import Image
@@ -33,7 +34,6 @@ from dfgen.samples.features.passthrough import Bytes
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.sounds import load_soundfile
 from dfgen.samples.reader import SampleReader
-from dfgen.system import usable_cpus
 from dfgen.table.file_columns import content_parts
 
 _Array = npt.NDArray[Any]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dfgen.checks import flag, whole
 from dfgen.errors import (
     ArgumentError,
     DecodeError,
@@ -31,10 +32,10 @@ from dfgen.loading.receipts import ids_at
 from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, refuse_inside, row_bytes
 from dfgen.loading.workers.pool import Pool
 from dfgen.loading.workers.threads import CLOSED
+from dfgen.machine import machine_memory, usable_cpus
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources.cached_pixels import CACHE_FAILED
 from dfgen.spec import IntArray, Present, Spec
-from dfgen.system import flag, machine_memory, usable_cpus, whole
 
 _BATCH = "write batch_size=32, rows of a batch"
 _WORKERS = "leave it out to use all CPUs, or write workers=4"

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, brief, warn
 from dfgen.loading.order.shuffle import ORDER
-from dfgen.system import whole
 from dfgen.table.arrow_types import joined_text
 from dfgen.table.mapped_column import MappedColumn
 

@@ -13,12 +13,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.checks import whole
 from dfgen.errors import ManifestError, column_list, count, listed, quote, warn
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import OF_WHOLE_FILES, part_column
 from dfgen.progress_bars import progress
 from dfgen.spec import IntArray
-from dfgen.system import whole
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import in_one, is_text, value_type
 

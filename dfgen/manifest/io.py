@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, ManifestError, reason
 from dfgen.explain.other_libraries import refuse_unknown
+from dfgen.files import is_special, only_writer
 from dfgen.limits import Limits, limits_given
 from dfgen.manifest.not_a_manifest import check_out, path_of_manifest
 from dfgen.manifest.table_reading import Path as Path
@@ -18,7 +19,6 @@ from dfgen.manifest.writing import write_rows
 from dfgen.packs.format import folder_of, is_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of
-from dfgen.system import is_special, only_writer
 from dfgen.table.any_table import Table, arrow_table, data_frame, to_frame
 
 

@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.ipc
 
+from dfgen.files import write_whole
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.fingerprint import RunningDigest, hashed_columns
 from dfgen.manifest.metadata import Metadata
@@ -23,7 +24,6 @@ from dfgen.manifest.paths import check_stored_paths, ends_of
 from dfgen.manifest.schema import check_table, refuse_repeated
 from dfgen.manifest.table_reading import ManifestFile, opened_manifest, root_given, warn_of_change
 from dfgen.manifest.where import condition_of
-from dfgen.system import write_whole
 from dfgen.table.mapped_column import MappedColumn
 
 LEAST_ROWS = 100_000

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError, DfgenError, WriteError, did_you_mean
+from dfgen.files import check_writable, refuse_others
 from dfgen.manifest.metadata import KEY
 from dfgen.manifest.paths import is_utf8
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
-from dfgen.system import check_writable, refuse_others
 from dfgen.table.any_table import frame_of
 
 _OTHERS = re.compile(

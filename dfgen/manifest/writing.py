@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError, ManifestError
+from dfgen.files import write_whole
 from dfgen.manifest.fingerprint import RunningDigest, hashed_columns
 from dfgen.manifest.metadata import KEY, Metadata, encode_metadata, metadata_of
 from dfgen.manifest.paths import (
@@ -38,7 +39,6 @@ from dfgen.manifest.schema import (
 )
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
-from dfgen.system import write_whole
 from dfgen.table.file_columns import are_files
 
 GROUP_ROWS = 1 << 17

@@ -18,11 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen import __version__
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, WriteError, legible, listed, reason
 from dfgen.executors import Made, Work, check_executor, spread
+from dfgen.files import NFS_NAME, write_whole
 from dfgen.limits import Limits, limits_given
 from dfgen.loading.state import ids_digest
 from dfgen.locks import LOCK_SUFFIX, FileLock
+from dfgen.machine import usable_cpus
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import with_column
 from dfgen.packing.pack_plan import PackPlan, make_plan
@@ -32,7 +35,6 @@ from dfgen.packs.format import INDEX, TABLE, Pack, pack_table, read_pack
 from dfgen.progress_bars import progress
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import scheme_of
-from dfgen.system import NFS_NAME, usable_cpus, whole, write_whole
 from dfgen.table.any_table import Table
 from dfgen.table.arrow_types import in_one
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import simplejpeg
 
+from dfgen.checks import flag, one_of, whole
 from dfgen.errors import ArgumentError
 from dfgen.limits import bytes_given
 from dfgen.samples.bound_feature import Sizes
@@ -20,7 +21,6 @@ from dfgen.samples.pixels.formats import parse_header, sniff
 from dfgen.samples.pixels.geometry import CHANNELS, RESIZE, Geometry, Size, place, shrunk
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.spec import IntArray, Present
-from dfgen.system import flag, one_of, whole
 from dfgen.table.file_columns import Content
 
 FORMATS_OF = {

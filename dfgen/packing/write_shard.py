@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from dfgen.errors import DecodeError, ManifestError, MissingFileError
+from dfgen.files import write_whole
 from dfgen.limits import Limits
 from dfgen.loading.workers.retries import read_again
 from dfgen.manifest.schema import with_column
@@ -24,7 +25,6 @@ from dfgen.samples.reader import SampleReader
 from dfgen.spec import IntArray, unwatched
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import OfSize, Stores, store_of
-from dfgen.system import write_whole
 
 _CHUNK = 32  # rows that a thread reads at a time
 

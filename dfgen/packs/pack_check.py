@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from dfgen.errors import ReadError, reason
+from dfgen.machine import threads, usable_cpus
 from dfgen.packs.format import Pack, PackFile, checksum_of, pack_table, read_pack
 from dfgen.progress_bars import progress
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import store_at
-from dfgen.system import threads, usable_cpus
 
 
 class PackFinding(NamedTuple):

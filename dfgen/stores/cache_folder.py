@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.files import write_whole
 from dfgen.spec import Spec
 from dfgen.stores.slots import RECORDS, SLOTS, Room, Slots, memory_slots
-from dfgen.system import write_whole
 
 _FORMAT = 3
 Keys = npt.NDArray[np.uint64]

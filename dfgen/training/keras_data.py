@@ -7,6 +7,7 @@ from typing import Any, Never
 import keras
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, DfgenError, brief
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
@@ -14,7 +15,6 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Receipt
 from dfgen.loading.state import OF_RANK, State
 from dfgen.spec import IntArray
-from dfgen.system import whole
 from dfgen.training.backends import tensorflow_dataset
 from dfgen.training.checks.check import check
 from dfgen.training.checks.class_indices import note_trained

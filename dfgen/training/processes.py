@@ -15,10 +15,10 @@ from typing import Any
 import keras
 import numpy as np
 
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, warn
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.plan import Plan
-from dfgen.system import whole
 
 Shard = tuple[int, int]
 """(index, count)"""

@@ -18,6 +18,7 @@ from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_problems import look_for_files
 from dfgen.binding.row_weights import ClassWeight, SampleWeight
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, brief
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
@@ -28,7 +29,6 @@ from dfgen.loading.state import Identity, Place, State, ids_digest
 from dfgen.samples.features.image_checks import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
-from dfgen.system import whole
 from dfgen.table.any_table import Table
 from dfgen.training.keras_data import KerasData
 from dfgen.training.layout import layout_of, problems_frame, summary

@@ -14,9 +14,9 @@ import dfgen
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.errors import WriteError
+from dfgen.files import only_writer
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.array import Array
-from dfgen.system import only_writer
 from dfgen.training.callbacks.generations import Generations
 
 ROWS = 6

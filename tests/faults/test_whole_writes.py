@@ -17,7 +17,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import WriteError
-from dfgen.system import only_writer, write_whole
+from dfgen.files import only_writer, write_whole
 from dfgen.training.callbacks.generations import Generations
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no signals, no forks")
@@ -30,7 +30,7 @@ from dfgen.training.callbacks.generations import Generations
 """
 WRITERS = f"""{BACKUPS}
 import pandas as pd
-from dfgen.system import write_whole
+from dfgen.files import write_whole
 """
 WRITERS += """
 def manifest(folder, word):
@@ -182,7 +182,7 @@ def test_fault_29_a_device_that_is_full_is_told_and_stays_what_it_is(tmp_path):
 KILLED = """
 def killed_at(point, write):
     left = point
-    rooms = ("system", "platform_calls", "locks", "training.callbacks.generations")
+    rooms = ("files", "platform_calls", "locks", "training.callbacks.generations")
     watched = {"zipfile", *(f"dfgen.{room}" for room in rooms)}
 
     def count(frame, event, function):

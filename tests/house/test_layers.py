@@ -17,16 +17,19 @@ PACKAGE = Path(dfgen.__file__).parent
 HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
 
 # What each room may import of dfgen. Rooms not named here sit on top and may import all.
-LOW = {"errors", "spec", "platform_calls", "locks", "system", "progress_bars", "limits", "table"}
+LOW = {"errors", "spec", "platform_calls", "locks", "checks", "files"}
+LOW |= {"machine", "progress_bars", "limits", "table"}
 LAYERS = {
     "errors": set(),
     "spec": {"errors"},
     "platform_calls": set(),
     "locks": {"errors", "platform_calls"},
-    "system": {"errors", "platform_calls", "locks"},
+    "checks": {"errors"},
+    "files": {"errors", "platform_calls", "locks"},
+    "machine": {"platform_calls"},
     "progress_bars": set(),
-    "limits": {"errors", "system"},
-    "table": {"errors", "spec", "locks", "system", "limits"},
+    "limits": {"errors"},
+    "table": {"errors", "spec", "limits"},
     "stores": LOW,
     "samples": LOW | {"stores"},
     "packs": LOW | {"stores", "samples"},  # workers read by it

@@ -10,12 +10,12 @@ import pytest
 
 import dfgen
 from dfgen.loading.loader import Loader
+from dfgen.machine import _cgroup_cpus
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Reading
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
 from dfgen.stores.stores import Stores
-from dfgen.system import _cgroup_cpus
 
 pytestmark = pytest.mark.timeout(60)
 

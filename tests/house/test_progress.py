@@ -117,7 +117,7 @@ def test_ctrl_c_says_what_stands_and_the_command_can_be_given_again(name):
 def test_ctrl_c_drops_the_work_that_has_not_begun():
     code = """
 import os, signal, time
-from dfgen.system import threads
+from dfgen.machine import threads
 signal.signal(signal.SIGINT, signal.default_int_handler)
 begun = []
 def work(number):

@@ -10,20 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dfgen import locks, system
+from dfgen import locks, machine
+from dfgen.checks import flag, one_of, whole
 from dfgen.errors import ArgumentError, WriteError
+from dfgen.files import check_writable, only_writer, write_whole
 from dfgen.locks import FileLock
+from dfgen.machine import free_memory, machine_memory
 from dfgen.platform_calls import physical_memory
-from dfgen.system import (
-    check_writable,
-    flag,
-    free_memory,
-    machine_memory,
-    one_of,
-    only_writer,
-    whole,
-    write_whole,
-)
 
 
 def test_a_folder_that_cannot_be_flushed_is_told_as_what_it_is(tmp_path, monkeypatch):
@@ -214,8 +207,8 @@ def test_the_memory_of_a_cgroup_counts_where_it_is_less(tmp_path, monkeypatch):
         (folder / "memory.current").write_text(f"{used}\n")
         (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cache}\n")
 
-    measure = partial(system._cgroup_memory, str(tmp_path / "groups"), str(tmp_path))
-    monkeypatch.setattr(system, "_cgroup_memory", measure)
+    measure = partial(machine._cgroup_memory, str(tmp_path / "groups"), str(tmp_path))
+    monkeypatch.setattr(machine, "_cgroup_memory", measure)
     group(inner, "max", 400, 0)
     assert machine_memory() == physical_memory() >= free_memory() > 1 << 20
     group(inner, 1000, 900, 500)

@@ -23,12 +23,12 @@ from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.problems import Problem
 from dfgen.loading.workers.chunks import chunk_sizes
 from dfgen.loading.workers.threads import Threads, ThreadWorker
+from dfgen.machine import usable_cpus
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.number import Number
 from dfgen.samples.reader import SampleReader
 from dfgen.spec import Spec
-from dfgen.system import usable_cpus
 
 
 def loader(rows, **options):

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfgen.checks import one_of, whole
 from dfgen.errors import ArgumentError
 from dfgen.spec import IntArray
-from dfgen.system import one_of, whole
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from math import isqrt
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError
 from dfgen.spec import IntArray
-from dfgen.system import whole
 
 ORDER = "dfgen/perm/1"
 

@@ -34,10 +34,10 @@ from dfgen.loading.workers.shared_memory import (
     shared_memory,
 )
 from dfgen.loading.workers.threads import Worker
+from dfgen.machine import python_command
 from dfgen.platform_calls import IS_WINDOWS, interrupts_blocked
 from dfgen.samples.user_functions import pickled_by_value, unwrapped
 from dfgen.spec import Spec
-from dfgen.system import python_command
 
 _DEATHS = 3  # on one row: then it is the row
 _MOST_DEATHS = 6  # while one chunk is made, on other rows each time: then it is something else

@@ -8,9 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, is_outside, reason
 from dfgen.executors import Made, check_executor
 from dfgen.limits import DEFAULT, Limits
+from dfgen.machine import threads, usable_cpus
 from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.building.whole_files import Whole, decode_whole
 from dfgen.manifest.file_errors import fault_of
@@ -19,7 +21,6 @@ from dfgen.samples.pixels.formats import header_of
 from dfgen.samples.pixels.headers import Header
 from dfgen.stores.store import Head, StorageOptions, Store
 from dfgen.stores.stores import Stores, store_of
-from dfgen.system import threads, usable_cpus, whole
 from dfgen.table.arrow_types import is_text
 from dfgen.table.file_columns import Content
 

@@ -15,8 +15,8 @@ import pyarrow.ipc
 import xxhash
 
 from dfgen import __version__
+from dfgen.files import write_whole
 from dfgen.limits import Limits
-from dfgen.system import write_whole
 
 KEPT_EVERY = 5.0  # seconds of reading, which a killed build loses at most
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, WorkerError
 from dfgen.executors import AHEAD, Made, Outcome, Work, spread
+from dfgen.machine import threads
 from dfgen.manifest.building.file_facts import (
     FAR,
     FAR_READERS,
@@ -34,7 +35,6 @@ from dfgen.manifest.schema import FACTS, SCHEMA, with_column
 from dfgen.progress_bars import progress
 from dfgen.stores.store import Head, Store
 from dfgen.stores.stores import store_at, store_of, without_store
-from dfgen.system import threads
 from dfgen.table.arrow_types import is_text, text_where
 
 STATS = 512  # files of a thread at a time

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dfgen.checks import whole
 from dfgen.errors import EXAMPLES, ArgumentError, brief, quote, warn
 from dfgen.manifest.duplicates import file_copies, first_rows, joined_rows
 from dfgen.manifest.splitting.splits import assign_splits, check_shares, units_of
-from dfgen.system import whole
 
 MaybeSeries = pd.Series | None
 

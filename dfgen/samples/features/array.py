@@ -9,7 +9,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.limits import Limits
-from dfgen.samples.features import checks
+from dfgen.samples.features import feature_checks as checks
 from dfgen.samples.features.base import Feature, Reading
 from dfgen.samples.pixels.formats import FORMATS, read_known
 from dfgen.samples.user_functions import check_call

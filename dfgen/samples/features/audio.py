@@ -5,14 +5,14 @@ from typing import IO, Any, ClassVar
 
 import numpy as np
 
+from dfgen.checks import one_of, whole
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.base import Feature, Reading
-from dfgen.samples.features.checks import check_column, check_padding_mask
+from dfgen.samples.features.feature_checks import check_column, check_padding_mask
 from dfgen.samples.pixels.formats import check_holds, read_header, read_known
 from dfgen.samples.pixels.sounds import load_soundfile, open_sound, read_frames, sound_source
 from dfgen.spec import Spec, Values
 from dfgen.stores.store import Store
-from dfgen.system import one_of, whole
 
 _SMALL = 1 << 22  # bytes of a file that is read as a whole
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from dfgen.samples.features.checks import column_names
 from dfgen.samples.features.column_source import ColumnSource, NamingColumns, bound_columns
+from dfgen.samples.features.feature_checks import column_names
 from dfgen.spec import IntArray, Spec, Values, Watch, unwatched
 from dfgen.stores.store import Store
 

@@ -5,14 +5,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dfgen.checks import one_of, whole
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
 from dfgen.samples.features.base import Feature, Reading
-from dfgen.samples.features.checks import check_column, set_fields
 from dfgen.samples.features.column_source import ColumnSource, NamingColumns
+from dfgen.samples.features.feature_checks import check_column, set_fields
 from dfgen.samples.features.ragged import PADDING, Ragged
 from dfgen.samples.pixels.geometry import Geometry, move
 from dfgen.spec import Spec, Values
-from dfgen.system import one_of, whole
 from dfgen.table import arrow_types as arrow
 
 BOX_FORMATS = ("xyxy", "xywh", "rel_xyxy")

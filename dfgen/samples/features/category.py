@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dfgen.checks import one_of
 from dfgen.errors import ArgumentError, ManifestError, listed
 from dfgen.samples.features.base import TableFeature
-from dfgen.samples.features.checks import check_column
 from dfgen.samples.features.column_source import ColumnSource, NamingColumns
+from dfgen.samples.features.feature_checks import check_column
 from dfgen.spec import IntArray, Spec, Values
-from dfgen.system import one_of
 from dfgen.table.arrow_types import OR_IGNORE, value_type
 
 LABEL_MODES = ("int", "categorical", "binary")

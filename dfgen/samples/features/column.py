@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dfgen.samples.features import checks
+from dfgen.samples.features import feature_checks as checks
 from dfgen.samples.features.base import Feature, Reading
 from dfgen.samples.features.column_source import ColumnSource, column_values
 from dfgen.samples.user_functions import check_call

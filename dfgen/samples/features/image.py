@@ -6,16 +6,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dfgen.checks import flag, one_of
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features import image_checks as checks
 from dfgen.samples.features.base import Feature, Reading
-from dfgen.samples.features.checks import check_column, set_fields
+from dfgen.samples.features.feature_checks import check_column, set_fields
 from dfgen.samples.pixels import geometry as geo
 from dfgen.samples.pixels.decoders import decode_image
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import DEPTHS, Scale, check_scaled, checked_scale, rescale
 from dfgen.spec import LazyArray, Spec, Values
-from dfgen.system import flag, one_of
 
 _RANDOM = ("random", "random_resized")
 _WORDS = {

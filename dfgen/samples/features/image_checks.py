@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from dfgen.checks import one_of, whole
 from dfgen.errors import ArgumentError, DecodeError, brief
-from dfgen.samples.features.checks import returned_by, set_fields
+from dfgen.samples.features.feature_checks import returned_by, set_fields
 from dfgen.samples.pixels import geometry as geo
 from dfgen.samples.pixels.geometry import CHANNELS, Geometry, Pixels, Size, with_channels
 from dfgen.samples.pixels.scaling import as_stored, in_depth
 from dfgen.samples.user_functions import check_call
-from dfgen.system import one_of, whole
 
 _LEADERS = ("resize", "load_size", "crop", "area", "ratio", "flip")
 

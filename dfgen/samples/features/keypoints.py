@@ -5,15 +5,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
 from dfgen.samples.features.base import Feature, Reading
-from dfgen.samples.features.checks import check_column, set_fields
 from dfgen.samples.features.column_source import ColumnSource
+from dfgen.samples.features.feature_checks import check_column, set_fields
 from dfgen.samples.features.image import image_of
 from dfgen.samples.features.ragged import PADDING, Ragged
 from dfgen.samples.pixels.geometry import Geometry, move_points
 from dfgen.spec import Spec, Values
-from dfgen.system import whole
 from dfgen.table import arrow_types as arrow
 
 _MIDDLE = 0.5

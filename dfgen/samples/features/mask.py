@@ -8,16 +8,16 @@ from typing import Any, ClassVar
 import cv2
 import numpy as np
 
+from dfgen.checks import one_of, whole
 from dfgen.errors import ArgumentError, DecodeError, listed
 from dfgen.samples.features.base import Feature, Reading
-from dfgen.samples.features.checks import check_column, set_fields
 from dfgen.samples.features.column_source import ColumnSource
+from dfgen.samples.features.feature_checks import check_column, set_fields
 from dfgen.samples.features.image import spec_on
 from dfgen.samples.features.image_checks import check_followed_size
 from dfgen.samples.pixels.decoders import decode_values
 from dfgen.samples.pixels.resizing import resize
 from dfgen.spec import Spec, Values
-from dfgen.system import one_of, whole
 from dfgen.table.arrow_types import flattened, is_text
 
 _UNSEEN = 0  # the code of what lies outside of an image; no colour and no gray level has it

@@ -9,8 +9,8 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.base import TableFeature
 from dfgen.samples.features.category import class_names_of
-from dfgen.samples.features.checks import check_column
 from dfgen.samples.features.column_source import ColumnSource, NamingColumns
+from dfgen.samples.features.feature_checks import check_column
 from dfgen.samples.features.ragged import Ragged
 from dfgen.spec import IntArray, Spec, Values
 from dfgen.table import arrow_types as arrow

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from dfgen.checks import one_of
 from dfgen.errors import ManifestError
 from dfgen.samples.features.base import TableFeature
-from dfgen.samples.features.checks import cast, column_names, number_dtype, set_fields
 from dfgen.samples.features.column_source import ColumnSource, NamingColumns
+from dfgen.samples.features.feature_checks import cast, column_names, number_dtype, set_fields
 from dfgen.spec import Spec, Values
-from dfgen.system import one_of
 from dfgen.table import arrow_types as arrow
 
 

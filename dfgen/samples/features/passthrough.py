@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from dfgen.errors import ManifestError
 from dfgen.samples.features.base import Feature, Reading, TableFeature
-from dfgen.samples.features.checks import check_column
 from dfgen.samples.features.column_source import ColumnSource
+from dfgen.samples.features.feature_checks import check_column
 from dfgen.spec import IntArray, Spec, Values
 from dfgen.table.arrow_types import is_text, refuse_missing, value_type
 from dfgen.table.file_columns import Content

@@ -7,17 +7,17 @@ import cv2
 import numpy as np
 import pyarrow as pa
 
+from dfgen.checks import whole
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.base import Feature, Reading
 from dfgen.samples.features.boxes import names_of_lists
-from dfgen.samples.features.checks import check_column, set_fields
 from dfgen.samples.features.column_source import ColumnSource, NamingColumns
+from dfgen.samples.features.feature_checks import check_column, set_fields
 from dfgen.samples.features.image import spec_on
 from dfgen.samples.features.ragged import PADDING, Ragged
 from dfgen.samples.pixels import regions
 from dfgen.samples.pixels.resizing import resize
 from dfgen.spec import Spec, Values
-from dfgen.system import whole
 from dfgen.table import arrow_types as arrow
 
 _BACKGROUND = "background"

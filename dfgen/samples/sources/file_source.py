@@ -12,7 +12,7 @@ import pyarrow as pa
 from dfgen.errors import DecodeError, DfgenError
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.base import Feature, Reading, value_of
-from dfgen.samples.features.checks import fill
+from dfgen.samples.features.feature_checks import fill
 from dfgen.samples.features.image import Image
 from dfgen.spec import IntArray, Present, Spec, Values
 from dfgen.stores.array_files import BROKEN_ROWS, ArrayFiles

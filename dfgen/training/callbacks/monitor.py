@@ -9,7 +9,7 @@ import keras
 from dfgen.errors import ArgumentError
 from dfgen.explain.speed import Waiting, verdict
 from dfgen.loading.metrics import STAGES
-from dfgen.system import usable_cpus
+from dfgen.machine import usable_cpus
 from dfgen.training.keras_data import KerasData, view_of
 from dfgen.training.keras_loop import running_fit
 

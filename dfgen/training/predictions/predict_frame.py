@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 
 from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, ManifestError, brief, listed, warn
+from dfgen.files import write_whole
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.progress_bars import progress
-from dfgen.system import write_whole
 from dfgen.table.any_table import arrow_table
 from dfgen.table.file_columns import are_files
 from dfgen.training.checks.class_indices import check_trained

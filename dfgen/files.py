@@ -1,4 +1,4 @@
-"""CPUs of this process, files written whole or not at all, and checks of arguments."""
+"""Files that are written whole or not at all."""
 
 import contextlib
 import io
@@ -6,23 +6,13 @@ import os
 import re
 import secrets
 import stat
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from numbers import Integral, Real
-from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
 
-from dfgen.errors import ArgumentError, DfgenError, WriteError, brief, did_you_mean
+from dfgen.errors import DfgenError, WriteError
 from dfgen.locks import LOCK_SUFFIX, FileLock, is_at, lock
-from dfgen.platform_calls import (
-    allowed_cpus,
-    flush_folder,
-    give_owner,
-    physical_memory,
-    replace_open,
-)
+from dfgen.platform_calls import flush_folder, give_owner, replace_open
 
 NFS_NAME = ".nfs"
 """How a network drive names a file that is removed while somebody has it open, until that ends."""
@@ -31,139 +21,6 @@ _NAME = 50  # characters of a name that stand in the name of a file beside it: a
 _REPLACES = ContextVar("_REPLACES", default=False)
 _STANDARD = {"stdout": 1, "stderr": 2}
 _DESCRIPTOR = re.compile(r"/(?:dev/(stdout|stderr)|(?:dev|proc/self)/fd/([0-9]+))")
-
-_MEMORY_FILES = {
-    "": ("memory.max", "memory.current", "inactive_file"),
-    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-}
-"""Controller of cgroups -> files with a limit and the use, and the key of the unused page cache."""
-
-
-def whole(
-    name: str, value: object, *, least: int = 0, most: int | None = None, advice: str = ""
-) -> int:
-    """Return the value as an int, or raise an ArgumentError that says what was expected."""
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        number = int(value)
-        if least <= number and (most is None or number <= most):
-            return number
-    limits = f"of {least} or more" if most is None else f"from {least} to {most}"
-    meant = _as_whole(value)
-    if name.isidentifier() and meant is not None and least <= meant <= (most or meant):
-        advice = f"write {name}={meant}"
-    advice = advice and f": {advice}"
-    raise ArgumentError(f"{name}={brief(value)} is not a whole number {limits}{advice}")
-
-
-def _as_whole(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, str | Real):
-        return None
-    try:
-        return int(value) if float(value) == int(value) else None  # type: ignore[arg-type]
-    except (ValueError, OverflowError):
-        return None
-
-
-def flag(name: str, value: object, advice: str = "") -> bool:
-    """Return True or False for a bool, of NumPy too, or 0 or 1; or raise an ArgumentError."""
-    of_numpy = getattr(getattr(value, "dtype", None), "kind", "") == "b"
-    if (isinstance(value, Integral) or (of_numpy and not getattr(value, "shape", ()))) and (
-        value in (0, 1)
-    ):
-        return bool(value)
-    advice = advice or f"write {name}=True or {name}=False"
-    raise ArgumentError(f"{name} must be True or False, got {brief(value)}: {advice}")
-
-
-def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
-    """Raise an ArgumentError if the value of an argument is not among the allowed ones."""
-    allowed = tuple(allowed)
-    if (value is None or isinstance(value, str)) and value in allowed:
-        return
-    hint = did_you_mean(str(value).lower(), [one for one in allowed if isinstance(one, str)])
-    raise ArgumentError(f"{name} must be one of {allowed}, got {brief(value)}{hint and f'.{hint}'}")
-
-
-def python_command(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    """Return command and environment of a process that runs a module found as in this one."""
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    return [sys.executable, "-P", "-m", module, *arguments], {**os.environ, "PYTHONPATH": path}
-
-
-def usable_cpus() -> int:
-    """Return the number of CPUs that this process may use: its affinity mask and cgroup quota."""
-    cpus = allowed_cpus()
-    return max(1, min(cpus, _cgroup_cpus("/sys/fs/cgroup") or cpus))
-
-
-@contextlib.contextmanager
-def threads(number: int) -> Iterator[ThreadPoolExecutor]:
-    """Yield a pool of threads; what has not begun is dropped when it is left, as by Ctrl-C."""
-    pool = ThreadPoolExecutor(number)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _cgroup_cpus(folder: str) -> int | None:
-    """Return the CPUs of a container's quota, rounded up; cgroup version 2, then 1."""
-    try:
-        with open(f"{folder}/cpu.max") as file:
-            quota, period = file.read().split()
-    except (OSError, ValueError):
-        try:
-            with open(f"{folder}/cpu/cpu.cfs_quota_us") as file:
-                quota = file.read().strip()
-            with open(f"{folder}/cpu/cpu.cfs_period_us") as file:
-                period = file.read().strip()
-        except OSError:
-            return None
-    if not quota.isdigit() or not period.isdigit() or not int(period):
-        return None  # "max" or -1: no limit
-    return -(-int(quota) // int(period))
-
-
-def machine_memory() -> int:
-    """Return the bytes of memory that there are for this process, in use or not.
-
-    They are those of its cgroup, if it has fewer; `sys.maxsize` where nobody tells.
-    """
-    return min([physical_memory(), *(most for most, _ in _cgroup_memory())])
-
-
-def free_memory() -> int:
-    """Return the bytes of memory that this process may still take, on Linux: its cgroups' too."""
-    with open("/proc/meminfo") as file:
-        facts = dict(line.split(":") for line in file)
-    free = int(facts["MemAvailable"].split()[0]) << 10
-    return max(0, min([free, *(most - used for most, used in _cgroup_memory())]))
-
-
-def _cgroup_memory(
-    groups: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup"
-) -> list[tuple[int, int]]:
-    """Return limit and use of the memory of each cgroup around this process.
-
-    Page cache that the system would give up first is not in use.
-    """
-    found = list[tuple[int, int]]()
-    with contextlib.suppress(OSError), open(groups) as file:
-        for line in file:
-            _, controllers, path = line.strip().split(":", 2)
-            name = "memory" if "memory" in controllers.split(",") else controllers
-            base = Path(root, name)
-            folder = base / path.lstrip("/")
-            for group in (folder, *folder.parents) if name in _MEMORY_FILES else ():
-                limit, use, cache = _MEMORY_FILES[name]
-                with contextlib.suppress(OSError, ValueError, KeyError):  # "max": no limit
-                    rows = (group / "memory.stat").read_text().splitlines()
-                    stat = dict(row.split() for row in rows)
-                    used = int((group / use).read_text()) - int(stat[cache])
-                    found.append((int((group / limit).read_text()), used))
-                if group == base:
-                    break
-    return found
 
 
 def check_writable(path: str) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from dfgen.checks import one_of
 from dfgen.errors import ArgumentError, DecodeError, brief
 from dfgen.samples.user_functions import name_of, run
 from dfgen.spec import Spec, Values
-from dfgen.system import one_of
 
 
 def set_fields(feature: Any, **values: Any) -> None:

@@ -1,0 +1,52 @@
+"""Checks of arguments."""
+
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+from dfgen.errors import ArgumentError, brief, did_you_mean
+
+
+def whole(
+    name: str, value: object, *, least: int = 0, most: int | None = None, advice: str = ""
+) -> int:
+    """Return the value as an int, or raise an ArgumentError that says what was expected."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        number = int(value)
+        if least <= number and (most is None or number <= most):
+            return number
+    limits = f"of {least} or more" if most is None else f"from {least} to {most}"
+    meant = _as_whole(value)
+    if name.isidentifier() and meant is not None and least <= meant <= (most or meant):
+        advice = f"write {name}={meant}"
+    advice = advice and f": {advice}"
+    raise ArgumentError(f"{name}={brief(value)} is not a whole number {limits}{advice}")
+
+
+def _as_whole(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, str | Real):
+        return None
+    try:
+        return int(value) if float(value) == int(value) else None  # type: ignore[arg-type]
+    except (ValueError, OverflowError):
+        return None
+
+
+def flag(name: str, value: object, advice: str = "") -> bool:
+    """Return True or False for a bool, of NumPy too, or 0 or 1; or raise an ArgumentError."""
+    of_numpy = getattr(getattr(value, "dtype", None), "kind", "") == "b"
+    if (isinstance(value, Integral) or (of_numpy and not getattr(value, "shape", ()))) and (
+        value in (0, 1)
+    ):
+        return bool(value)
+    advice = advice or f"write {name}=True or {name}=False"
+    raise ArgumentError(f"{name} must be True or False, got {brief(value)}: {advice}")
+
+
+def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Raise an ArgumentError if the value of an argument is not among the allowed ones."""
+    allowed = tuple(allowed)
+    if (value is None or isinstance(value, str)) and value in allowed:
+        return
+    hint = did_you_mean(str(value).lower(), [one for one in allowed if isinstance(one, str)])
+    raise ArgumentError(f"{name} must be one of {allowed}, got {brief(value)}{hint and f'.{hint}'}")
