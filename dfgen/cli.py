@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple, TextIO
+from typing import Annotated, Any, NamedTuple
 
 import typer
 import typer.core
@@ -86,16 +86,15 @@ def _run(
     for name, parameter, read in options:
         if (value := values[parameter.name]) not in (None, []):
             given[parameter.name] = read(name, value) if read else value
-    stream = _stream(given.get("out"))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with executor_of(processes, dask) as executor, _messages(dask is not None) as messages:
         given |= {} if executor is None else {"executor": executor}
         module, _, name = command.function.rpartition(".")
         figures, text, code = command.run(getattr(import_module(module), name), given)
     if as_json:
-        print(json.dumps({**figures, "warnings": messages}, ensure_ascii=False), file=stream)
+        print(json.dumps({**figures, "warnings": messages}, ensure_ascii=False))
     else:
-        print(*(f"Warning: {message}" for message in messages), text, sep="\n", file=stream)
+        print(*(f"Warning: {message}" for message in messages), text, sep="\n")
     if code:
         raise typer.Exit(code)
 
@@ -125,14 +124,6 @@ def _command(name: str) -> Any:
     example = f"Example: dfgen {name} {command.example}"
     made.command(name, help=text, epilog=example, rich_help_panel=command.panel)(run)
     return typer.main.get_command(made)
-
-
-def _stream(out: str | None) -> TextIO:
-    """Return where to print: not to the standard output if the result is written to it."""
-    with contextlib.suppress(OSError):
-        if out is not None and os.path.samestat(os.stat(out), os.fstat(1)):
-            return sys.stderr
-    return sys.stdout
 
 
 @contextlib.contextmanager

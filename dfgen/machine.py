@@ -9,28 +9,23 @@ from pathlib import Path
 
 from dfgen.platform_calls import allowed_cpus, physical_memory
 
+_GROUPS, _ROOT = "/proc/self/cgroup", "/sys/fs/cgroup"
 _MEMORY_FILES = {
-    "": ("memory.max", "memory.current", "inactive_file"),
-    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
-"""Controller of cgroups -> files with a limit and the use, and the key of the unused page cache."""
+"""Version of cgroups -> files of the limit and the use, and the key of the unused page cache."""
 
 
 def python_command(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    """Return command and environment of a process that runs a module found as in this one."""
+    """Return command and environment of a process that runs a module of this process's path."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     return [sys.executable, "-P", "-m", module, *arguments], {**os.environ, "PYTHONPATH": path}
 
 
-def usable_cpus() -> int:
-    """Return the number of CPUs that this process may use: its affinity mask and cgroup quota."""
-    cpus = allowed_cpus()
-    return max(1, min(cpus, _cgroup_cpus("/sys/fs/cgroup") or cpus))
-
-
 @contextlib.contextmanager
 def threads(number: int) -> Iterator[ThreadPoolExecutor]:
-    """Yield a pool of threads; what has not begun is dropped when it is left, as by Ctrl-C."""
+    """Yield a pool of threads. Tasks that have not started at the end are cancelled."""
     pool = ThreadPoolExecutor(number)
     try:
         yield pool
@@ -38,61 +33,49 @@ def threads(number: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _cgroup_cpus(folder: str) -> int | None:
-    """Return the CPUs of a container's quota, rounded up; cgroup version 2, then 1."""
-    try:
-        with open(f"{folder}/cpu.max") as file:
-            quota, period = file.read().split()
-    except (OSError, ValueError):
-        try:
-            with open(f"{folder}/cpu/cpu.cfs_quota_us") as file:
-                quota = file.read().strip()
-            with open(f"{folder}/cpu/cpu.cfs_period_us") as file:
-                period = file.read().strip()
-        except OSError:
-            return None
-    if not quota.isdigit() or not period.isdigit() or not int(period):
-        return None  # "max" or -1: no limit
-    return -(-int(quota) // int(period))
+def usable_cpus() -> int:
+    """Return the number of CPUs that this process may use: its affinity mask and cgroup quotas."""
+    cpus = allowed_cpus()
+    for version, folder in _cgroups("cpu"):
+        names = ["cpu.max"] if version == 2 else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        with contextlib.suppress(OSError, ValueError):  # "max": no limit
+            quota, period = " ".join((folder / name).read_text() for name in names).split()
+            cpus = min(cpus, -(-int(quota) // int(period)) if int(quota) > 0 else cpus)
+    return max(1, cpus)
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory that there are for this process, in use or not.
-
-    They are those of its cgroup, if it has fewer; `sys.maxsize` where nobody tells.
-    """
-    return min([physical_memory(), *(most for most, _ in _cgroup_memory())])
+    """Return the bytes of memory of this machine, or of this process's cgroup if that has less."""
+    return min([physical_memory(), *(limit for limit, _ in _cgroup_memory())])
 
 
 def free_memory() -> int:
-    """Return the bytes of memory that this process may still take, on Linux: its cgroups' too."""
+    """Return the bytes of memory that this process may still use, on Linux."""
     with open("/proc/meminfo") as file:
         facts = dict(line.split(":") for line in file)
     free = int(facts["MemAvailable"].split()[0]) << 10
-    return max(0, min([free, *(most - used for most, used in _cgroup_memory())]))
+    return max(0, min([free, *(limit - used for limit, used in _cgroup_memory())]))
 
 
-def _cgroup_memory(
-    groups: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup"
-) -> list[tuple[int, int]]:
-    """Return limit and use of the memory of each cgroup around this process.
+def _cgroup_memory() -> Iterator[tuple[int, int]]:
+    """Yield limit and use of memory of each cgroup. Page cache that can be dropped is not used."""
+    for version, folder in _cgroups("memory"):
+        limit, use, cache = _MEMORY_FILES[version]
+        with contextlib.suppress(OSError, ValueError, KeyError):  # "max": no limit
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            used = int((folder / use).read_text()) - int(stat[cache])
+            yield int((folder / limit).read_text()), used
 
-    Page cache that the system would give up first is not in use.
-    """
-    found = list[tuple[int, int]]()
-    with contextlib.suppress(OSError), open(groups) as file:
+
+def _cgroups(controller: str) -> Iterator[tuple[int, Path]]:
+    """Yield version and folder of each cgroup around this process, inner ones first."""
+    with contextlib.suppress(OSError), open(_GROUPS) as file:
         for line in file:
             _, controllers, path = line.strip().split(":", 2)
-            name = "memory" if "memory" in controllers.split(",") else controllers
-            base = Path(root, name)
-            folder = base / path.lstrip("/")
-            for group in (folder, *folder.parents) if name in _MEMORY_FILES else ():
-                limit, use, cache = _MEMORY_FILES[name]
-                with contextlib.suppress(OSError, ValueError, KeyError):  # "max": no limit
-                    rows = (group / "memory.stat").read_text().splitlines()
-                    stat = dict(row.split() for row in rows)
-                    used = int((group / use).read_text()) - int(stat[cache])
-                    found.append((int((group / limit).read_text()), used))
-                if group == base:
-                    break
-    return found
+            if not controllers or controller in controllers.split(","):
+                base = Path(_ROOT, controllers and controller)
+                folder = base / path.lstrip("/")
+                for group in (folder, *folder.parents):
+                    yield (1 if controllers else 2), group
+                    if group == base:
+                        break

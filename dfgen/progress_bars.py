@@ -1,23 +1,22 @@
-"""Progress bars: in a terminal and in a notebook, and none where the output goes to a file."""
+"""Progress bars in terminals and notebooks."""
 
-import contextlib
 import os
 import sys
 import warnings
+from contextlib import suppress
 from typing import Any
 
-_SIZE = (80, 24)  # columns and lines of a terminal that does not tell its own
-_DELAY = 0.5  # seconds until a notebook shows one, as bars stay in it
+_DELAY = 0.5  # seconds until a notebook shows a bar, because bars stay in it
 
 
-def progress(total: float | None, what: str, unit: str, **how: Any) -> Any:
-    """Return a bar of tqdm, to be entered and updated.
+def progress(total: float | None, what: str, unit: str, **options: Any) -> Any:
+    """Return a bar of tqdm. It is disabled if stderr is not a terminal, closed or missing.
 
     Args:
-        total: how many there are; None: not known.
-        what: what is done, as `"Reading headers"`.
-        unit: what is counted, with a blank before it, as `" files"`.
-        how: other arguments of tqdm.
+        total: the number of items, or None if it is unknown.
+        what: the activity, as "Reading headers".
+        unit: the unit after a blank, as " files".
+        options: other arguments of tqdm.
 
     Example:
         >>> with progress(3, "Counting", " sheep") as bar:
@@ -27,15 +26,16 @@ def progress(total: float | None, what: str, unit: str, **how: Any) -> Any:
         warnings.simplefilter("ignore")  # without ipywidgets a notebook shows the bar as text
         from tqdm.auto import tqdm  # late: it loads asyncio
     if total != 0 and _in_notebook():
-        return tqdm(total=total, desc=what, unit=unit, delay=_DELAY, **how)
-    with contextlib.suppress(OSError):
-        if not os.get_terminal_size(sys.__stderr__.fileno()).columns:  # type: ignore[union-attr]
-            how = {"ncols": _SIZE[0], "nrows": _SIZE[1], **how}
-    off = total == 0 or sys.stderr is None or sys.stderr.closed
-    return tqdm(total=total, desc=what, unit=unit, disable=off or None, **how)
+        return tqdm(total=total, desc=what, unit=unit, delay=_DELAY, **options)
+    shown = False
+    with suppress(AttributeError, OSError, ValueError):  # stderr is None, closed or replaced
+        shown = total != 0 and sys.stderr.isatty()
+        if shown and not os.get_terminal_size(sys.stderr.fileno()).columns:
+            options = {"ncols": 80, "nrows": 24, **options}
+    return tqdm(total=total, desc=what, unit=unit, disable=not shown, **options)
 
 
 def _in_notebook() -> bool:
-    """Whether a kernel of Jupyter runs the code, whose output is no terminal and shows bars."""
+    """Whether a Jupyter kernel runs the code. Its output is no terminal, but shows bars."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and "IPKernelApp" in shell.config

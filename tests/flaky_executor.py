@@ -72,7 +72,7 @@ def die_at(name=""):
 
 def seen_there(access):
     """Return what a worker has of what was given here."""
-    return access.workers, access.limits.file_bytes, dict(access.options)
+    return access.workers, access.limits.decoded_bytes, dict(access.options)
 
 
 def be_of(version="0.0.1"):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, ManifestError, reason
 from dfgen.explain.other_libraries import refuse_unknown
-from dfgen.files import is_special, only_writer
+from dfgen.files import only_writer
 from dfgen.limits import Limits, limits_given
 from dfgen.manifest.not_a_manifest import check_out, path_of_manifest
 from dfgen.manifest.table_reading import Path as Path
@@ -150,8 +150,8 @@ def write_frame(
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a manifest is a file of this machine: no URL, no pipe, no descriptor."""
-    return not has_store(scheme_of(os.fspath(path))) and not is_special(os.fspath(path))
+    """Whether a manifest is a file of this machine, not a URL."""
+    return not has_store(scheme_of(os.fspath(path)))
 
 
 def only_writer_of(path: Path) -> AbstractContextManager[object]:

@@ -10,6 +10,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from glob import glob
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from dfgen import __version__
 from dfgen.checks import whole
 from dfgen.errors import ArgumentError, WriteError, legible, listed, reason
 from dfgen.executors import Made, Work, check_executor, spread
-from dfgen.files import NFS_NAME, write_whole
+from dfgen.files import write_whole
 from dfgen.limits import Limits, limits_given
 from dfgen.loading.state import ids_digest
 from dfgen.locks import LOCK_SUFFIX, FileLock
@@ -42,7 +43,7 @@ _WRITERS = 2  # one writes while files of the other are read
 _LOCK = f".pack{LOCK_SUFFIX}"
 _OURS = re.compile(
     rf"(?:shard-\d{{5,}}\.arrow|{re.escape(TABLE)}|{re.escape(INDEX)}|{re.escape(_LOCK)}"
-    rf"|{re.escape(NFS_NAME)}\w+"
+    r"|\.nfs\w+"  # how NFS calls a file that was removed in use
     rf"|\.(?:shard-\d+\.arrow|manifest\.arrow|_manifest\.json)\.[0-9a-f]{{8}}\.tmp)"
 )
 
@@ -163,6 +164,8 @@ def _write(plan: PackPlan, workers: int, executor: Made | None) -> pa.Table:
     advice = "wait until that has ended, or choose another folder"
     with FileLock(os.path.join(folder, _LOCK), f"{folder} is being written", advice):
         _check_folder(folder)
+        for name in glob(".*.tmp", root_dir=folder):  # of killed processes
+            os.unlink(os.path.join(folder, name))
         if os.path.exists(index):
             found = read_pack(folder)
             check_same(folder, found.plan, plan.identity)

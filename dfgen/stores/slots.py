@@ -170,7 +170,7 @@ class Slots:
         """Keep other threads and processes that ask for it out."""
         with self._writing, open(self.paths[1], "rb") as file:
             with contextlib.suppress(OSError):  # a file system without locks
-                flock(file.fileno(), wait=True)
+                flock(file.fileno())
             yield
 
     def _has_room(self) -> bool:

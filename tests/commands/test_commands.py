@@ -145,13 +145,6 @@ def test_long_lists_are_cut_in_texts_alone(data):
     assert "and 10 more" in done("split", "gone.parquet", *SPLIT)
 
 
-def test_a_manifest_on_the_standard_output_stays_whole(data):
-    command = [sys.executable, "-m", "dfgen", *BUILD, "--out", "/dev/stdout"]
-    ended = subprocess.run(command, capture_output=True, check=True)
-    assert ended.stdout[:4] == ended.stdout[-4:] == b"PAR1"
-    assert b"4 rows" in ended.stderr
-
-
 @pytest.mark.slow
 def test_processes_give_the_same_result(data):
     done(*BUILD, "--out", "p.parquet", "--processes", "2")

@@ -23,7 +23,7 @@ LAYERS = {
     "errors": set(),
     "spec": {"errors"},
     "platform_calls": set(),
-    "locks": {"errors", "platform_calls"},
+    "locks": {"errors"},
     "checks": {"errors"},
     "files": {"errors", "platform_calls", "locks"},
     "machine": {"platform_calls"},

@@ -10,7 +10,6 @@ import pytest
 
 import dfgen
 from dfgen.loading.loader import Loader
-from dfgen.machine import _cgroup_cpus
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Reading
 from dfgen.samples.features.image import Image
@@ -187,21 +186,3 @@ def test_a_feature_tells_each_stage_as_it_begins_and_the_bytes_read(frame):
     out = np.empty((4, 4, 3), np.uint8)
     dfgen.Image(size=(4, 4)).read(path, out, Reading(Stores(), lambda *stage: told.append(stage)))
     assert told == [("read",), ("decode", os.path.getsize(path)), ("resize",)]
-
-
-@pytest.mark.parametrize(
-    ("files", "cpus"),
-    [
-        ({"cpu.max": "max 100000\n"}, None),
-        ({"cpu.max": "250000 100000\n"}, 3),
-        ({"cpu.max": "50000 100000\n"}, 1),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-        ({"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2),
-        ({}, None),
-    ],
-)
-def test_the_quota_of_a_container_bounds_the_workers(tmp_path, files, cpus):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert _cgroup_cpus(str(tmp_path)) == cpus

@@ -134,3 +134,19 @@ except KeyboardInterrupt:
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
     )
     assert done.stdout == "True\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", ["closed", "None", "closed later"])
+def test_builds_work_whatever_stderr_is(broken):
+    change = {"None": "sys.stderr = sys.__stderr__ = None", "closed later": "sys.stderr.close()"}
+    code = f"""
+import sys, dfgen
+{change.get(broken, "")}
+dfgen.build_manifest("imgs", out="new.parquet")
+print(len(dfgen.read_manifest("new.parquet")))
+"""
+    close = " 2>&-" if broken == "closed" else ""
+    command = ["sh", "-c", f'"$0" -c "$1"{close}', sys.executable, code]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "12\n"

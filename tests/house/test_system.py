@@ -1,43 +1,20 @@
 """Files are written whole or not at all; and what is said of them, and of arguments, is true."""
 
-import io
+import errno
+import fcntl
 import os
 import stat
-from functools import partial
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from dfgen import locks, machine
+from dfgen import machine
 from dfgen.checks import flag, one_of, whole
 from dfgen.errors import ArgumentError, WriteError
 from dfgen.files import check_writable, only_writer, write_whole
 from dfgen.locks import FileLock
-from dfgen.machine import free_memory, machine_memory
+from dfgen.machine import free_memory, machine_memory, usable_cpus
 from dfgen.platform_calls import physical_memory
-
-
-def test_a_folder_that_cannot_be_flushed_is_told_as_what_it_is(tmp_path, monkeypatch):
-    path, flush = tmp_path / "a.bin", os.fsync
-    path.write_bytes(b"old")
-
-    def failing(handle):
-        if stat.S_ISDIR(os.fstat(handle).st_mode):
-            raise OSError(5, "Input/output error")
-        flush(handle)
-
-    monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(WriteError) as caught:
-        write_whole(str(path), lambda file: file.write(b"new"))
-    assert str(caught.value) == (
-        f"{path} was written, but its folder could not be flushed to the disk: [Errno 5] "
-        "Input/output error. After a loss of power it may be missing or old: write it "
-        "again"
-    )
-    assert path.read_bytes() == b"new"
-    assert os.listdir(tmp_path) == ["a.bin"]
 
 
 def test_what_interrupts_the_writer_leaves_the_old_file(tmp_path):
@@ -76,62 +53,15 @@ def test_a_link_stays_and_what_it_points_to_is_replaced_whole(tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
-def test_a_file_that_is_replaced_keeps_its_mode_and_owner(tmp_path):
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path):
     path = tmp_path / "a.bin"
     write_whole(str(path), lambda file: file.write(b"first"))
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
     path.chmod(0o640)
-    owner = (1234, 5678) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
-    os.chown(path, *owner)
     write_whole(str(path), lambda file: file.write(b"second"))
-    found = path.stat()
-    assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o640, *owner)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="named pipes and terminals are of POSIX")
-def test_a_pipe_and_a_terminal_are_written_to_and_stay(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    check_writable(str(pipe))
-    write_whole(str(pipe), lambda file: file.write(b"through a pipe"))
-    assert os.read(reader, 100) == b"through a pipe"
-    os.close(reader)
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
-    ours, theirs = os.openpty()
-    write_whole(os.ttyname(theirs), lambda file: file.write(b"to a terminal"))
-    assert os.read(ours, 100) == b"to a terminal"
-    os.close(ours)
-    os.close(theirs)
-
-
-@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="there is no /dev/fd")
-@pytest.mark.parametrize("kind", ["file", "pipe"])
-def test_an_open_descriptor_is_written_to_where_it_stands(tmp_path, kind):
-    log = tmp_path / "log.txt"
-    reader, writer = os.pipe()
-    if kind == "file":
-        os.close(writer)
-        writer = os.open(log, os.O_WRONLY | os.O_CREAT)
-    os.write(writer, b"before ")
-    write_whole(f"/dev/fd/{writer}", lambda file: file.write(b"between"))
-    os.write(writer, b" after")
-    os.close(writer)
-    written = log.read_bytes() if kind == "file" else os.read(reader, 100)
-    os.close(reader)
-    assert written == b"before between after"
-
-
-def test_a_table_goes_to_a_pipe_whole(tmp_path):
-    """A Parquet file asks where it stands, which a pipe does not know."""
-    reader, writer = os.pipe()
-    table = pa.table({"id": [1, 2]})
-    write_whole(f"/dev/fd/{writer}", lambda file: pq.write_table(table, file))
-    os.close(writer)
-    with open(reader, "rb") as file:
-        assert pq.read_table(io.BytesIO(file.read())) == table
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 def test_a_name_as_long_as_names_may_be_is_written(tmp_path):
@@ -178,73 +108,10 @@ def test_a_number_that_is_too_high_is_told_both_limits():
         whole("n", 11, least=1, most=10)
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_what_a_killed_writer_has_left_goes_with_the_next_one(tmp_path):
-    path = str(tmp_path / "a.bin")
-    if not (pid := os.fork()):
-        write_whole(path, lambda file: os._exit(0))
-    os.waitpid(pid, 0)
-    assert len(os.listdir(tmp_path)) == 1
-    write_whole(path, lambda file: file.write(b"new"))
-    assert os.listdir(tmp_path) == ["a.bin"]
-
-
 def test_a_value_that_nothing_is_known_of_is_told_what_is_allowed():
     with pytest.raises(ArgumentError) as caught:
         one_of("anything", "x", ("min",))
     assert str(caught.value) == "anything must be one of ('min',), got 'x'"
-
-
-def test_the_memory_of_a_cgroup_counts_where_it_is_less(tmp_path, monkeypatch):
-    """Page cache counted as used, and limits of outer groups were not seen."""
-    inner = tmp_path / "pod" / "container"
-    inner.mkdir(parents=True)
-    (tmp_path / "groups").write_text("1:cpu:/other\n0::/pod/container\n")
-
-    def group(folder, most, used, cache):
-        (folder / "memory.max").write_text(f"{most}\n")
-        (folder / "memory.current").write_text(f"{used}\n")
-        (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cache}\n")
-
-    measure = partial(machine._cgroup_memory, str(tmp_path / "groups"), str(tmp_path))
-    monkeypatch.setattr(machine, "_cgroup_memory", measure)
-    group(inner, "max", 400, 0)
-    assert machine_memory() == physical_memory() >= free_memory() > 1 << 20
-    group(inner, 1000, 900, 500)
-    assert (machine_memory(), free_memory()) == (1_000, 600)
-    group(tmp_path / "pod", 800, 700, 100)
-    assert (machine_memory(), free_memory()) == (800, 200)
-    group(tmp_path / "pod", 500, 700, 100)
-    assert free_memory() == 0
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_a_device_that_is_full_is_told_with_the_bytes_that_it_has_taken(tmp_path):
-    with pytest.raises(WriteError) as caught:
-        write_whole("/dev/full", lambda file: file.write(bytes(1 << 16)))
-    assert str(caught.value).endswith("No space left on device. The bytes written so far are there")
-    path = str(tmp_path / "a.bin")
-    with pytest.raises(WriteError) as caught, open("/dev/full", "wb", 0) as full:
-        write_whole(path, lambda file: full.write(b"1"))
-    assert str(caught.value) == (
-        f"{path} cannot be written: [Errno 28] No space left on device. Nothing was changed"
-    )
-
-
-@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="there is no /dev/fd")
-def test_a_lock_file_that_is_deleted_as_it_is_taken_is_made_again_and_closed(tmp_path, monkeypatch):
-    path, take, opened = tmp_path / "lock", locks.lock, len(os.listdir("/dev/fd"))
-
-    def deleted(file):  # by who held it until now
-        monkeypatch.undo()
-        path.unlink()
-        return take(file)
-
-    monkeypatch.setattr(locks, "lock", deleted)
-    with FileLock(str(path), "x is in use", "wait"):
-        assert path.exists() and len(os.listdir("/dev/fd")) == opened + 1
-    assert not path.exists() and len(os.listdir("/dev/fd")) == opened
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="there is no /dev/fd")
@@ -270,9 +137,106 @@ def test_a_child_that_is_forked_does_not_hold_the_lock_of_its_parent(tmp_path):
     os.read(says, 6)
     with pytest.raises(WriteError, match="x is in use"):
         second.acquire()
-    first.let_go()
+    first.release()
     second.acquire()
     second.release()
     for end in (says, told, ends, open_):
         os.close(end)
     os.waitpid(pid, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
+    path = str(tmp_path / "a.bin")
+    if not (pid := os.fork()):
+        write_whole(path, lambda file: os._exit(0))
+    os.waitpid(pid, 0)
+    (tmp_path / ".a.bin.backup.tmp").write_bytes(b"of the user")
+    assert len(os.listdir(tmp_path)) == 2
+    with only_writer(path):
+        write_whole(path, lambda file: file.write(b"new"))
+    assert sorted(os.listdir(tmp_path)) == [".a.bin.backup.tmp", "a.bin"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/null"), reason="there is no /dev/null")
+def test_devices_and_folders_are_never_replaced(tmp_path):
+    for path, kind in (("/dev/null", "device or pipe"), (str(tmp_path), "folder")):
+        for write in (check_writable, lambda path: write_whole(path, lambda file: None)):
+            with pytest.raises(WriteError, match=f"{path} is a {kind}"):
+                write(path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_drive_without_locks_is_written_with_a_warning(tmp_path, monkeypatch):
+    def failing(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", failing)
+    lock = FileLock(str(tmp_path / "lock"), "x is in use", "wait")
+    number = errno.ENOLCK
+    with pytest.warns(UserWarning, match="cannot be locked: No locks available"), lock:
+        pass
+    number = errno.EIO
+    with pytest.raises(WriteError, match="cannot be locked: Input/output error"):
+        lock.acquire()
+
+
+@pytest.fixture
+def cgroups(tmp_path, monkeypatch):
+    """A function that writes files of cgroups; this process is in /pod/container."""
+    monkeypatch.setattr(machine, "_ROOT", str(tmp_path))
+    monkeypatch.setattr(machine, "_GROUPS", str(tmp_path / "groups"))
+    monkeypatch.setattr(machine, "allowed_cpus", lambda: 8)
+
+    def write(groups, files):
+        (tmp_path / "groups").write_text(groups)
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+            (tmp_path / name).write_text(f"{text}\n")
+
+    return write
+
+
+def memory(folder, limit, used, cache):
+    facts = {"max": limit, "current": used, "stat": f"anon 5\ninactive_file {cache}"}
+    return {f"{folder}/memory.{name}": value for name, value in facts.items()}
+
+
+NESTED = "1:cpu:/other\n0::/pod/container\n"
+
+
+def test_memory_of_nested_cgroups_counts_without_page_cache(cgroups):
+    cgroups(NESTED, memory("pod/container", "max", 400, 0))
+    assert machine_memory() == physical_memory() >= free_memory() > 1 << 20
+    cgroups(NESTED, memory("pod/container", 1000, 900, 500))
+    assert (machine_memory(), free_memory()) == (1_000, 600)
+    cgroups(NESTED, memory("pod", 800, 700, 100))
+    assert (machine_memory(), free_memory()) == (800, 200)
+    cgroups(NESTED, memory("pod", 500, 700, 100))
+    assert free_memory() == 0
+
+
+def test_memory_of_cgroups_of_version_1_counts(cgroups):
+    facts = {"limit_in_bytes": 1000, "usage_in_bytes": 900, "stat": "total_inactive_file 500"}
+    cgroups("4:memory:/a\n", {f"memory/a/memory.{name}": value for name, value in facts.items()})
+    assert (machine_memory(), free_memory()) == (1_000, 600)
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "cpus"),
+    [
+        ("0::/\n", {"cpu.max": "350000 100000"}, 4),
+        ("0::/\n", {"cpu.max": "max 100000"}, 8),
+        ("0::/\n", {"cpu.max": "100 100000"}, 1),
+        (NESTED, {"pod/cpu.max": "200000 100000", "pod/container/cpu.max": "max 100000"}, 2),
+        ("3:cpu,cpuacct:/a\n",
+         {"cpu/a/cpu.cfs_quota_us": 150_000, "cpu/a/cpu.cfs_period_us": 50_000}, 3),
+        ("3:cpu,cpuacct:/a\n",
+         {"cpu/a/cpu.cfs_quota_us": -1, "cpu/a/cpu.cfs_period_us": 50_000}, 8),
+        ("", {}, 8),
+    ],
+)  # fmt: skip
+def test_quotas_of_cgroups_limit_the_cpus(cgroups, groups, files, cpus):
+    cgroups(groups, files)
+    assert usable_cpus() == cpus

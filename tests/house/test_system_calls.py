@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from itertools import pairwise
-from pathlib import Path
 from threading import Lock
 
 import pytest
@@ -119,7 +118,7 @@ def test_cpus_and_memory_are_those_of_the_machine_where_nobody_tells(monkeypatch
 
 
 @pytest.mark.parametrize("closed", [0, 2])
-def test_a_descriptor_of_a_child_is_none_of_the_first_three(file, monkeypatch, closed):
+def test_a_descriptor_of_a_child_is_none_of_the_first_three(file, closed):
     assert platform_calls.inherited(file) == file
     before = os.dup(closed)
     os.dup2(file, closed)
@@ -133,22 +132,6 @@ def test_a_descriptor_of_a_child_is_none_of_the_first_three(file, monkeypatch, c
     finally:
         os.dup2(before, closed)
         os.close(before)
-    monkeypatch.setattr(platform_calls, "_fcntl", None)
-    assert platform_calls.inherited(closed) == closed
-
-
-def test_a_group_is_given_though_the_owner_may_not_be(monkeypatch):
-    given = []
-
-    def fchown(file, owner, group):
-        given.append((file, owner, group))
-        raise PermissionError
-
-    monkeypatch.setattr(os, "fchown", fchown)
-    platform_calls.give_owner(5, 1000, 100)
-    assert given == [(5, 1000, -1), (5, -1, 100)]
-    monkeypatch.delattr(os, "fchown")
-    platform_calls.give_owner(5, 1000, 100)
 
 
 def test_a_folder_is_written_to_its_disk_and_closed(tmp_path, monkeypatch):
@@ -162,16 +145,6 @@ def test_a_folder_is_written_to_its_disk_and_closed(tmp_path, monkeypatch):
     assert [*flushed.values()] == [str(tmp_path)] and not any(map(is_open, flushed))
     monkeypatch.setattr(os, "name", "nt")
     platform_calls.flush_folder("none")
-
-
-def test_an_open_file_gets_its_name_only_where_that_can_be(tmp_path, monkeypatch):
-    beside, path = str(tmp_path / "beside"), str(tmp_path / "a.bin")
-    Path(beside).write_bytes(b"new")
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(os, "name", "nt")
-        assert platform_calls.replace_open(beside, path) is False
-    assert platform_calls.replace_open(beside, path) is True
-    assert os.listdir(tmp_path) == ["a.bin"]
 
 
 def test_linux_kills_this_process_with_its_parent(monkeypatch):

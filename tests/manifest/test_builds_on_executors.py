@@ -272,7 +272,7 @@ def test_workers_with_another_dfgen_are_named(data):
 
 
 def test_limits_and_storage_options_travel_to_workers():
-    access = file_facts.Access(2, dfgen.Limits(file_bytes=9), StorageOptions({"token": "x"}))
+    access = file_facts.Access(2, dfgen.Limits(decoded_bytes=9), StorageOptions({"token": "x"}))
     with processes() as executor:
         work = Work(flaky_executor.seen_there, lambda task: (access,), str)
         [(_, outcome)] = spread(executor, work, lambda workers: [0])

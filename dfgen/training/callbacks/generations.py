@@ -4,6 +4,7 @@ import json
 import os
 import re
 from contextlib import suppress
+from glob import glob
 from typing import Any
 from zipfile import BadZipFile
 
@@ -26,7 +27,7 @@ class Generations:
         os.makedirs(self.folder, exist_ok=True)
         lock = os.path.join(self.folder, LOCK_SUFFIX)
         advice = "wait until that training has ended, or give another backup_dir"
-        self.lock = FileLock(lock, f"{self.folder} is in use", advice, of_process=True)
+        self.lock = FileLock(lock, f"{self.folder} is in use", advice, shared=True)
 
     def save(self, facts: dict[str, Any], arrays: NamedArrays) -> None:
         """Write a backup, then delete all but the newest two."""
@@ -34,6 +35,8 @@ class Generations:
         number = int(_NAME.findall(paths[-1])[0]) + 1 if paths else 0
         path = os.path.join(self.folder, f"backup-{number:08}.npz")
         named: dict[str, Any] = {"facts": np.array(json.dumps(facts)), **arrays}
+        for name in glob(".backup-*.tmp", root_dir=self.folder):  # of killed processes
+            os.unlink(os.path.join(self.folder, name))
         write_whole(path, lambda file: np.savez(file, **named))
         for path in paths[:-1]:
             os.unlink(path)
