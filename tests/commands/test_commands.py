@@ -174,7 +174,7 @@ def test_files_of_another_kind_are_replaced_by_force_alone(data, command):
     out = data / ("o.html" if command == "report" else "o.parquet")
     for content in (b"PK\x03\x04 a model of Keras", b"id,path,kind\n0,0.png,cat\n", b"x"):
         out.write_bytes(content)
-        assert f"{out.name} is there already" in refused(*WRITES[command], out)
+        assert f"{out.name} already exists" in refused(*WRITES[command], out)
         assert out.read_bytes() == content
     done(*WRITES[command], out, "--force")
     done(*WRITES[command], out)  # its own kind

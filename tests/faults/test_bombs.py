@@ -19,10 +19,10 @@ from PIL import Image
 from public.first_batch import x_of
 
 import dfgen
-from dfgen import limits
 from dfgen.binding.bind import bind
 from dfgen.binding.default_features import Options
 from dfgen.errors import DecodeError, DfgenError, ManifestError
+from dfgen.limits import FIXED as BOUNDS
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.samples.pixels.decoders import decode_image, decode_values
@@ -354,7 +354,7 @@ def test_fault_36_whole_files_are_bounded_and_rows_not(tmp_path, monkeypatch):
         "the file has 6,442,450,944 bytes, more than the 4,294,967,296 that dfgen reads: the file "
         "is damaged, or made to take memory and time. Save it again, or leave it out"
     )
-    monkeypatch.setitem(limits.FIXED, "file_bytes", 10**6)
+    monkeypatch.setitem(BOUNDS, "file_bytes", 10**6)
     with open("/dev/zero", "rb"), pytest.raises(DecodeError, match="more than the 1,000,000 that"):
         Stores(Limits()).read("/dev/zero")
     np.save(tmp_path / "x.npy", np.zeros((0, 1000), "float32"))

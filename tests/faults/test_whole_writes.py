@@ -209,7 +209,7 @@ def test_fault_30_killed_at_any_point_of_a_write_the_old_or_the_new_file_is_ther
     for kind in ("manifest", "recipe", "backup"):
         lines = [line.split() for line in run.stdout.splitlines() if line.startswith(kind)]
         points = [(status, word) for _, status, word, *_ in lines]
-        assert len(points) >= 20
+        assert len(points) >= 15
         assert [status for status, _ in points] == ["-9"] * (len(points) - 1) + ["0"]
         words = [word for _, word in points]
         assert {*words} == {"old", "new"}

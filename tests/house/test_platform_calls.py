@@ -136,7 +136,8 @@ def test_without_what_windows_lacks_threads_and_a_pack_train_and_the_rest_is_ref
         "lacks": True,
         "threads": ORDERED,
         "processes": "use_multiprocessing=True does not work on Windows: use threads",
-        "cache": "cache='cache' does not work on Windows: leave it out",
+        "cache": "cache='cache' must be a folder of this machine, without ~, and not on Windows: "
+        "a cache is mapped into memory",
         "pack": EACH_ROW_ONCE,
         "verify": [],
     }
