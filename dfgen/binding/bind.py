@@ -12,12 +12,12 @@ import numpy as np
 from dfgen.binding.class_names import present_columns
 from dfgen.binding.default_features import Options, named_features
 from dfgen.binding.following import followed_image
-from dfgen.binding.frame_columns import Columns, InPack
+from dfgen.binding.frame_columns import Columns
 from dfgen.binding.image_sizes import image_sizes
 from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.ordering import Ordering
-from dfgen.binding.packed_rows import PackedColumns, open_columns
-from dfgen.binding.pixel_cache import Cache, cached
+from dfgen.binding.packed_rows import open_columns
+from dfgen.binding.pixel_cache import Cache, cached, checked_cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_ids import ids_of, note_id
 from dfgen.binding.row_lengths import row_lengths
@@ -35,6 +35,7 @@ from dfgen.explain.labels import warn_of_infinite
 from dfgen.limits import DEFAULT, Limits
 from dfgen.loading.order.epochs import Order
 from dfgen.loading.pending_batch import Weights
+from dfgen.packs.rows import PackSource
 from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
@@ -175,20 +176,22 @@ def bind(
         StorageOptions(storage_options),
     )
     opens = partial(store_of, limits=limits, options=opened)
-    folder = None if cache in (None, "memory") else os.path.abspath(os.fspath(cache))
-    copies = folder, limits.cache_bytes, ordering.window
-    columns = open_columns(manifest, root, limits, opened, where, pack, copies)
+    cache = checked_cache(cache)
+    copies = None if cache == "memory" else cache, limits.cache_bytes, ordering.window
+    columns, pack_rows = open_columns(manifest, root, limits, opened, where, pack, copies)
     taken = {name for name in (id, *leaves(sample_weight)) if isinstance(name, str)}
     options = replace(options or Options(), store_of=opens)
     x, y, named = named_features(columns, x, y, options, taken)
     told = known_problems(columns)
-    if isinstance(columns, PackedColumns):
-        told = {**columns.bad, **told}
+    if pack_rows is not None:
+        named = {name: pack_rows.feature(feature) for name, feature in named.items()}
+        told = {**pack_rows.problems, **told}
     features = _bound(columns, named, {*leaves(x)}, id, told)
     transform = _of_features(transform, features)
 
-    store = opens(files for bound in features for files in columns.loose_files(bound))
-    packs = columns.in_packs(features, store)
+    packs = {} if pack_rows is None else pack_rows.sources(features, limits)
+    loose = (bound for bound in features if bound.name not in packs)
+    store = opens(files for bound in loose for files in columns.loose_files(bound))
     sizes, unread = image_sizes(columns, features, packs, limits, opened)
     lengths, unread_lengths = row_lengths(columns, features, store, packs)
     sizes, unread = sizes | lengths, unread | unread_lengths
@@ -227,15 +230,14 @@ def _of_features(transform: Transform | None, features: Iterable[BoundFeature]) 
 
 
 def _sources(
-    features: Iterable[BoundFeature], packs: Mapping[str, InPack], known: Mapping[str, IntArray]
+    features: Iterable[BoundFeature], packs: Mapping[str, PackSource], known: Mapping[str, IntArray]
 ) -> dict[str, RowSource]:
-    """Return name of a feature -> its files, and before these what packs hold of them."""
-    sources = dict[str, RowSource]()
-    for bound in features:
-        name, held = bound.name, packs.get(bound.name)
-        files = FileSource(bound.feature, bound.values, known.get(name), held is not None)
-        sources[name] = files if held is None else held.source(files)
-    return sources
+    """Return name of a feature -> its source in a pack, else its files."""
+    return {
+        bound.name: packs.get(bound.name)
+        or FileSource(bound.feature, bound.values, known.get(bound.name))
+        for bound in features
+    }
 
 
 def _bound(

@@ -79,7 +79,7 @@ def named_features(
     twice = [str(name) for name, count in Counter(arrays).items() if count > 1]
     if twice:
         raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")
-    made = dict(zip(names, map(columns.of_packs, features), strict=True))
+    made = dict(zip(names, features, strict=True))
     return x_names, y_names, made
 
 

@@ -1,7 +1,7 @@
 """Columns of a manifest as Arrow arrays."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,13 +17,9 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.paths import absolute_place, is_address, whole_paths
 from dfgen.manifest.schema import Label
 from dfgen.manifest.table_reading import read_table
-from dfgen.packs.rows import PackRows
-from dfgen.samples.bound_feature import BoundFeature, Sizes
-from dfgen.samples.features.base import Feature
-from dfgen.samples.sources.file_source import RowSource
+from dfgen.samples.bound_feature import BoundFeature
 from dfgen.stores.archives import archive_at
 from dfgen.stores.store import StorageOptions
-from dfgen.stores.stores import Stores
 from dfgen.table.any_table import TAKEN, arrow_column, arrow_table, frame_of, is_table, to_frame
 from dfgen.table.arrow_types import (
     OR_IGNORE,
@@ -38,25 +34,6 @@ from dfgen.table.arrow_types import (
     value_type,
 )
 from dfgen.table.file_columns import are_files, is_file_struct, large_bytes, paths_of, with_paths
-
-
-@dataclass(frozen=True)
-class InPack:
-    """What a pack has of a feature.
-
-    Args:
-        rows: where they are.
-        source: makes the source of its arrays of that of its files.
-        is_pixels: whether pixels were packed.
-        sizes: of its images, if they have sizes of their own.
-        content: returns the packed file of a row.
-    """
-
-    rows: PackRows
-    source: Callable[..., RowSource]
-    is_pixels: bool = False
-    sizes: Sizes | None = None
-    content: Callable[[int], bytes] | None = None
 
 
 @dataclass(frozen=True)
@@ -144,14 +121,6 @@ class Columns:
     def ids_digest(self) -> str | None:
         """Return the digest of those ids, as `loading.state` makes it."""
         return None
-
-    def of_packs(self, feature: Feature) -> Feature:
-        """Return a feature as it is made of what was packed."""
-        return feature
-
-    def in_packs(self, features: Iterable[BoundFeature], store: Stores) -> dict[str, InPack]:
-        """Return name of a feature -> what packs hold of it, of those that are read from there."""
-        return {}
 
     def loose_files(self, bound: BoundFeature) -> list[Any]:
         """Return as Arrow arrays what a feature reads from files that lie in no pack."""

@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns, InPack
+from dfgen.binding.frame_columns import Columns
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.scan import read_facts
+from dfgen.packs.rows import PackSource
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.stores.store import StorageOptions
 
@@ -21,7 +22,7 @@ _FIRST = 16  # rows whose files tell by how much an image is larger than the one
 def image_sizes(
     columns: Columns,
     features: tuple[BoundFeature, ...],
-    packs: Mapping[str, InPack],
+    packs: Mapping[str, PackSource],
     limits: Limits = DEFAULT,
     options: StorageOptions | None = None,
 ) -> tuple[dict[str, Sizes], dict[int, str]]:

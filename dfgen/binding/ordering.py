@@ -9,14 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns, InPack
+from dfgen.binding.frame_columns import Columns
 from dfgen.checks import flag, one_of
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.loading.order.buckets import Bucketed
 from dfgen.loading.order.draws import Drawn, drawn_by_shares, drawn_by_weights
 from dfgen.loading.order.epochs import InOrder, Order, Shuffled
 from dfgen.loading.order.windows import Windowed, Windows, fitting, windows_of
-from dfgen.packs.rows import PackRows
+from dfgen.packs.rows import PackRows, PackSource
 from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.reader import BoundRows
 from dfgen.samples.sources.file_source import StoredRows
@@ -51,7 +51,7 @@ class Ordering:
         rows: BoundRows,
         sizes: Iterable[Sizes],
         stored: Mapping[str, StoredRows],
-        packs: Mapping[str, InPack],
+        packs: Mapping[str, PackSource],
     ) -> Order:
         """Return the order of the rows of a table, by seed 0; some lie in array files or packs."""
         shuffle = flag("shuffle", self.shuffle)
@@ -82,7 +82,7 @@ class Ordering:
         return None if self.balance is None else _by_class(columns, self.balance)
 
     def _windows(
-        self, stored: Mapping[str, StoredRows], packs: Mapping[str, InPack]
+        self, stored: Mapping[str, StoredRows], packs: Mapping[str, PackSource]
     ) -> Windows | None:
         packed = next((held.rows for held in packs.values() if held.rows.numbers is None), None)
         if packed is not None:

@@ -54,7 +54,7 @@ def cached(
     """
     if cache is None:
         return dict(sources)
-    place = _checked(cache)
+    place = os.fspath(cache)
     facts = whole_column(columns, "bytes"), whole_column(columns, "mtime_ns")
     steps = {
         one.name: cache_steps(one, sources[one.name], facts, transforms)
@@ -76,9 +76,8 @@ def cached(
                 segments = open_memory(distinct, spec, most)
             else:
                 most_of_folder = limits.cache_bytes
-                folder = os.path.abspath(place)
                 segments = open_segments(
-                    folder, settings_of(step[0]), distinct, spec, most_of_folder
+                    place, settings_of(step[0]), distinct, spec, most_of_folder
                 )
             found[name] = CachedPixels(files, step, store, segments, keys, facts)
             if not all(segment.slots.writable for segment in segments):
@@ -90,7 +89,14 @@ def cached(
     return found
 
 
-def _checked(cache: Any) -> str:
+def checked_cache(cache: Any) -> str | None:
+    """Return the absolute path of a folder, `"memory"`, or None.
+
+    Raises:
+        ArgumentError: it is none of these.
+    """
+    if cache is None:
+        return None
     if not isinstance(cache, str | os.PathLike) or not os.fspath(cache):
         raise ArgumentError(f'cache must be a folder or "memory", got {cache!r}: cache="cache"')
     place = os.fspath(cache)
@@ -101,7 +107,7 @@ def _checked(cache: Any) -> str:
         )
     if place == "memory" and not HAS_MEMORY_FILES:
         raise ArgumentError(f"cache={place!r} works on Linux only: give a folder")
-    return place
+    return place if place == "memory" else os.path.abspath(place)
 
 
 def _keys(paths: pa.Array, folder: str) -> Values:

@@ -17,7 +17,8 @@ from dfgen.stores.stores import Stores
 from dfgen.table.arrow_types import is_list, lengths_of
 
 if TYPE_CHECKING:
-    from dfgen.binding.frame_columns import Columns, InPack
+    from dfgen.binding.frame_columns import Columns
+    from dfgen.packs.rows import PackSource
 
 _TASK = 256  # rows whose files a thread looks into
 
@@ -26,7 +27,7 @@ def row_lengths(
     columns: "Columns | None",
     features: Iterable[BoundFeature],
     store: Stores,
-    packs: "Mapping[str, InPack] | None" = None,
+    packs: "Mapping[str, PackSource] | None" = None,
 ) -> tuple[dict[str, RowLengths], dict[int, str]]:
     """Return name -> the length of every row, shape (rows, 1), and row -> why one has none.
 

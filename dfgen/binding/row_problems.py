@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns, InPack
+from dfgen.binding.frame_columns import Columns
 from dfgen.errors import DfgenError, ManifestError, MissingFileError, warn
 from dfgen.explain.missing import missing_path
 from dfgen.manifest.paths import is_address
 from dfgen.manifest.sources.file_tree import check_folder
+from dfgen.packs.rows import PackSource
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.segmentation import Segmentation
 from dfgen.samples.pixels.scaling import too_deep
@@ -48,7 +49,7 @@ def checked_problems(
     columns: Columns,
     rows: BoundRows,
     problems: dict[int, str],
-    packs: Mapping[str, InPack],
+    packs: Mapping[str, PackSource],
     refuse: bool,
 ) -> dict[int, str]:
     """Return row -> what is wrong with its file, too many bits as well, or refuse such rows."""
@@ -102,7 +103,7 @@ def warn_of_no_region(rows: BoundRows) -> None:
 
 
 def _deep_rows(
-    columns: Columns, features: Iterable[BoundFeature], packs: Mapping[str, InPack]
+    columns: Columns, features: Iterable[BoundFeature], packs: Mapping[str, PackSource]
 ) -> dict[int, str]:
     """Return row -> why its file has too many bits for its image, by the facts of the manifest.
 
@@ -238,7 +239,7 @@ _PATH = "path"  # the column of files that `bytes` and `mtime_ns` are of
 
 
 def known_sizes_of_files(
-    columns: Columns, features: Iterable[BoundFeature], packs: Mapping[str, InPack]
+    columns: Columns, features: Iterable[BoundFeature], packs: Mapping[str, PackSource]
 ) -> dict[str, IntArray]:
     """Return the sizes in the column `bytes` for each feature of the files in the column `path`.
 

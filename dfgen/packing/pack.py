@@ -32,7 +32,7 @@ from dfgen.manifest.schema import with_column
 from dfgen.packing.pack_plan import PackPlan, make_plan
 from dfgen.packing.packers import PackArguments
 from dfgen.packing.write_shard import WrittenShard, check_same, read_shard, write_arrow, write_shard
-from dfgen.packs.format import INDEX, TABLE, Pack, pack_table, read_pack
+from dfgen.packs.format import INDEX, PACK_FORMAT, TABLE, Pack, pack_table, read_pack
 from dfgen.progress_bars import progress
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import scheme_of
@@ -175,7 +175,7 @@ def _write(plan: PackPlan, workers: int, executor: Made | None) -> pa.Table:
         table = plan.whole.rows.take(pa.array(plan.order)).unify_dictionaries()
         table = with_column(table, "problem", problems.combine_chunks()).combine_chunks()
         made = Pack(
-            folder=folder,
+            format=PACK_FORMAT,
             id=id,
             rows=len(table),
             shards=tuple(shard.file for shard in shards),

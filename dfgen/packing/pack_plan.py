@@ -23,8 +23,8 @@ from dfgen.manifest.schema import with_column
 from dfgen.manifest.table_reading import read_table
 from dfgen.manifest.writing import as_written
 from dfgen.packing.packers import PackArguments
-from dfgen.packing.write_shard import COLUMN, ShardTask
-from dfgen.packs.format import in_pack, is_pack
+from dfgen.packing.write_shard import ShardTask
+from dfgen.packs.format import PATH, in_pack, is_pack
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
@@ -94,18 +94,18 @@ def make_plan(
     """
     table, metadata = _stored(manifest, folder, root, limits, options)
     _check(table, metadata, arguments)
-    contents = table[COLUMN]
+    contents = table[PATH]
     if metadata.root is not None:
         start = absolute_place(metadata.root, folder)
         contents = joined(start, contents.cast(pa.large_string()))
-    columns = Columns(with_column(table, COLUMN, contents))
-    bound = BoundFeature(COLUMN, Image(COLUMN, size=None), columns.files(COLUMN))
+    columns = Columns(with_column(table, PATH, contents))
+    bound = BoundFeature(PATH, Image(PATH, size=None), columns.files(PATH))
     store, bad = store_of([bound.values], limits, options), known_problems(columns)
     look_for_files(columns, SampleReader(table["id"], (bound,), None, store), bad, skips=True)
     sizes = None
     if arguments.needs_sizes:
         found, problems = image_sizes(columns, (bound,), {}, limits, options)
-        sizes, bad = found.get(COLUMN), problems | bad
+        sizes, bad = found.get(PATH), problems | bad
         if sizes is None or not sizes.any():
             first = next(iter(bad.items()), (0, "its header has no size"))
             raise ManifestError(f"no row has an image to pack: row {first[0]}: {first[1]}")
@@ -113,7 +113,7 @@ def make_plan(
     if sizes is not None and arguments.format == "pixels":
         one_size = _one_size(columns, sizes)
     packer = arguments.packer(one_size)
-    known = known_sizes_of_files(columns, (bound,), {}).get(COLUMN)
+    known = known_sizes_of_files(columns, (bound,), {}).get(PATH)
     files = known
     if arguments.format == "original" and files is None:
         files = stat_files(bound.values.to_pylist(), Access(options=options))[0].to_numpy()
@@ -153,12 +153,12 @@ def _check(table: pa.Table, metadata: Metadata, arguments: PackArguments) -> Non
     if not len(table):
         raise ManifestError("the manifest has no rows: there is nothing to pack")
     if (
-        COLUMN not in table.column_names
-        or not is_text(table[COLUMN].type)
+        PATH not in table.column_names
+        or not is_text(table[PATH].type)
         or "index" in table.column_names
     ):
         raise ManifestError(
-            f"pack needs a column {COLUMN!r} of files: write bytes of a table to files first, and "
+            f"pack needs a column {PATH!r} of files: write bytes of a table to files first, and "
             "train on rows of array files as they are"
         )
     boxes = [name for name, label in metadata.labels.items() if "box_format" in label]

@@ -17,7 +17,7 @@ from dfgen.limits import Limits
 from dfgen.loading.workers.retries import read_again
 from dfgen.manifest.schema import with_column
 from dfgen.packing.packers import Packer
-from dfgen.packs.format import PACK_KEY, PackFile, checksum_of
+from dfgen.packs.format import PACK_KEY, PATH, PackFile, checksum_of
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.decoders import prepare_worker
@@ -29,10 +29,6 @@ from dfgen.stores.stores import OfSize, Stores, store_of
 _CHUNK = 32  # rows that a thread reads at a time
 
 RunChunks = Callable[[Callable[[range], Any], Iterable[range]], Iterable[Any]]
-
-
-COLUMN = "path"
-"""The column that is packed."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ class ShardTask:
 
     def reader(self) -> SampleReader:
         """Return a reader, which names the rows in messages and reads their files."""
-        bound = BoundFeature(COLUMN, Image(COLUMN), self.contents)
+        bound = BoundFeature(PATH, Image(PATH), self.contents)
         store = store_of([self.contents], self.limits, self.options)
         return SampleReader(self.rows["id"], (bound,), None, store)
 
@@ -97,7 +93,7 @@ def write_shard(
     noted = pa.array([problems.get(row) for row in range(count)], pa.string())
     column = task.packer.column(into, np.asarray(noted.is_null()))
     rows = with_column(task.rows, "problem", noted)
-    rows = rows.append_column(COLUMN + task.packer.suffix, column)
+    rows = rows.append_column(PATH + task.packer.suffix, column)
     rows = rows.replace_schema_metadata({PACK_KEY: json.dumps(task.identity)})
     return WrittenShard(write_arrow(task.path, rows), noted)
 
@@ -149,7 +145,7 @@ def written_file(path: str, rows: int) -> PackFile:
         batch = pa.ipc.open_file(mapped).get_batch(0)
         offsets: tuple[int, ...] = ()
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if name in (f"{COLUMN}_pixels", f"{COLUMN}_bytes"):
+            if name in (f"{PATH}_pixels", f"{PATH}_bytes"):
                 buffers = getattr(column, "storage", column).buffers()
                 kept = buffers[-1:] if name.endswith("_pixels") else buffers[1:]
                 offsets = tuple(0 if one is None else one.address - start for one in kept)

@@ -13,79 +13,76 @@ without a usable file is null there, and its `problem` says why.
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
-from zlib import crc32
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
+from xxhash import xxh3_64, xxh3_64_hexdigest
 
-from dfgen.errors import DfgenError, ManifestError, MissingFileError, ReadError, reason
+from dfgen.errors import (
+    ArgumentError,
+    DfgenError,
+    ManifestError,
+    MissingFileError,
+    ReadError,
+    reason,
+)
 from dfgen.spec import IntArray
 from dfgen.stores.store import StorageOptions, Store
 from dfgen.stores.stores import is_remote, store_at
 
-PACK_FORMAT = 2
+PACK_FORMAT = 3
 INDEX, TABLE = "_manifest.json", "manifest.arrow"
+PATH = "path"
+"""The column whose files are packed."""
+
 PACK_KEY = b"dfgen"
 """Key in the schema metadata of a shard: JSON of the `id` of the pack and its `plan`."""
 
-_VALIDATED = 1 << 26  # bytes of a table whose offsets and indices are checked
 PIECE = 1 << 23
-"""Bytes of a request: it takes far longer than a server takes to answer."""
+"""Bytes of a request: their transfer takes far longer than the answer of a server."""
+
+_VALIDATED = 1 << 26  # bytes of a table whose offsets and indices are checked
 
 
-@dataclass(frozen=True)
-class PackFile:
-    """A file of a pack.
+class PackFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file of a pack."""
 
-    Args:
-        file: its name.
-        rows: in it.
-        bytes: its length.
-        checksum: CRC-32, 8 hexadecimal digits.
-        offsets: where the values of the packed column begin: [pixels], or [ends, bytes].
-    """
-
-    file: str
+    file: str  # its name
     rows: int
     bytes: int
-    checksum: str
-    offsets: tuple[int, ...] = ()
+    checksum: str  # XXH3 with 64 bits, hexadecimal
+    offsets: tuple[int, ...] = ()  # where the packed values begin: [pixels], or [ends, bytes]
+
+    def __post_init__(self) -> None:
+        if os.path.basename(self.file) != self.file:
+            raise ValueError("a file of it is not in its folder")
 
 
-@dataclass(frozen=True)
-class Pack:
-    """A pack as `_manifest.json` describes it.
+class Pack(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A pack as `_manifest.json` describes it."""
 
-    Args:
-        folder: the absolute path of the pack, or its URL.
-        id: random, and in each shard.
-        rows: of all shards.
-        shards: in the order of their rows.
-        packed: the arguments of `dfgen.pack` that decide what the column `path` became; None if
-            they do not matter.
-        shape: of the pixels of a row; None for whole files.
-        table: the file of the manifest's columns.
-        ids: digest of the ids, in order.
-        dfgen: the `dfgen` key of the manifest; its root is relative to the folder.
-        created_by: the version of dfgen.
-        plan: tells this pack from another.
-    """
-
-    folder: str
-    id: str
+    format: int
+    id: str  # random, and in each shard
     rows: int
     shards: tuple[PackFile, ...]
-    packed: dict[str, Any]
-    shape: tuple[int, int, int] | None
-    table: PackFile
-    ids: str
-    dfgen: dict[str, Any]
+    packed: dict[str, Any]  # arguments of `dfgen.pack` that decide what the files became, or None
+    shape: tuple[int, int, int] | None  # of the pixels of a row; None for whole files
+    table: PackFile  # the columns of the manifest
+    ids: str  # digest of the ids, in order
+    dfgen: dict[str, Any]  # the metadata of the manifest; its root is relative to the folder
     created_by: str
-    plan: dict[str, Any]
+    plan: dict[str, Any]  # tells this pack from another
+    folder: str = ""  # absolute path or URL; not in the file
+    checksum: str = ""  # XXH3 of the other entries
+
+    def __post_init__(self) -> None:
+        if not self.rows or self.rows != sum(file.rows for file in self.shards):
+            raise ValueError("its shards have other numbers of rows")
 
     @property
     def starts(self) -> IntArray:
@@ -98,16 +95,14 @@ class Pack:
 
     def to_json(self) -> bytes:
         """Return the bytes of `_manifest.json`."""
-        content = {"format": PACK_FORMAT, "kind": "pack", **vars(self)}
-        del content["folder"]
-        content |= {"shards": [vars(shard) for shard in self.shards], "table": vars(self.table)}
-        return _encoded(content)
+        plain = msgspec.structs.replace(self, folder="", checksum="")
+        checksum = xxh3_64_hexdigest(msgspec.json.encode(plain))
+        summed = msgspec.structs.replace(plain, checksum=checksum)
+        return msgspec.json.format(msgspec.json.encode(summed), indent=1)
 
 
-def _encoded(content: Mapping[str, Any]) -> bytes:
-    text = json.dumps(content, ensure_ascii=False, indent=1)
-    checksum = f"{crc32(text.encode()):08x}"
-    return (json.dumps({**content, "checksum": checksum}, ensure_ascii=False, indent=1)).encode()
+class _Versioned(msgspec.Struct):
+    format: int
 
 
 def folder_of(pack: str | os.PathLike[str]) -> str:
@@ -148,6 +143,29 @@ def is_pack(path: object, options: StorageOptions | None = None) -> bool:
     return True
 
 
+@contextmanager
+def pack_errors(path: str, missing: str = "") -> Iterator[None]:
+    """Raise errors that name the file of a pack, and say what to do.
+
+    Raises:
+        MissingFileError: the file does not exist.
+        ManifestError: it is damaged.
+        ReadError: it cannot be read now.
+    """
+    try:
+        yield
+    except ReadError as error:
+        raise type(error)(f"{path}: {error}") from None
+    except FileNotFoundError:
+        missing = missing or f"{path} is missing: copy it again, or pack again"
+        raise MissingFileError(missing) from None
+    except (ManifestError, ArgumentError):
+        raise
+    except (OSError, ValueError, RecursionError, pa.ArrowException, msgspec.MsgspecError) as error:
+        why = reason(error)
+        raise ManifestError(f"{path} is damaged: {why}. Copy it again, or pack again") from None
+
+
 def read_pack(folder: str | os.PathLike[str], options: StorageOptions | None = None) -> Pack:
     """Read `_manifest.json` of a pack.
 
@@ -158,40 +176,22 @@ def read_pack(folder: str | os.PathLike[str], options: StorageOptions | None = N
     """
     place = folder_of(folder)
     path = in_pack(place, INDEX)
-    try:
+    missing = (
+        f"there is no pack in {os.fspath(folder)}: {INDEX}, which is written last, is missing. If "
+        "packing was interrupted, run the same command again"
+    )
+    with pack_errors(path, missing):
         data = store_at(path, options=options).read(path)
-        content = json.loads(data)
-        if content.get("format") != PACK_FORMAT or content.pop("kind") != "pack":
+        version = msgspec.json.decode(data, type=_Versioned).format
+        if version != PACK_FORMAT:
             raise ManifestError(
-                f"{path} has pack format {content.get('format')!r}, expected {PACK_FORMAT}: pack "
-                "again with this version of dfgen"
+                f"{path} has pack format {version}, expected {PACK_FORMAT}: pack again with this "
+                "version of dfgen"
             )
-        del content["checksum"]
-        if _encoded({"format": PACK_FORMAT, "kind": "pack", **content}) != data:
+        pack = msgspec.json.decode(data, type=Pack)
+        if pack.to_json() != data:
             raise ValueError("its checksum differs")
-        del content["format"]
-        content["shards"] = tuple(_file(shard) for shard in content["shards"])
-        content["table"] = _file(content["table"])
-        content["shape"] = content["shape"] and tuple(content["shape"])
-        return Pack(place, **content)
-    except ReadError as error:
-        raise type(error)(f"{path}: {error}") from None
-    except ManifestError:
-        raise
-    except FileNotFoundError:
-        raise MissingFileError(
-            f"there is no pack in {os.fspath(folder)}: {INDEX}, which is written last, is missing. "
-            "If packing was interrupted, run the same command again"
-        ) from None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        why = reason(error)
-        raise ManifestError(f"{path} is damaged: {why}. Copy it again, or pack again") from None
-
-
-def _file(content: dict[str, Any]) -> PackFile:
-    if os.path.basename(content["file"]) != content["file"]:
-        raise ValueError("a file of it is not in its folder")
-    return PackFile(**{**content, "offsets": tuple(content["offsets"])})
+    return msgspec.structs.replace(pack, folder=place)
 
 
 def pack_table(pack: Pack, options: StorageOptions | None = None) -> pa.Table:
@@ -200,29 +200,30 @@ def pack_table(pack: Pack, options: StorageOptions | None = None) -> pa.Table:
     Raises:
         MissingFileError: the file is missing.
         ManifestError: it is damaged, or of another pack.
+        ReadError: it is remote, and cannot be read.
     """
     path, file = pack.path(pack.table), pack.table
-    try:
+    with pack_errors(path):
+        store = store_at(path, options=options)
         if is_remote(path):
-            store = store_at(path, options=options)
-            table = pa.ipc.open_file(pa.py_buffer(whole_file(store, path, file.bytes))).read_all()
+            data = pa.py_buffer(b"".join(pieces(store, path, file.bytes)))
         else:
-            size = os.path.getsize(path)
-            if size != file.bytes:
-                raise ValueError(f"it has {size:,} bytes, expected {file.bytes:,}")
-            with pa.memory_map(path) as mapped, pa.ipc.open_file(mapped) as reader:
-                table = reader.read_all()
+            check_length(os.path.getsize(path), file)
+            with pa.memory_map(path) as mapped:
+                data = mapped.read_buffer()
+        if xxh3_64_hexdigest(data) != file.checksum:
+            raise ValueError("its checksum differs")
+        table = pa.ipc.open_file(data).read_all()
         table.validate(full=file.bytes <= _VALIDATED)
         if len(table) != pack.rows:
             raise ValueError(f"it has {len(table):,} rows, expected {pack.rows:,}")
-    except ReadError as error:
-        raise type(error)(f"{path}: {error}") from None
-    except FileNotFoundError:
-        raise MissingFileError(f"{path} is missing: copy it again, or pack again") from None
-    except (OSError, ValueError, pa.ArrowException) as error:
-        why = reason(error)
-        raise ManifestError(f"{path} is damaged: {why}. Copy it again, or pack again") from None
     return table.replace_schema_metadata()
+
+
+def check_length(size: int, file: PackFile) -> None:
+    """Raise a ValueError if a file has another length."""
+    if size != file.bytes:
+        raise ValueError(f"it has {size:,} bytes, expected {file.bytes:,}")
 
 
 def check_id(pack: Pack, file: PackFile, schema: pa.Schema) -> None:
@@ -235,12 +236,6 @@ def check_id(pack: Pack, file: PackFile, schema: pa.Schema) -> None:
         )
 
 
-def whole_file(store: Store, path: str, size: int) -> bytes:
-    """Return all bytes of a remote file."""
-    pieces = (range_of(store, path, at, min(at + PIECE, size)) for at in range(0, size, PIECE))
-    return b"".join(pieces)
-
-
 def range_of(store: Store, path: str, start: int, stop: int) -> bytes:
     """Return a part of a file, or raise a ReadError if fewer bytes arrive."""
     data = store.range(path, start, stop)
@@ -249,9 +244,15 @@ def range_of(store: Store, path: str, start: int, stop: int) -> bytes:
     return data
 
 
+def pieces(store: Store, path: str, size: int) -> Iterator[bytes]:
+    """Yield the bytes of a file, `PIECE` at a time."""
+    for start in range(0, size, PIECE):
+        yield range_of(store, path, start, min(start + PIECE, size))
+
+
 def checksum_of(store: Store, path: str, size: int) -> str:
-    """Return the CRC-32 of a file."""
-    value = 0
-    for at in range(0, size, PIECE):
-        value = crc32(range_of(store, path, at, min(at + PIECE, size)), value)
-    return f"{value:08x}"
+    """Return the checksum of a file."""
+    digest = xxh3_64()
+    for piece in pieces(store, path, size):
+        digest.update(piece)
+    return digest.hexdigest()

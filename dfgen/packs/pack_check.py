@@ -7,9 +7,9 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ReadError, reason
 from dfgen.machine import threads, usable_cpus
-from dfgen.packs.format import Pack, PackFile, checksum_of, pack_table, read_pack
+from dfgen.packs.format import Pack, PackFile, check_length, checksum_of, pack_table, read_pack
 from dfgen.progress_bars import progress
-from dfgen.stores.store import StorageOptions
+from dfgen.stores.store import StorageOptions, Store
 from dfgen.stores.stores import store_at
 
 
@@ -35,11 +35,12 @@ def check_pack(
     """
     pack = read_pack(folder, options)
     files, findings = [*pack.shards, pack.table], []
+    store = store_at(pack.folder, options=options)
     with (
         threads(workers or usable_cpus()) as pool,
         progress(sum(f.bytes for f in files), "Reading", "B", unit_scale=True) as bar,
     ):
-        faults = pool.map(lambda file: _fault(pack, file, options), files)
+        faults = pool.map(lambda file: _fault(pack, file, store), files)
         for file, fault in zip(files, faults, strict=True):
             bar.update(file.bytes)
             if fault is not None:
@@ -51,19 +52,16 @@ def check_pack(
     return findings + [PackFinding("broken", *row.values()) for row in bad.to_pylist()]
 
 
-def _fault(pack: Pack, file: PackFile, options: StorageOptions | None) -> tuple[str, str] | None:
+def _fault(pack: Pack, file: PackFile, store: Store) -> tuple[str, str] | None:
     path = pack.path(file)
     try:
-        store = store_at(path, options=options)
-        size = store.head(path).size
-        if size != file.bytes:
-            return "broken", f"it has {size:,} bytes, expected {file.bytes:,}"
-        if checksum_of(store, path, size) != file.checksum:
-            return "broken", "its checksum is not the one that was written"
+        check_length(store.head(path).size, file)
+        if checksum_of(store, path, file.bytes) != file.checksum:
+            raise ValueError("its checksum is not the one that was written")
     except FileNotFoundError:
         return "missing", "the file does not exist"
     except ReadError as error:
         raise type(error)(f"{path}: {error}") from None
-    except OSError as error:
-        return "broken", f"it cannot be read: {reason(error)}"
+    except (OSError, ValueError) as error:
+        return "broken", reason(error)
     return None

@@ -1,9 +1,8 @@
-"""LocalCopies: shards of a remote pack as sparse files that all processes of a machine share."""
+"""RemoteShards: shards of a remote pack as sparse local files, shared by all processes."""
 
 import os
 import shutil
 import tempfile
-import threading
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
@@ -14,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from dfgen.errors import ArgumentError, ManifestError, ReadError
-from dfgen.packs.format import PIECE, Pack, check_id, range_of
+from dfgen.errors import ArgumentError, MissingFileError, ReadError
+from dfgen.packs.format import PIECE, Pack, check_id, check_length, pack_errors, range_of
+from dfgen.packs.shards import Shards
 from dfgen.spec import IntArray, Spec, Values
 from dfgen.stores.slots import RECORDS, SLOTS, Room, Slots
 from dfgen.stores.store import Store
@@ -27,10 +27,10 @@ _IN_FLIGHT, _HEADS, _STEP = 8, 32, PIECE // BLOCK  # requests at a time; blocks 
 _SPEC = Spec((BLOCK,), np.dtype(np.uint8))
 
 
-class LocalCopies:
-    """Blocks of shards that were fetched.
+class RemoteShards(Shards):
+    """The packed values of a remote pack, of which blocks are fetched when needed.
 
-    Without a cache they are in a temporary folder, which keeps the shards used last.
+    Without a cache, blocks are in a temporary folder, which keeps the shards used last.
 
     Args:
         pack: the remote pack.
@@ -50,23 +50,28 @@ class LocalCopies:
         shards: int = 8,
         temporary: str | None = None,
     ) -> None:
-        self._pack, self._store, self._shards = pack, store, shards
-        self._folder, self._most = folder, most
+        super().__init__(pack)
+        self._store, self._folder, self._most, self._shards = store, folder, most, shards
         self._owns = temporary is None
         self._temporary = temporary or tempfile.mkdtemp(prefix="dfgen-pack-")
         if self._owns:
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
         self._opened = OrderedDict[int, Slots]()
         self._checked = set[int]()
-        self._counts, self._lock = Counter[str](), threading.Lock()
+        self._counts = Counter[str]()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = self._pack, self._store, self._folder, self._most, self._shards
-        return LocalCopies, (*arguments, self._temporary)
+        arguments = self.pack, self._store, self._folder, self._most, self._shards
+        return RemoteShards, (*arguments, self._temporary)
+
+    @property
+    def cache(self) -> Any:
+        """Itself."""
+        return self
 
     @property
     def nbytes(self) -> int:
-        """The bytes that are kept of shards in use."""
+        """The bytes of blocks of open shards."""
         return sum(slots.nbytes for slots in [*self._opened.values()])
 
     def counted(self) -> Mapping[str, int]:
@@ -75,7 +80,11 @@ class LocalCopies:
             counts, self._counts = self._counts, Counter()
         return counts
 
-    def fetch(self, shard: int, starts: IntArray, stops: IntArray) -> Values:
+    def prefetch(self, shard: int, starts: IntArray, stops: IntArray) -> None:
+        """Fetch ranges of a shard."""
+        self.bytes_of(shard, starts, stops)
+
+    def bytes_of(self, shard: int, starts: IntArray, stops: IntArray) -> Values:
         """Return the bytes of a shard's local copy, after fetching some ranges if necessary.
 
         Raises:
@@ -90,22 +99,23 @@ class LocalCopies:
                 self._fetch(shard, slots, blocks[~self._present(slots, blocks)])
         flat: Values = slots.arrays.reshape(-1)
         if shard not in self._checked:
-            file = self._pack.shards[shard]
-            try:
-                schema = pa.ipc.read_schema(
-                    pa.py_buffer(flat[8 : min(BLOCK, file.bytes)].tobytes())
-                )
-            except (ValueError, OSError, pa.ArrowException) as error:
-                raise ManifestError(f"{self._pack.path(file)} is damaged: {error}") from None
-            check_id(self._pack, file, schema)
+            file = self.pack.shards[shard]
+            with pack_errors(self.pack.path(file)):
+                schema = flat[8 : min(BLOCK, file.bytes)].tobytes()
+                check_id(self.pack, file, pa.ipc.read_schema(pa.py_buffer(schema)))
             self._checked.add(shard)
         return flat
+
+    def _pixels_at(
+        self, numbers: list[int], shards: IntArray, places: IntArray
+    ) -> dict[int, Values]:
+        return {number: self._pixels(number, places[shards == number]) for number in {*numbers}}
 
     def _present(self, slots: Slots, blocks: IntArray) -> Any:
         return slots.has(blocks, np.zeros(len(blocks), np.uint64))
 
     def _fetch(self, shard: int, slots: Slots, blocks: IntArray) -> None:
-        with self._lock:  # before the blocks are there for whoever counts
+        with self._lock:  # before other processes can see the blocks
             self._counts["cache_misses"] += len(blocks)
         runs = np.split(blocks, np.flatnonzero(np.diff(blocks) > 1) + 1)
         pieces = [run[at : at + _STEP] for run in runs for at in range(0, len(run), _STEP)]
@@ -113,9 +123,9 @@ class LocalCopies:
             [*pool.map(lambda piece: self._fetch_piece(shard, slots, piece), pieces)]
 
     def _fetch_piece(self, shard: int, slots: Slots, blocks: IntArray) -> None:
-        file = self._pack.shards[shard]
+        file = self.pack.shards[shard]
         start, stop = int(blocks[0]) * BLOCK, min(int(blocks[-1] + 1) * BLOCK, file.bytes)
-        data = range_of(self._store, self._pack.path(file), start, stop)
+        data = range_of(self._store, self.pack.path(file), start, stop)
         arrays = np.zeros((len(blocks), BLOCK), np.uint8)
         arrays.reshape(-1)[: len(data)] = np.frombuffer(data, np.uint8)
         for block, array in zip(blocks.tolist(), arrays, strict=True):
@@ -126,7 +136,7 @@ class LocalCopies:
         with self._lock:
             slots = self._opened.get(shard)
             if slots is None:
-                slots = self._opened[shard] = self._made(shard)
+                slots = self._opened[shard] = self._open(shard)
             self._opened.move_to_end(shard)
             if len(self._opened) > self._shards:
                 _, old = self._opened.popitem(last=False)
@@ -135,11 +145,11 @@ class LocalCopies:
                         os.unlink(path)
             return slots
 
-    def _made(self, shard: int) -> Slots:
-        folder, nbytes = self._temporary, self._pack.shards[shard].bytes
+    def _open(self, shard: int) -> Slots:
+        folder, nbytes = self._temporary, self.pack.shards[shard].bytes
         room = Room(folder)
         if self._folder is not None:
-            kept = os.path.join(self._folder, f"pack-{self._pack.id}")
+            kept = os.path.join(self._folder, f"pack-{self.pack.id}")
             path = os.path.join(kept, f"{shard:05}{SLOTS}")
             os.makedirs(kept, exist_ok=True)
             if os.path.exists(path) or Room(self._folder, self._most).free(path) >= nbytes:
@@ -150,18 +160,26 @@ class LocalCopies:
 
 def check_sizes(pack: Pack, store: Store) -> None:
     """Raise if a shard of a remote pack is missing, or has another length."""
+    sizes: dict[str, int | None]
     try:
         sizes = {path: head.size for path, head in store.list(pack.folder)}
     except ArgumentError:  # HTTP servers list nothing
         paths = [pack.path(file) for file in pack.shards]
         with ThreadPoolExecutor(_HEADS) as pool:
-            sizes = dict(
-                zip(paths, pool.map(lambda path: store.head(path).size, paths), strict=True)
-            )
+            heads = pool.map(lambda path: _size(store, path), paths)
+            sizes = dict(zip(paths, heads, strict=True))
     for file in pack.shards:
         path = pack.path(file)
-        if sizes.get(path) != file.bytes:
-            raise ManifestError(
-                f"{path} is missing or damaged: it has {sizes.get(path)} bytes, expected "
-                f"{file.bytes:,}. Copy it again, or pack again"
-            )
+        with pack_errors(path):
+            size = sizes.get(path)
+            if size is None:
+                raise FileNotFoundError
+            check_length(size, file)
+
+
+def _size(store: Store, path: str) -> int | None:
+    with pack_errors(path):
+        try:
+            return store.head(path).size
+        except MissingFileError:
+            return None

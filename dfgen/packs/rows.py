@@ -8,6 +8,7 @@ import numpy as np
 
 from dfgen.errors import DecodeError
 from dfgen.packs.shards import Shards
+from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.features.base import Reading
 from dfgen.samples.pixels.geometry import Geometry, Size, after, place, shrunk
 from dfgen.samples.sources.file_source import FileSource, RowSource
@@ -41,39 +42,68 @@ class PackRows:
         return shard, number - self.starts.item(shard)
 
 
-@dataclass(frozen=True, eq=False)
-class _Packed(RowSource):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PackSource(RowSource):
+    """The packed values of a feature.
+
+    Args:
+        files: makes arrays of files; its feature makes them of packed values.
+        rows: where they are.
+        shards: hold them.
+        original_sizes: (height, width) of the upright image of each row before it was packed, 0 if
+            unknown; None: no annotations are on the images.
+        sizes: (height, width) of each packed image, if the batches need them.
+    """
+
     files: FileSource
     rows: PackRows
     shards: Shards
+    original_sizes: Sizes | None = None
+    sizes: Sizes | None = None
+
+    is_pixels = False
+    """Whether pixels were packed, not files."""
 
     def ahead(self, rows: IntArray) -> Iterator[None]:
-        """Have the shards of some rows read."""
+        """Prefetch the shards of some rows."""
         return self.shards.ahead(*self.rows.of(rows))
 
     @property
     def cache(self) -> Any:
         """The local copies of a remote pack."""
-        return self.shards.copies
+        return self.shards.cache
+
+    def content(self, row: int) -> bytes:
+        """Return the file of one row."""
+        return self.shards.content(*self.rows.of_one(row))
+
+    def _placed(self, row: int, packed: Size | None, most: int, resize: str) -> Geometry | None:
+        """Return how the upright image of a row became what was packed; None if nobody asks."""
+        if self.original_sizes is None:
+            return None
+        height, width = self.original_sizes[row].tolist()
+        if not height:
+            raise DecodeError(
+                "its annotations are in pixels of the file, whose size is unknown: build the "
+                "manifest with the facts width, height and orientation, and pack again"
+            )
+        size = packed or shrunk((height, width), most)
+        return place((height, width), size, size, resize)
 
 
-@dataclass(frozen=True, eq=False)
-class PackedPixels(_Packed):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PackedPixels(PackSource):
     """Images of packed pixels.
 
     Args:
-        files: makes them of files; its feature makes them of pixels.
-        rows: where they are.
-        shards: hold them.
         spec: (height, width, channels).
-        sizes: (height, width) of the upright image of each row, 0 if unknown; None: nothing lies on
-            the images.
         resize: how the images were resized, as of `Image`.
     """
 
     spec: Spec
-    sizes: Any = None
     resize: str = "stretch"
+
+    is_pixels = True
 
     @property
     def is_as_wanted(self) -> bool:
@@ -86,56 +116,23 @@ class PackedPixels(_Packed):
         reading.watch("read")
         image: Any = self.files.feature
         pixels = self.shards.at(*self.rows.of_one(row))
-        return image.fill(pixels, out, reading, self._placed(row))
+        placed = self._placed(row, self.spec.shape[:2], 0, self.resize)
+        return image.fill(pixels, out, reading, placed)
 
     def take(self, rows: IntArray, out: Values) -> Present | None:
         """Fill `out` with the pixels of some rows."""
         self.shards.take(*self.rows.of(rows), out)
         return None
 
-    def _placed(self, row: int) -> Geometry | None:
-        """Return how the upright image of a row became its pixels."""
-        if self.sizes is None:
-            return None
-        size = self.spec.shape[:2]
-        return place(_known(self.sizes, row), size, size, self.resize)
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PackedFiles(PackSource):
+    """Any feature of packed files; `most` is the longer side of packed images in pixels."""
 
-@dataclass(frozen=True, eq=False)
-class PackedFiles(_Packed):
-    """Any feature of packed files.
-
-    Args:
-        files: its feature reads them.
-        rows: where they are.
-        shards: hold them.
-        sizes: (height, width) of the upright image of each row before it was packed smaller, 0 if
-            unknown; None: nothing lies on the images.
-        most: pixels of the longer side of packed images.
-    """
-
-    sizes: Any = None
     most: int = 0
 
     def read(self, row: int, out: Any, reading: Reading) -> Any:
         """Fill `out` for one row."""
         geometry = self.files.feature.read(self.content(row), out, reading)
-        if self.sizes is None:
-            return geometry
-        size = _known(self.sizes, row)
-        smaller = shrunk(size, self.most)
-        return after(place(size, smaller, smaller, "stretch"), geometry)
-
-    def content(self, row: int) -> bytes:
-        """Return the file of one row."""
-        return self.shards.content(*self.rows.of_one(row))
-
-
-def _known(sizes: Any, row: int) -> Size:
-    height, width = sizes[row].tolist()
-    if not height:
-        raise DecodeError(
-            "its annotations are in pixels of the file, whose size is unknown: build the manifest "
-            "with the facts width, height and orientation, and pack again"
-        )
-    return height, width
+        placed = self._placed(row, None, self.most, "stretch")
+        return geometry if placed is None else after(placed, geometry)

@@ -3,48 +3,37 @@
 import os
 import threading
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from dfgen.errors import DfgenError, ManifestError, MissingFileError, reason
-from dfgen.packs.format import Pack, PackFile, check_id
-from dfgen.packs.remote_shards import LocalCopies
-from dfgen.platform_calls import read_ahead
+from dfgen.packs.format import Pack, PackFile, check_id, check_length, pack_errors
 from dfgen.spec import IntArray, Values
-
-_BETWEEN = 1 << 16  # bytes that are read together with what lies around them
+from dfgen.stores.local_files import prefetch
 
 
 class Shards:
-    """The packed values of a pack; it travels to other processes.
+    """The packed values of a local pack; it can be pickled."""
 
-    Args:
-        pack: the pack.
-        copies: local copies of its shards; None if it is local.
-    """
+    cache: Any = None  # counts what a remote pack fetched
 
-    def __init__(self, pack: Pack, copies: LocalCopies | None = None) -> None:
-        self.pack, self.copies = pack, copies
-        self._row_bytes = 0 if pack.shape is None else int(np.prod(pack.shape))
+    def __init__(self, pack: Pack) -> None:
+        self.pack = pack
+        self._row_bytes = 0 if pack.shape is None else prod(pack.shape)
         self._maps: dict[int, Values] = {}
         self._pixels_of: dict[int, Values] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Shards, (self.pack, self.copies)
+        return Shards, (self.pack,)
 
     def take(self, shards: IntArray, places: IntArray, out: Values) -> None:
         """Fill `out` with the pixels of some rows."""
         numbers = shards.tolist()
-        if self.copies is None:
-            maps = self._pixels_of
-            for shard in {*numbers} - maps.keys():
-                maps[shard] = self._pixels(shard, places)
-        else:
-            maps = {n: self._pixels(n, places[shards == n]) for n in {*numbers}}
+        maps = self._pixels_at(numbers, shards, places)
         for row, shard, place in zip(out, numbers, places.tolist(), strict=True):
             row[...] = maps[shard][place]  # faster than np.take and than one index per shard
 
@@ -55,33 +44,47 @@ class Shards:
 
     def content(self, shard: int, place: int) -> bytes:
         """Return the file of one row."""
-        begin, end = self._bounds(shard, np.array([place]))
-        data: bytes = self._bytes(shard, begin, end)[begin[0] : end[0]].tobytes()
+        start, stop = self._bounds(shard, np.array([place]))
+        data: bytes = self.bytes_of(shard, start, stop)[start[0] : stop[0]].tobytes()
         return data
 
     def ahead(self, shards: IntArray, places: IntArray) -> Iterator[None]:
-        """Read or fetch some rows ahead, shard by shard."""
+        """Prefetch some rows, shard by shard."""
         for shard in np.unique(shards).tolist():
-            starts, stops = self._bounds(shard, np.unique(places[shards == shard]))
-            if self.copies is not None:
-                self.copies.fetch(shard, starts, stops)
-            else:
-                gaps = np.flatnonzero(starts[1:] - stops[:-1] > _BETWEEN) + 1
-                firsts, lasts = [0, *gaps], [*(gaps - 1), len(starts) - 1]
-                ends = zip(starts[firsts].tolist(), stops[lasts].tolist(), strict=True)
-                extents = [(start, stop - start) for start, stop in ends]
-                read_ahead(self.pack.path(self.pack.shards[shard]), extents)
+            self.prefetch(shard, *self._bounds(shard, np.unique(places[shards == shard])))
             yield
 
+    def prefetch(self, shard: int, starts: IntArray, stops: IntArray) -> None:
+        """Have the system read ranges of a shard into its page cache."""
+        prefetch(self.pack.path(self.pack.shards[shard]), starts, stops)
+
+    def bytes_of(self, shard: int, starts: IntArray, stops: IntArray) -> Values:
+        """Return all bytes of a shard. Those in some ranges can be read."""
+        flat = self._maps.get(shard)
+        if flat is not None:
+            return flat
+        with self._lock:
+            if shard not in self._maps:
+                file = self.pack.shards[shard]
+                check_shard(self.pack, file)
+                self._maps[shard] = np.asarray(np.memmap(self.pack.path(file), np.uint8, "r"))
+            return self._maps[shard]
+
+    def _pixels_at(
+        self, numbers: list[int], shards: IntArray, places: IntArray
+    ) -> dict[int, Values]:
+        """Return number of a shard -> its pixels."""
+        for shard in {*numbers} - self._pixels_of.keys():
+            self._pixels_of[shard] = self._pixels(shard, places)
+        return self._pixels_of
+
     def _pixels(self, shard: int, places: IntArray) -> Values:
-        """Return the pixels of a shard, of which those at some places are present."""
-        file, begin = self.pack.shards[shard], self.pack.shards[shard].offsets[0]
-        if self.copies is None:
-            flat = self._maps.get(shard)
-            flat = self._open(shard) if flat is None else flat
-        else:
-            flat = self._bytes(shard, *self._bounds(shard, places))
-        return flat[begin : begin + file.rows * self._row_bytes].reshape(-1, *self.pack.shape)  # type: ignore[misc]
+        """Return the pixels of a shard. Those at some places can be read."""
+        file = self.pack.shards[shard]
+        flat = self.bytes_of(shard, *self._bounds(shard, places))
+        begin = file.offsets[0]
+        pixels = flat[begin : begin + file.rows * self._row_bytes]
+        return pixels.reshape(-1, *self.pack.shape)  # type: ignore[misc]
 
     def _bounds(self, shard: int, places: IntArray) -> tuple[IntArray, IntArray]:
         """Return where the values of rows begin and end in the file of a shard."""
@@ -90,40 +93,16 @@ class Shards:
             starts = offsets[0] + places * self._row_bytes
             return starts, starts + self._row_bytes
         starts = offsets[0] + 8 * places
-        flat = self._bytes(shard, starts, starts + 16)
+        flat = self.bytes_of(shard, starts, starts + 16)
         rows = self.pack.shards[shard].rows
         ends = flat[offsets[0] : offsets[0] + 8 * (rows + 1)].view(np.int64)
         return offsets[1] + ends[places], offsets[1] + ends[places + 1]
-
-    def _bytes(self, shard: int, starts: IntArray, stops: IntArray) -> Values:
-        """Return the bytes of a shard, of which some ranges are present."""
-        if self.copies is not None:
-            return self.copies.fetch(shard, starts, stops)
-        flat = self._maps.get(shard)
-        return self._open(shard) if flat is None else flat
-
-    def _open(self, shard: int) -> Values:
-        with self._lock:
-            if shard not in self._maps:
-                file = self.pack.shards[shard]
-                check_shard(self.pack, file)
-                self._maps[shard] = np.asarray(np.memmap(self.pack.path(file), np.uint8, "r"))
-            return self._maps[shard]
 
 
 def check_shard(pack: Pack, file: PackFile) -> None:
     """Raise if a local shard is missing, cut short, or of another pack."""
     path = pack.path(file)
-    try:
-        size = os.path.getsize(path)
-        if size != file.bytes:
-            raise ValueError(f"it has {size:,} bytes, expected {file.bytes:,}")
+    with pack_errors(path):
+        check_length(os.path.getsize(path), file)
         with pa.memory_map(path) as mapped:
             check_id(pack, file, pa.ipc.open_file(mapped).schema)
-    except FileNotFoundError:
-        raise MissingFileError(f"{path} is missing: copy it again, or pack again") from None
-    except DfgenError:
-        raise
-    except (OSError, ValueError) as error:
-        why = reason(error)
-        raise ManifestError(f"{path} is damaged: {why}. Copy it again, or pack again") from None

@@ -3,7 +3,6 @@
 import io
 import math
 import os
-from collections.abc import Iterable
 from functools import partial
 from itertools import product
 from typing import IO, Any
@@ -13,8 +12,8 @@ import numpy.typing as npt
 
 from dfgen.errors import DecodeError, DfgenError, reason, unreadable
 from dfgen.limits import DEFAULT, Limits
-from dfgen.platform_calls import read_ahead
 from dfgen.spec import IntArray, Values
+from dfgen.stores.local_files import prefetch
 from dfgen.stores.open_files import OpenFiles
 from dfgen.stores.store import Store, check_size
 
@@ -31,7 +30,6 @@ CHUNK_CACHE = 1 << 28
 BROKEN_ROWS = (OSError, ValueError, KeyError, RuntimeError, OverflowError)
 """Errors of NumPy and h5py for damaged files."""
 
-_BETWEEN = 1 << 16  # bytes that are read together with what lies around them
 _SLOTS = 100_003  # of HDF5's table of cached chunks, a prime
 
 
@@ -195,7 +193,7 @@ class ArrayFiles:
         """Have the system read rows of a local file into its cache."""
         if "://" not in path:
             extents = _extents(self.array(path, dataset), np.unique(indices))
-            read_ahead(os.path.join(self.store.folder, path), extents)
+            prefetch(os.path.join(self.store.folder, path), *extents)
 
     def close(self) -> None:
         """Close all files."""
@@ -245,19 +243,19 @@ def _mapped(array: Any, source: str | IO[bytes]) -> ArrayRows:
     return np.asarray(np.memmap(source, array.dtype, "r", start, array.shape))
 
 
-def _extents(rows: ArrayRows, indices: IntArray) -> Iterable[tuple[int, int]]:
-    """Yield starts and lengths of rows of an open local file, small gaps included."""
+def _extents(rows: ArrayRows, indices: IntArray) -> tuple[IntArray, IntArray]:
+    """Return where rows of an open local file, or their chunks, begin and end."""
+    chunks = list[tuple[int, int]]()
     if isinstance(rows, np.ndarray):
         offset, step = getattr(rows.base, "offset", None), rows.strides[0]
-        if offset is None or not rows.flags.c_contiguous:
-            return
-        gap = 1 + _BETWEEN // max(1, step)
-        for part in np.split(indices, np.flatnonzero(np.diff(indices) > gap) + 1):
-            yield offset + int(part[0]) * step, int(part[-1] - part[0] + 1) * step
+        if offset is not None and rows.flags.c_contiguous:
+            return offset + indices * step, offset + (indices + 1) * step
     elif rows.chunks is not None:
         starts = np.unique(indices - indices % rows.chunks[0]).tolist()
         others = (range(0, n, c) for n, c in zip(rows.shape[1:], rows.chunks[1:], strict=True))
         for place in product(starts, *others):
             chunk = rows.id.get_chunk_info_by_coord(place)
             if chunk.byte_offset is not None:
-                yield chunk.byte_offset, chunk.size
+                chunks.append((chunk.byte_offset, chunk.byte_offset + chunk.size))
+    begins, ends = np.array(sorted(chunks), np.int64).reshape(-1, 2).T
+    return begins, ends

@@ -4,13 +4,17 @@ import os
 import stat
 from typing import IO, Any
 
+import numpy as np
+
 from dfgen.errors import DfgenError, unreadable
 from dfgen.limits import refuse_bytes
-from dfgen.platform_calls import READING
+from dfgen.platform_calls import READING, read_ahead
+from dfgen.spec import IntArray
 from dfgen.stores.store import Head, Store, check_size
 
 _HEADER = 1 << 13  # bytes of a file that hold most headers
 _FIRST = 1 << 17  # bytes of the first read: most files are read whole by it
+_GAP = 1 << 16  # bytes between two ranges that are read with them
 
 
 class Files(Store):
@@ -60,3 +64,13 @@ class Files(Store):
         """Return the head of a file and the open file; a pipe is not opened."""
         head = self.head(path)
         return head, open(os.devnull if head.problem else self._at(path), "rb", _HEADER)
+
+
+def prefetch(path: str, starts: IntArray, stops: IntArray) -> None:
+    """Have the system read ranges of a file, in ascending order, into its page cache."""
+    if not len(starts):
+        return
+    gaps = np.flatnonzero(starts[1:] - stops[:-1] > _GAP) + 1
+    firsts, lasts = [0, *gaps], [*(gaps - 1), len(starts) - 1]
+    ends = zip(starts[firsts].tolist(), stops[lasts].tolist(), strict=True)
+    read_ahead(path, [(start, stop - start) for start, stop in ends])

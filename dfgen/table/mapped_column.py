@@ -85,24 +85,3 @@ class MappedColumn:
             return values
         before, after = (pa.scalar(end, values.type) for end in self._ends)
         return pc.binary_join_element_wise(before, values, after, pa.scalar("", values.type))
-
-
-class HeldColumn(MappedColumn):
-    """A column in memory, such as one of a remote Arrow file; it travels whole.
-
-    Args:
-        array: all values.
-        ends: as of MappedColumn.
-    """
-
-    def __init__(self, array: Any, ends: tuple[str, str] | None = None) -> None:
-        super().__init__("", "", ends)
-        self.stored = pa.chunked_array([in_one(array)])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that are copied for another process."""
-        return int(self.stored.nbytes)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return HeldColumn, (in_one(self.stored), self._ends)

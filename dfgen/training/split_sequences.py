@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from dfgen.binding.default_features import Options, chosen_features
+from dfgen.binding.mapped_columns import open_mapped
 from dfgen.binding.nested import Tree, leaves, map_leaves
-from dfgen.binding.packed_rows import open_mapped
 from dfgen.binding.split_rows import (
     split_rows,
     warn_of_same_hashes,

@@ -78,21 +78,37 @@ def test_shards_of_another_pack_are_refused(frame, pack, tmp_path):
         passes(f"{server.url}/packed", **ALLOWED)
 
 
-def test_missing_and_damaged_remote_files_are_named(pack):
-    (pack / "shard-00002.arrow").unlink()
-    with served(pack) as server, pytest.raises(DfgenError):
+@pytest.mark.parametrize("name", ["shard-00002.arrow", "manifest.arrow", "_manifest.json"])
+def test_missing_files_are_named(frame, pack, name):
+    (pack / name).unlink()
+    with pytest.raises(MissingFileError, match=name):
+        passes(pack)
+    with served(pack) as server, pytest.raises(MissingFileError, match=name) as error:
+        passes(frame, pack=f"{server.url}/packed", **ALLOWED)
+    assert f"{server.url}/packed" in str(error.value)
+
+
+def test_a_shortened_remote_shard_is_named(pack):
+    path = pack / "shard-00002.arrow"
+    path.write_bytes(path.read_bytes()[:-9])
+    with served(pack) as server, pytest.raises(ManifestError, match=f"packed/{path.name}"):
         passes(f"{server.url}/packed", **ALLOWED)
-    with pytest.raises(MissingFileError, match="shard-00002"):
+
+
+def test_a_changed_table_of_a_pack_is_refused(pack):
+    path = pack / "manifest.arrow"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"r17", b"r71"))
+    with pytest.raises(ManifestError, match=r"manifest.arrow.*checksum"):
         passes(pack)
-    (pack / "_manifest.json").unlink()
-    with pytest.raises(MissingFileError, match="_manifest"):
-        passes(pack)
+    with served(pack) as server, pytest.raises(ManifestError, match="checksum"):
+        passes(f"{server.url}/packed", **ALLOWED)
 
 
 def test_an_edited_index_is_refused(pack):
     path = pack / "_manifest.json"
     content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, "rows": 39}, indent=1))
+    path.write_text(json.dumps({**content, "created_by": "me"}, indent=1))
     with pytest.raises(ManifestError, match="checksum"):
         passes(pack)
     path.write_text(json.dumps({**content, "format": 1}, indent=1))
@@ -129,7 +145,8 @@ def test_jpegs_are_made_smaller_and_boxes_follow(tmp_path):
             dfgen.Sequence(frame, x, y, **options) as loose,
         ):
             boxes, others = packed[0][1], loose[0][1]
-            for key in others if isinstance(others, dict) else ():
+            assert boxes.keys() == others.keys()
+            for key in others:
                 np.testing.assert_allclose(boxes[key], others[key])
 
 

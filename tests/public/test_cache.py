@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dfgen
+from dfgen.errors import ArgumentError
 from public.leftovers import assert_same, of_pass, passes, pictures, sequence, written
 from public.leftovers import nothing_left as nothing_left
 
@@ -81,6 +82,12 @@ def test_damage_never_gives_wrong_pixels(frame, tmp_path, damage):
         with warnings.catch_warnings(action="ignore"):  # a cache that cannot be used warns
             cached(frame, tmp_path / "cache")
     assert files
+
+
+@pytest.mark.parametrize("cache", [5, "", "~/cache", "s3://bucket/cache"])
+def test_a_cache_that_is_no_local_folder_is_refused(frame, cache):
+    with pytest.raises(ArgumentError, match=r"cache.*must be a folder"):
+        sequence(frame, X, cache=cache)
 
 
 def rolled(sample, rng):
