@@ -86,6 +86,11 @@ def leaks(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
 
     Raises:
         ManifestError: the manifest has no digests and hashes, or neither split nor fold.
+
+    Example:
+        >>> df = pd.DataFrame({"id": [1, 2], "path": ["a", "b"], "split": ["train", "val"]})
+        >>> leaks(df.assign(digest="0f", phash=7))[["id", "other_id", "kind"]].values.tolist()
+        [[2, 1, 'exact']]
     """
     frame = frame_of_manifest(manifest)
     part = part_column(frame)

@@ -70,7 +70,6 @@ def test_none_header_and_full_differ_by_their_columns(copies):
     assert pairs == COPIES
 
 
-@pytest.mark.xfail(strict=True, raises=AttributeError, reason="manifest")
 def test_duplicates_and_leaks_name_copies(copies):
     frame = dfgen.build_manifest(copies, facts="full")
     groups = dfgen.duplicates(frame).groupby("group")["id"].apply(lambda ids: tuple(sorted(ids)))
