@@ -1,5 +1,5 @@
 # Each target installs what it needs into .venv, once:
-# the empty file .venv/with-test means that keras-dfgen[test] is installed there.
+# the empty file .venv/with-test means that the dependency group test is installed there.
 .PHONY: demo test test-slow test-all test-backends test-public test-nightly test-keras \
 	test-alone test-clients test-lowest lint notebooks docs dist bench against survive soak clean
 .NOTPARALLEL:
@@ -76,7 +76,7 @@ docs: .venv/with-test .venv/with-docs  ## runs the code of the pages; builds the
 dist: .venv/with-test .venv/with-dist  ## sdist and wheel; trains with each outside of the checkout
 	.ci/dist
 
-bench: .venv/with-bench .venv/with-jax .venv/with-torch  ## dfgen, bare loops, peers; ONLY=peers,cache RESULTS=1
+bench: .venv/with-bench .venv/with-jax .venv/with-torch  ## dfgen and its peers; ONLY=peers RESULTS=1
 	.venv/bin/python benchmarks/run.py $(if $(ONLY),--only $(ONLY)) $(if $(RESULTS),--results)
 
 against: .venv/with-bench .venv/with-jax  ## COMMIT=main~5: the speed of this tree over that of a commit
@@ -98,6 +98,7 @@ clean:                              ## removes everything installed, built or ca
 
 .venv/made .venv-lowest/made .venv-none/made .venv-jax/made .venv-torch/made:
 	$(python) -m venv --clear $(@D)
+	$(@D)/bin/python $(INSTALL) 'pip>=25.1'  # the first that knows dependency groups
 	touch $@
 
 .venv/with-tensorflow: .venv/made pyproject.toml
@@ -105,9 +106,13 @@ clean:                              ## removes everything installed, built or ca
 	.venv/bin/python $(INSTALL) --editable '.[tensorflow]'
 	touch $@
 
+.venv/with-jax: .venv/with-tensorflow
+	.venv/bin/python $(INSTALL) --editable '.[jax]'
+	touch $@
+
 .venv/with-%: .venv/with-tensorflow
-	@echo 'Installing keras-dfgen[$*] into .venv'
-	.venv/bin/python $(INSTALL) --editable '.[$*]'
+	@echo 'Installing the dependency group $* into .venv'
+	.venv/bin/python $(INSTALL) --editable . --group $*
 	touch $@
 
 # The tested version; the newest one may download gigabytes for a GPU.
@@ -127,7 +132,7 @@ TORCH := torch==2.13.0
 
 .venv-lowest/with-test: .venv-lowest/made pyproject.toml
 	.venv-lowest/bin/python .ci/lowest.py > .venv-lowest/lowest.txt
-	@echo 'Installing keras-dfgen[test] with the lowest versions into .venv-lowest: minutes, once'
+	@echo 'Installing the lowest versions into .venv-lowest: minutes, once'
 	.venv-lowest/bin/python $(INSTALL) --constraint .venv-lowest/lowest.txt \
-		--editable '.[tensorflow,test]'
+		--editable '.[tensorflow]' --group test
 	touch $@

@@ -1,7 +1,7 @@
 """Compare the speed of this tree with another commit: `make against COMMIT=HEAD~5`.
 
 Two processes, one for each tree, run the cases of against_cases.py in turn: A B, B A, A B, ...
-A ratio above 1 means that this tree is faster (or reads fewer bytes). Each line has the median of
+A ratio above 1 means that this tree is faster. Each line has the median of
 the ratios, their quartiles, and the medians of both trees.
 """
 
@@ -22,7 +22,7 @@ from subprocess import PIPE, Popen, check_output, run
 import corpus
 import cv2
 from against_cases import CASES
-from results import machine
+from measure import machine
 
 TREE = Path(__file__).parents[1]
 GIT, DESCRIBE = ["git", "-C", TREE], ["describe", "--always", "--dirty", "--exclude=*"]
@@ -71,13 +71,13 @@ def main() -> int:
 def compare(name: str, workers: "list[Worker]", rounds: int) -> tuple[str, float | None]:
     """Return the line of a case and its ratio: None if this tree fails, 1 if the other does."""
     unit, ours, theirs = CASES[name][1], [], []
-    for number in range(1 if unit == "MB" else rounds + 1):
+    for number in range(rounds + 1):
         sides = (0, 1) if number % 2 else (1, 0)
         answers = dict(sorted((side, workers[side].measure(name)) for side in sides))
         if errors := {NAMES[at]: error for at, error in answers.items() if type(error) is str}:
             line = "; ".join(f"{tree} fails: {error}" for tree, error in errors.items())
             return line, None if NAMES[0] in errors else 1
-        if number or unit == "MB":  # the first round fills caches
+        if number:  # the first round fills caches
             ours.append(answers[0])
             theirs.append(answers[1])
     ratios = [a / b if unit.endswith("/s") else b / a for a, b in zip(ours, theirs, strict=True)]

@@ -80,26 +80,6 @@ def s3() -> Measure:
     return drained(frame("bucket", "s3://bucket/{file}"), storage_options=options, **SIZE)
 
 
-def far_pack() -> Measure:
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
-    from servers import http_server
-
-    dfgen.pack(frame(rows=500), "far_pack", image_size=(128, 128), shard_size="4MB")
-    held = {str(file): file.read_bytes() for file in Path("far_pack").iterdir()}
-
-    def fetched() -> float:
-        with http_server(held) as server:
-            drained(f"{server.url}/far_pack", cache="blocks")()
-            requests = [(path[1:], part) for get, path, part in server.ranges if get == "GET"]
-        size = 0
-        for path, part in requests:
-            first, _, last = (part or "bytes=0-").removeprefix("bytes=").partition("-")
-            size += int(last or len(held[path]) - 1) + 1 - int(first)
-        return size / 1e6
-
-    return fetched
-
-
 def large() -> str:
     """Write a manifest of 10^6 rows: the photographs by a thousand names each."""
     files, links = frame(form="{file}")["path"], frame("links")["path"]
@@ -119,7 +99,7 @@ def build() -> Measure:
 
 
 def steps() -> Measure:
-    from models import idle_model
+    from measure import idle_model
 
     count, model = 2000, idle_model()
     table = pd.DataFrame({"id": range(32 * count), "value": 0.5})
@@ -135,7 +115,7 @@ def steps() -> Measure:
 
 def pause() -> Measure:
     import keras
-    from models import idle_model
+    from measure import idle_model
 
     table, model, pauses, end = frame("small", rows=128), idle_model(), [], 0.0
 
@@ -173,7 +153,6 @@ CASES: dict[str, tuple[str, str, Callable[[], Measure]]] = {
     "pack": ("pack of pixels", "images/s", packed),
     "zip": ("JPEG 500x375 in a zip", "images/s", lambda: drained(frame(form=ZIP), **SIZE)),
     "s3": ("JPEG 500x375 in S3", "images/s", s3),
-    "far_pack": ("first epoch of a remote pack", "MB", far_pack),
     "open_path": ("manifest of 10^6 rows", "ms", lambda: first_batch(large())),
     "open_frame": ("frame of 10^6 rows", "ms", lambda: first_batch(dfgen.read_manifest(large()))),
     "first_batch": ("frame of 1,000 rows", "ms", lambda: first_batch(frame(), 20)),

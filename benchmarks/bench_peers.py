@@ -1,240 +1,147 @@
-"""Is dfgen ahead of its peers on loose files?"""
+"""Is dfgen ahead of its peers on loose files?
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import partial
+Prints a table for each kind of file. `--chart` also draws the first one into peers.png.
+"""
 
-import cv2
+import sys
+import time
+
 import numpy as np
 import pandas as pd
 import peers
-from bench_decode import distance, with_dfgen, with_tensorflow
 from corpus import large_photographs, photographs, small_images
-from measure import THREADS, Findings, Rates, Verdict, alternate, finish, rest
+from measure import HERE, THREADS, Rates, alternate
 from peers import Drain, Job
 
 import dfgen
-from dfgen.samples.pixels.decoders import prepare_worker
-from dfgen.stores.stores import Stores
 
-BATCH, BARE = 64, "bare decode and resize"
-DFGEN, ALIASED = "dfgen", "dfgen, antialias=False"
-PROCESSES = "dfgen, use_multiprocessing=True"
-TF_DATA = "tf.data by hand"
-PILLOW = "torch DataLoader, Pillow"
-WITHOUT_FILTER = {
-    ALIASED,
-    TF_DATA,
-    "image_dataset_from_directory",
-    "torch DataLoader, OpenCV",
-    "Grain, OpenCV",
-}
-EIGHTH = "decode at 1/8 alone"
-FEW = 450  # files for the slow ones
+DFGEN, ALIASED, TF_DATA = "dfgen", "dfgen, antialias=False", "tf.data"
+FEW = 450  # files for slow candidates
+TUNED = 15.0  # seconds after which dfgen has chosen its workers
+ALIASING = {TF_DATA, ALIASED, "image_dataset_from_directory"}
 
 
-def main() -> Findings:
+def main() -> None:
     ordinary = Job([str(path) for path in photographs()], 224)
+    rates = alternate(of_photographs(ordinary))
+    print(rates.table(f"JPEG 500x375 to 224x224, {THREADS} CPUs", TF_DATA))
+    print(f"\nMean distance from a full decode and Pillow's resize: {fidelity(ordinary)}.\n")
+    if "--chart" in sys.argv:
+        draw(rates)
     large = Job([str(path) for path in large_photographs()] * 3, 224, batch=24)
-    small = Job([str(path) for path in small_images()], 32)
-    rates = {
-        "JPEG 500x375 to 224x224, images/s": compare(ordinary, candidates_of_photographs(ordinary)),
-        "JPEG 3000x2000 to 224x224, images/s": compare(large, candidates_of_large(large)),
-        "PNG 32x32, images/s": compare(small, candidates_of_small(small)),
-    }
-    for title, rate in rates.items():
-        print(f"\n{title}, {THREADS} threads or processes", end="")
-        rate.show("images", TF_DATA)
-    first = next(iter(rates))
-    rates[first] = like_with_like(rates[first], ordinary)
-    of_photographs, of_large, of_small = rates.values()
-    return finish(
-        [
-            *verdicts_of_photographs(of_photographs),
-            verdict_of_large(of_large),
-            faster(of_small, "PNG 32x32", DFGEN, TF_DATA, 1.3, aim=1.7),
-            faster(of_small, "PNG 32x32", PROCESSES, TF_DATA, 1.3, aim=1.7),
-        ],
-        rates,
-    )
+    print(alternate(of_large(large)).table("JPEG 3000x2000 to 224x224", TF_DATA))
+    small = Job([str(path) for path in small_images()[:10_000]], 32)
+    print(f"\n{alternate(of_small(small), rounds=7).table('PNG 32x32', TF_DATA)}")
 
 
-def compare(job: Job, candidates: dict[str, Drain]) -> Rates:
-    """Run dfgen, its own decode and resize without a pipeline, and the peers."""
-    paths = list(job.paths)
-    return alternate(
-        {
-            DFGEN: sequence_pass(paths, job.size, True, job.batch),
-            BARE: bare_loop(paths, job.size, True),
-            **candidates,
-        }
-    )
-
-
-def like_with_like(rates: Rates, job: Job) -> Rates:
-    """Part the candidates that antialias from the others, each group with its grey levels."""
-    images = {
-        antialias: dfgen.Image(size=job.shape, antialias=antialias) for antialias in (True, False)
-    }
-    off = {DFGEN: distance(partial(with_dfgen, images[True]), job)}
-    off[ALIASED] = distance(partial(with_dfgen, images[False]), job)
-    off[TF_DATA] = distance(partial(with_tensorflow, peers.tf_data_image), job)
-    print(f"grey levels from Pillow's pixels: {', '.join(f'{one} {off[one]:.2f}' for one in off)}")
-    loaders = [name for name in rates.rounds if not name.startswith(BARE)]
-    filtered = [name for name in loaders if name not in WITHOUT_FILTER]
-    aliased = [name for name in loaders if name in WITHOUT_FILTER]
-    few, many = (
-        f"antialiased: at most {off[DFGEN]:.1f}",
-        f"not antialiased: {off[ALIASED]:.1f} to {off[TF_DATA]:.1f}",
-    )
-    unit = "grey levels from Pillow's pixels"
-    return replace(rates, groups={f"{few} {unit}": filtered, f"{many} {unit}": aliased})
-
-
-def candidates_of_photographs(job: Job) -> dict[str, Drain]:
+def of_photographs(job: Job) -> dict[str, Drain]:
     few = Job(job.paths[:FEW], job.size)
     return {
-        ALIASED: sequence_pass(list(job.paths), job.size, False, job.batch),
-        f"{BARE}, antialias=False": bare_loop(list(job.paths), job.size, False),
+        DFGEN: opened(job),
+        ALIASED: opened(job, antialias=False),
         TF_DATA: peers.tf_data(job),
-        f"{TF_DATA}, antialias=True": peers.tf_data(few, antialias=True),
+        "tf.data, antialias=True": peers.tf_data(few, antialias=True),
         "image_dataset_from_directory": peers.image_dataset(job),
-        "flow_from_dataframe, 1 worker": peers.flow_from_dataframe(few, 1),
         f"flow_from_dataframe, {THREADS} threads": peers.flow_from_dataframe(few, THREADS),
         f"flow_from_dataframe, {THREADS} processes": peers.flow_from_dataframe(few, THREADS, True),
-        **peers.installed(
-            {
-                PILLOW: ("torch", lambda: peers.torch_loader(job, peers.with_pillow)),
-                "torch DataLoader, OpenCV": (
-                    "torch",
-                    lambda: peers.torch_loader(job, peers.with_opencv),
-                ),
-                "Grain, Pillow": ("grain", lambda: peers.grain_threads(job, peers.with_pillow)),
-                "Grain, OpenCV": ("grain", lambda: peers.grain_threads(job, peers.with_opencv)),
-                "DALI on the CPU": ("nvidia-dali-cuda120", lambda: peers.dali_cpu(job)),
-            }
-        ),
+        **of_libraries(job),
     }
 
 
-def candidates_of_large(job: Job) -> dict[str, Drain]:
+def of_libraries(job: Job) -> dict[str, Drain]:
+    loads = {"Pillow": peers.with_pillow, "OpenCV": peers.with_opencv}
+    candidates = {}
+    for name, load in loads.items():
+        candidates[f"torch DataLoader, {name}"] = (
+            "torch",
+            lambda load=load: peers.torch_loader(job, load),
+        )
+        candidates[f"Grain, {name}"] = ("grain", lambda load=load: peers.grain_threads(job, load))
+    return peers.installed(candidates)
+
+
+def of_large(job: Job) -> dict[str, Drain]:
     return {
-        EIGHTH: decode_eighth(job),
+        DFGEN: opened(job),
         TF_DATA: peers.tf_data(job),
-        f"{TF_DATA}, ratio=8": peers.tf_data(job, ratio=8),
-        **peers.installed({PILLOW: ("torch", lambda: peers.torch_loader(job, peers.with_pillow))}),
+        "tf.data, ratio=8": peers.tf_data(job, ratio=8),
+        **of_libraries(job),
     }
 
 
-def candidates_of_small(job: Job) -> dict[str, Drain]:
-    return {
-        PROCESSES: process_pass(list(job.paths), job.size, job.batch),
-        TF_DATA: peers.tf_data(job, peers.tf_data_png),
-        **peers.installed(
-            {
-                "torch DataLoader, OpenCV": (
-                    "torch",
-                    lambda: peers.torch_loader(job, peers.with_opencv),
-                ),
-            }
-        ),
+def of_small(job: Job) -> dict[str, Drain]:
+    """Small files: the Sequences stay open, because their choice of workers takes some seconds."""
+    own = {
+        DFGEN: {},
+        "dfgen, workers=0": {"workers": 0},
+        f"dfgen, workers={THREADS}": {"workers": THREADS},
+        f"dfgen, {THREADS} processes": {"workers": THREADS, "use_multiprocessing": True},
     }
+    drains = {name: kept(sequence(job, **options)) for name, options in own.items()}
+    begin = time.monotonic()
+    while time.monotonic() - begin < TUNED:
+        drains[DFGEN]()
+    return {**drains, TF_DATA: peers.tf_data(job, peers.tf_data_png), **of_libraries(job)}
 
 
-def verdicts_of_photographs(rates: Rates) -> list[Verdict]:
-    what = "JPEG 500x375"
-    verdicts = [
-        faster(rates, what, ALIASED, TF_DATA, 1.05, aim=1.15),
-        faster(rates, what, ALIASED, rates.best("flow_from_dataframe"), 2.5),
-        faster(rates, what, DFGEN, f"{TF_DATA}, antialias=True", 2.2),
-        faster(rates, what, DFGEN, TF_DATA, 0.8, aim=1.0),
-    ]
-    if PILLOW in rates.rounds:
-        verdicts.append(faster(rates, what, DFGEN, PILLOW, 1.5))
-    return verdicts
+def sequence(job: Job, antialias: bool = True, **options: object) -> dfgen.Sequence:
+    frame = pd.DataFrame({"path": job.paths})
+    image = dfgen.Image("path", size=job.shape, antialias=antialias)
+    return dfgen.Sequence(frame, x=image, batch_size=job.batch, **options)  # type: ignore[arg-type]
 
 
-def verdict_of_large(rates: Rates) -> Verdict:
-    """Compare; the limit is what no resize and no pipeline can go below: the decode itself."""
-    limit = f"decode at 1/8 alone on {THREADS} threads: {rates.ratio(EIGHTH, TF_DATA):.2f} x"
-    ratio = rates.ratio(DFGEN, TF_DATA)
-    what = f"JPEG 3000x2000, {DFGEN}"
-    return Verdict(what, ratio, 2.7, f"x {TF_DATA}", aim=3.5, limit=limit)
-
-
-def decode_eighth(job: Job) -> Drain:
-    """Decode at 1/8 of the size, the least that a JPEG decoder can do, and drop the pixels."""
-
-    def run(share: list[str]) -> int:
-        for path in share:
-            cv2.imread(path, cv2.IMREAD_REDUCED_COLOR_8)
-        return len(share)
+def opened(job: Job, antialias: bool = True) -> Drain:
+    """Open a Sequence for each pass, so that nothing is prefetched before it is timed."""
 
     def drain() -> int:
-        with ThreadPoolExecutor(THREADS, initializer=prepare_worker) as pool:
-            return sum(pool.map(run, [list(job.paths[first::THREADS]) for first in range(THREADS)]))
+        with sequence(job, antialias, workers=THREADS) as data:
+            return sum(len(images) for (images,) in data)
 
     return drain
 
 
-def faster(
-    rates: Rates, what: str, candidate: str, peer: str, target: float, aim: float | None = None
-) -> Verdict:
-    """Compare; the limit is what the same decode and resize make without a pipeline."""
-    bare = BARE if candidate == PROCESSES else candidate.replace(DFGEN, BARE)
-    limit = f"{bare} on {THREADS} threads, without a pipeline: {rates.ratio(bare, peer):.2f} x"
-    ratio = rates.ratio(candidate, peer)
-    return Verdict(f"{what}, {candidate}", ratio, target, f"x {peer}", aim=aim, limit=limit)
-
-
-def sequence_pass(
-    paths: list[str], size: int, antialias: bool, batch: int = BATCH
-) -> Callable[[], int]:
-    """Open a Sequence for each pass: otherwise it would prefetch while others are timed."""
-    frame = pd.DataFrame({"id": np.arange(len(paths)), "path": paths})
-    image = dfgen.Image("path", size=(size, size), antialias=antialias)
+def kept(data: dfgen.Sequence) -> Drain:
+    """Drain the same Sequence in each pass; its prefetch is dropped at the end."""
 
     def drain() -> int:
-        with dfgen.Sequence(frame, x=image, batch_size=batch, workers=THREADS) as sequence:
-            return sum(len(images) for (images,) in sequence)
-
-    return drain
-
-
-def process_pass(paths: list[str], size: int, batch: int = BATCH) -> Callable[[], int]:
-    """Repeat passes of one Sequence with processes, which take seconds to start."""
-    frame = pd.DataFrame({"id": np.arange(len(paths)), "path": paths})
-    image = dfgen.Image("path", size=(size, size))
-    sequence = dfgen.Sequence(
-        frame, x=image, batch_size=batch, workers=THREADS, use_multiprocessing=True
-    )
-
-    def drain() -> int:
-        rows = sum(len(images) for (images,) in sequence)
-        rest(sequence)
+        rows = sum(len(images) for (images,) in data)
+        data._loader.stream(epoch=1_000_000).close()
         return rows
 
     return drain
 
 
-def bare_loop(paths: list[str], size: int, antialias: bool) -> Callable[[], int]:
-    """Read, decode and resize in random order into one buffer per thread, without a pipeline."""
-    image = dfgen.Image("path", size=(size, size), antialias=antialias)
-    order, store = np.random.default_rng(0), Stores()
+def fidelity(job: Job, count: int = 24) -> str:
+    """Return the mean distance of some images from Pillow's, in gray levels."""
+    paths = list(job.paths[:: len(job.paths) // count])
+    few = Job(paths, job.size, batch=len(paths))
+    wanted = np.stack([peers.with_pillow(path, job.size) for path in paths]).astype(int)
+    found = {TF_DATA: np.stack([peers.tf_data_image(path, job.size) for path in paths])}
+    for name, antialias in ((DFGEN, True), (ALIASED, False)):
+        with sequence(few, antialias, shuffle=False) as data:
+            found[name] = data[0][0]
+    far = {name: np.abs(images - wanted).mean() for name, images in found.items()}
+    return ", ".join(f"{name} {levels:.2f} gray levels" for name, levels in far.items())
 
-    def run(share: list[str]) -> int:
-        buffer = np.empty((BATCH, size, size, 3), np.uint8)
-        for number, path in enumerate(share):
-            image.read(path, buffer[number % BATCH], store)
-        return len(share)
 
-    def loop() -> int:
-        shuffled = [paths[row] for row in order.permutation(len(paths))]
-        with ThreadPoolExecutor(THREADS, initializer=prepare_worker) as pool:
-            return sum(pool.map(run, [shuffled[first::THREADS] for first in range(THREADS)]))
+def draw(rates: Rates) -> None:
+    """Draw medians as bars, fastest first; those that antialias are in front."""
+    from matplotlib.figure import Figure
 
-    return loop
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    groups: dict[str, list[str]] = {"antialiased": [], "not antialiased": []}
+    for name in rates.rounds:
+        aliased = name in ALIASING or name.endswith("OpenCV")
+        groups["not antialiased" if aliased else "antialiased"].append(name)
+    for axes, (title, names) in zip(figure.subplots(2, sharex=True), groups.items(), strict=True):
+        names.sort(key=rates.median)
+        colors = ["#d1495b" if name.startswith(DFGEN) else "#8d99ae" for name in names]
+        bars = axes.barh(names, [rates.median(name) for name in names], color=colors)
+        axes.bar_label(bars, fmt=" {:,.0f}", fontsize=8)
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"JPEG 500x375 to 224x224, images/s on {THREADS} CPUs", x=0.01, ha="left")
+    figure.savefig(HERE / "peers.png", dpi=80)
 
 
 if __name__ == "__main__":

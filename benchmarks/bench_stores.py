@@ -1,105 +1,60 @@
-"""Files in a bucket and behind HTTP against the same files on this machine's disk.
+"""Which part of a remote pack do the processes of a training fetch?
 
-The servers are processes on a loopback port and share the CPUs with the client: Python's own HTTP
-server, which answers after 50 ms, and moto's S3. Reading the files without decoding them is an
-upper bound of each.
+moto's S3 runs in this process and counts the bytes of shards that it is asked for.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from corpus import photographs
-from measure import THREADS, Findings, Rates, Verdict, alternate, finish
 
 import dfgen
-from dfgen.stores.store import StorageOptions
-from dfgen.stores.stores import store_at
 
-BATCH, ROWS, EPOCHS, READERS = 64, 1_000, 3, 64
-LOCAL, HTTP, S3 = "local files", "Python's HTTP server + 50 ms", "moto's S3"
-_KEYS = {"access_key_id": "any", "secret_access_key": "any", "region": "us-east-1"}
-_SERVERS = str(Path(__file__).parents[1] / "tests" / "servers.py")
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from servers import s3_server
+
+RANKS = 4
 
 
-def main() -> Findings:
-    files = photographs()[:ROWS]
-    folder, names = str(files[0].parent), [file.name for file in files]
-    verdicts = []
-    for what, command in (
-        (HTTP, [_SERVERS, "http", folder, "0.05"]),
-        (S3, [_SERVERS, "s3", folder]),
-    ):
-        with served(command) as url:
-            root, options = (
-                ("s3://bucket", {**_KEYS, "endpoint": url}) if what == S3 else (url, None)
-            )
-            paths = [f"{root}/{name}" for name in names]
-            alone = f"{what}, read alone by {READERS} threads"
-            rates = alternate(
-                {
-                    LOCAL: drained([str(file) for file in files]),
-                    what: drained(paths, options),
-                    alone: read_alone(paths, options),
-                }
-            )
-        print(f"\nJPEG 500x375 -> 224, batch {BATCH}, {THREADS} threads", end="")
-        rates.show("images", LOCAL)
-        verdicts.append(verdict(what, rates, alone))
-    return finish(verdicts)
+def main() -> None:
+    print(f"| bytes fetched / bytes of the pack, {RANKS} ranks | epoch 1 | epoch 2 |")
+    print("|---|--:|--:|")
+    with tempfile.TemporaryDirectory() as name, s3_server({"bucket": {}}) as server:
+        folder = Path(name)
+        paths = [str(file) for file in photographs()[:800]]
+        frame = pd.DataFrame({"id": range(800), "path": paths})
+        dfgen.pack(frame, folder / "pack", image_size=(128, 128), shard_size="2MB")
+        for file in (folder / "pack").iterdir():
+            server.put("bucket", f"pack/{file.name}", file.read_bytes())
+        whole = sum(file.stat().st_size for file in folder.glob("pack/shard-*"))
+        for what, caches in (("one cache folder", [0] * RANKS), ("one each", range(RANKS))):
+            sequences = [
+                dfgen.Sequence(
+                    "s3://bucket/pack", label_mode=None, batch_size=24, shard=(rank, RANKS),
+                    cache=folder / f"{what}{cache}", storage_options=server.options,
+                )
+                for rank, cache in enumerate(caches)
+            ]  # fmt: skip
+            parts = []
+            for _ in range(2):
+                server.clear_counts()
+                with ThreadPoolExecutor(RANKS) as pool:
+                    list(pool.map(sum, [(len(x) for (x,) in one) for one in sequences]))
+                parts.append(f"{fetched(server) / whole:.3f}")
+            print(f"| {what} | {' | '.join(parts)} |")
+            for sequence in sequences:
+                sequence.close()
 
 
-def verdict(what: str, rates: Rates, alone: str) -> Verdict:
-    """Compare with local files; with what the CPUs allow, where the server takes most of them."""
-    made, local, answered = map(rates.median, (what, LOCAL, alone))
-    limit = f"the server alone answers {answered:,.0f} a second"
-    if what != S3:
-        return Verdict(f"{what}, loose JPEG", made / local, 0.9, "x local files", limit=limit)
-    both = 1 / (1 / local + 1 / answered)  # one file answered and decoded, on the same CPUs
-    return Verdict(f"{what}, loose JPEG", made / both, 0.9, "x decoding + serving", limit=limit)
-
-
-def drained(paths: list[str], options: dict[str, Any] | None = None) -> Callable[[], int]:
-    """Make a Sequence for each pass of some epochs, at whose begin nothing has come yet.
-
-    One that stays would work ahead while others are timed.
-    """
-    frame = pd.DataFrame({"id": np.arange(len(paths)), "path": paths})
-    image = dfgen.Image("path", size=(224, 224))
-
-    def drain() -> int:
-        with dfgen.Sequence(
-            frame, x=image, batch_size=BATCH, workers=THREADS, storage_options=options
-        ) as sequence:
-            return sum(len(images) for _ in range(EPOCHS) for (images,) in sequence)
-
-    return drain
-
-
-def read_alone(paths: list[str], options: dict[str, Any] | None) -> Callable[[], int]:
-    """Read all files, on as many threads as are of use, and decode none."""
-    store = store_at(paths[0], options=StorageOptions(options))
-
-    def read() -> int:
-        with ThreadPoolExecutor(READERS) as pool:
-            return sum(data is not None for data in pool.map(store.read, paths))
-
-    return read
-
-
-@contextmanager
-def served(command: list[str]) -> Iterator[str]:
-    """Run a server while it is asked; yield its address."""
-    with Popen([sys.executable, *command], stdin=PIPE, stdout=PIPE, text=True) as process:
-        assert process.stdin and process.stdout
-        yield process.stdout.readline().strip()
-        process.stdin.close()
+def fetched(server: Any) -> int:
+    """Return the bytes of shards that were asked for."""
+    asked = [part for method, path, part in server.ranges if "shard-" in path and method == "GET"]
+    extents = [part.removeprefix("bytes=").split("-") for part in asked]
+    return sum(int(last) + 1 - int(first) for first, last in extents)
 
 
 if __name__ == "__main__":

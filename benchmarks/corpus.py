@@ -1,10 +1,10 @@
-"""The files that the benchmarks read, made from the sample photographs of scikit-image and sklearn.
+"""The files that the benchmarks read, made from photographs in scikit-image and scikit-learn.
 
-The same pixels each time. Each set is made once, in seconds, in a folder of `benchmarks/corpus/`;
-it gets its name when it is complete.
+Each set is made once, in seconds, in a folder of `benchmarks/corpus/`.
 """
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -60,19 +60,15 @@ def write_small_images(count: int, folder: Path) -> None:
 
 
 def _files(name: str, write: Callable[[Path], None]) -> list[Path]:
-    return sorted(_made(name, write).iterdir())
-
-
-def _made(name: str, write: Callable[[Path], None]) -> Path:
-    """Return a folder of the corpus, made by `write` if it is not there."""
+    """Return the files of a set, which `write` makes if it is not there."""
     folder, unfinished = CORPUS / name, CORPUS / f"{name}.unfinished"
     if not folder.exists():
-        print(f"making benchmarks/corpus/{name}", flush=True)
+        print(f"making benchmarks/corpus/{name}", file=sys.stderr)
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         write(unfinished)
         unfinished.rename(folder)
-    return folder
+    return sorted(folder.iterdir())
 
 
 def _encoded(suffix: str, images: Iterator[Pixels], folder: Path) -> None:
@@ -81,21 +77,17 @@ def _encoded(suffix: str, images: Iterator[Pixels], folder: Path) -> None:
         cv2.imwrite(str(folder / f"{number:05d}{suffix}"), image, settings)
 
 
-def _photograph(number: int) -> Pixels:
-    return _decoded(PHOTOGRAPHS[number % len(PHOTOGRAPHS)])
-
-
 @cache
-def _decoded(path: Path) -> Pixels:
-    image = cv2.imread(str(path))
+def _photograph(number: int) -> Pixels:
+    image = cv2.imread(str(PHOTOGRAPHS[number]))
     if image is None:
-        raise FileNotFoundError(f"{path} is no image: which version of its package is this?")
+        raise FileNotFoundError(f"{PHOTOGRAPHS[number]} is no image: update scikit-image")
     return image
 
 
 def _crop(number: int, size: tuple[int, int], least: float, random: np.random.Generator) -> Pixels:
     """Return a crop from anywhere in a photograph, `least` of it or more, half of them mirrored."""
-    image = _photograph(number)
+    image = _photograph(number % len(PHOTOGRAPHS))
     scale = random.uniform(least, 1) * min(image.shape[1] / size[0], image.shape[0] / size[1])
     width, height = int(size[0] * scale), int(size[1] * scale)
     left = random.integers(image.shape[1] - width + 1)
@@ -125,7 +117,7 @@ def _enlarged(count: int) -> Iterator[Pixels]:
 def _thumbnails(count: int) -> Iterator[Pixels]:
     random = np.random.default_rng(2)
     for number in range(count):
-        image = _photograph(number)
+        image = _photograph(number % len(PHOTOGRAPHS))
         top, left = (random.integers(side - 128) for side in image.shape[:2])
         part = image[top : top + 128, left : left + 128]
         yield cv2.resize(part, (32, 32), interpolation=cv2.INTER_AREA)

@@ -1,240 +1,252 @@
-"""Does a GPU wait for dfgen, does every pixel arrive on it, does a killed training end the same?
+"""Does a GPU wait for dfgen, and does every pixel arrive on it?
 
-python benchmarks/gpu.py [--wheels FOLDER] [--out FOLDER] [--small] [--minutes 9]
+    python benchmarks/gpu.py [--backend torch] [--minutes 9] [--small]
 
-Runs on torch, JAX or both, whichever are installed. Wheels of what else is missing are installed
-into a temporary folder, without a network. Writes gpu.json and gpu.md, and exits with 1 if a row
-arrived wrong, weights differ or a part failed. Without a GPU (--small) all is tiny, which shows
-that it runs and measures nothing.
+Trains ResNet-50 and EfficientNet-B0 from JPEGs, a pack and a cache, beside one batch that stays on
+the device; then sends batches to the device in which each pixel encodes the number of its row, and
+compares them there. Prints tables of Markdown, and exits with 1 if a row arrived wrong. Without
+`nvidia-smi`, or with `--small`, all is tiny, which measures nothing.
 """
 
 import argparse
-import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
-from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-HERE = Path(__file__).parent
-BACKENDS = ("torch", "jax")
-CHECKS = {
-    "resume": {
-        "XLA_FLAGS": "--xla_gpu_deterministic_ops=true",
-        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
-        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-    },
-    "correctness": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
-}
-"""Parts that run on all backends side by side, and what is set for them before a backend loads."""
-FAREWELL = 10  # seconds to write the page in
-LAST = 45  # seconds that what a part has begun may go on for
+import cv2
+import keras
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from keras import ops
+from measure import THREADS, machine
 
-Line = dict[str, Any]
+import dfgen
 
-WAITING = """\
-`synthetic` is one batch that stays on the device, measured before and after the others; `beside
-it` is the share of its images per second that remains. `input_wait` and `ms a step` are those of
-`InputMonitor`, in epochs of their own: with it Keras waits for the device after each step. `GPU`
-is the utilisation of `nvidia-smi`, `CPUs` how many of the machine's were busy. All models train in
-mixed_bfloat16."""
-ARRIVING = """\
-Each pixel encodes the number of its row, and the label is that number. The device compares them,
-and nothing waits for it: a buffer that is used again while a copy from it runs would show."""
-RESUMING = """\
-A training with random crops, Dropout, BatchNormalization and Adam is killed by SIGKILL and goes on
-in another process, with deterministic kernels. Its weights are compared with those of a run that
-nothing ended."""
+CLASSES = 1000
+CODE = 4001
+"""Row r has pixels of the number r * CODE in 24 bits, so that bytes of two rows make no third."""
+Numbers = npt.NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True)
-class Run:
-    """What all turns share."""
+class Size(NamedTuple):
+    """The amount of work; `seconds` and `batches` are those of one measurement."""
 
-    folder: Path
-    environment: dict[str, str]
-    small: bool
-    began: float
-    ends: float
+    models: tuple[str, ...]
+    side: int
+    batch: int
+    photographs: int
+    seconds: float
+    rows: int
+    workers: tuple[int, ...]
+    batches: int
 
-    def turn(self, backend: str, part: str, share: float = 1.0) -> list[Line]:
-        """Return what a part tells on a backend; its error too, if it fails or takes too long.
 
-        The part begins nothing new after `share` of the time that is left.
-        """
-        left = self.ends - time.monotonic()
-        seconds = f"{max(0.0, left * share - LAST):.0f}"
-        command = [sys.executable, str(HERE / "gpu_turn.py"), part, str(self.folder), seconds]
-        changed = {"KERAS_BACKEND": backend, **CHECKS.get(part, {})}
-        self.say(f"{backend}: {part} begins")
-        child = subprocess.Popen(
-            command + ["small"] * self.small, env=self.environment | changed, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        killer = threading.Timer(max(1.0, left), child.kill)
-        killer.start()
-        lines, others = list[Line](), list[str]()
-        for text in child.stdout or ():
-            if text.startswith('{"part"'):
-                lines.append(json.loads(text))
-                self.say(text.strip())
-            else:
-                others.append(text.strip())
-        killer.cancel()
-        if code := child.wait():
-            why = "killed, for time or memory" if code == -signal.SIGKILL else f"exit code {code}"
-            error = ": ".join(filter(None, [why, " / ".join(others[-8:])]))
-            lines.append({"part": part, "backend": backend, "error": error})
-            self.say(f"{backend}: {part} FAILED: {error}")
-        return lines
-
-    def checks(self, backend: str) -> list[Line]:
-        return [line for part in CHECKS for line in self.turn(backend, part, share=0.5)]
-
-    def say(self, text: str) -> None:
-        print(f"[{time.monotonic() - self.began:4.0f} s] {text}", flush=True)
+FULL = Size(("ResNet50", "EfficientNetB0"), 224, 256, 4096, 3.0, 4096, (1, 2, 4, 8, 16), 512)
+SMALL = Size(("MobileNet",), 32, 8, 96, 0.3, 128, (1, 2), 16)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--wheels", type=Path, help="a folder of what is not installed here")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder of gpu.json and gpu.md")
-    parser.add_argument("--small", action="store_true", help="tiny; so it is without nvidia-smi")
-    parser.add_argument("--minutes", type=float, default=9, help="that it takes at most")
-    parser.add_argument("--backend", choices=BACKENDS, action="append")
+    parser.add_argument("--backend", choices=("torch", "jax"))
+    parser.add_argument("--minutes", type=float, default=9, help="measurements start before this")
+    parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
-    backends = options.backend or [name for name in BACKENDS if find_spec(name)]
-    if not backends:
-        parser.error(f"none of {', '.join(BACKENDS)} is installed")
-    began = time.monotonic()
-    small = options.small or shutil.which("nvidia-smi") is None
-    with tempfile.TemporaryDirectory() as folder:
-        variables = environment(Path(folder, "site"), options.wheels)
-        run = Run(Path(folder), variables, small, began, began + options.minutes * 60 - FAREWELL)
-        lines = run.turn(backends[0], "prepare")
-        with ThreadPoolExecutor() as pool:
-            lines += [line for found in pool.map(run.checks, backends) for line in found]
-        for after, backend in enumerate(backends):
-            lines += run.turn(backend, "throughput", share=1 / (len(backends) - after))
-    found = {"small": small, "seconds": round(time.monotonic() - began), "lines": lines}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "gpu.json").write_text(json.dumps(found, indent=1) + "\n")
-    (options.out / "gpu.md").write_text(page(found))
-    print(page(found))
-    bad = ("error", "wrong", "not_once", "differ")
-    return 1 if any(line.get(name) for line in lines for name in bad) else 0
+    if options.backend is None:
+        code = 0
+        for name in filter(find_spec, ("torch", "jax")):
+            os.environ["KERAS_BACKEND"] = name
+            code |= subprocess.run([sys.executable, *sys.argv, "--backend", name]).returncode
+        return code
+    if keras.backend.backend() != options.backend:
+        parser.error(f"set KERAS_BACKEND={options.backend}")
+    size = SMALL if options.small or shutil.which("nvidia-smi") is None else FULL
+    if size is FULL and device() == "CPU":
+        parser.error(f"{options.backend} sees no GPU; install it with CUDA, or use --small")
+    until = time.monotonic() + options.minutes * 60
+    print(f"# {options.backend} on {device()}\n\n{machine()}, Keras {keras.__version__}\n")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder, size)
+        wrong = correctness(folder, size)
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")
+        throughput(folder, size, until)
+    return int(wrong > 0)
 
 
-def environment(site: Path, wheels: Path | None) -> dict[str, str]:
-    """Return the environment of turns: dfgen from here, wheels from `site`."""
-    if wheels is not None:
-        files = sorted(map(str, wheels.glob("*.whl")))
-        if not files:
-            raise SystemExit(f"{wheels} holds no wheels (*.whl): fill it with `pip download`")
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
-        subprocess.run([*install, "--no-compile", "--target", str(site), *files], check=True)
-    paths = [str(HERE.parent), str(site), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+def device() -> str:
+    """Return the name of the accelerator, or "CPU"."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    import jax
+
+    first = jax.devices()[0]
+    return "CPU" if first.platform == "cpu" else str(first.device_kind)
 
 
-def page(found: Line) -> str:
-    """Return all that was found as a page of Markdown."""
-    done = [line for line in found["lines"] if "device" in line and "left_out" not in line]
-    ran = dict.fromkeys(f"{line['backend']} on {line['device']}" for line in done)
-    resumed, arrived, fed = (
-        [line for line in done if line["part"] == part] for part in (*CHECKS, "throughput")
+def frame(folder: Path, count: int, suffix: str) -> pd.DataFrame:
+    rows = np.arange(count)
+    paths = [f"{folder}/{row}{suffix}" for row in rows]
+    return pd.DataFrame({"id": rows, "path": paths, "row": rows, "label": rows % CLASSES})
+
+
+def prepare(folder: Path, size: Size) -> None:
+    """Write JPEGs as large as photographs, PNGs of row numbers, and packs of both."""
+
+    def photograph(number: int) -> None:
+        random = np.random.default_rng(number)
+        shapes = cv2.resize(random.integers(0, 256, (12, 16, 3), np.uint8), (500, 375))
+        image = np.clip(shapes + random.normal(0, 11, shapes.shape), 0, 255).astype(np.uint8)
+        path = str(folder / "photographs" / f"{number}.jpg")
+        cv2.imwrite(path, image, [cv2.IMWRITE_JPEG_QUALITY, 90])
+
+    def coded(row: int) -> None:
+        digits = [row * CODE >> shift & 255 for shift in (16, 8, 0)]  # OpenCV writes BGR
+        cv2.imwrite(str(folder / "coded" / f"{row}.png"), np.full((64, 64, 3), digits, np.uint8))
+
+    for name, write, count, suffix in (
+        ("photographs", photograph, size.photographs, ".jpg"),
+        ("coded", coded, size.rows, ".png"),
+    ):
+        (folder / name).mkdir()
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(write, range(count)))
+        table = frame(folder / name, count, suffix)
+        dfgen.pack(table, folder / f"{name}_pack", image_size=(size.side, size.side))
+
+
+class Clock(keras.callbacks.Callback):  # type: ignore[misc]
+    """Notes when the last step of each epoch has ended on the device.
+
+    It has no method for batches: with one, Keras waits for the device after each step.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[float] = []
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.ends.append(time.perf_counter())
+
+
+def throughput(folder: Path, size: Size, until: float) -> None:
+    """Train each model from each source, and from one batch that stays on the device."""
+    shape = (size.side, size.side)
+    options: dict[str, Any] = {"y": "label", "image_size": shape, "batch_size": size.batch}
+    files = frame(folder / "photographs", size.photographs, ".jpg")
+    sources = {
+        "JPEG files": partial(dfgen.Sequence, files, **options),
+        "pack": partial(dfgen.Sequence, folder / "photographs_pack", **options),
+        "cache": partial(dfgen.Sequence, files, cache=folder / "cache", **options),
+    }
+    with sources["cache"]() as sequence:
+        for _ in sequence:  # fills the cache
+            pass
+        batch = sequence[0]
+    print("\n| model | source | images/s | ratio | input_wait |\n|---|---|--:|--:|--:|")
+    for name in size.models:
+        model = getattr(keras.applications, name)(weights=None, input_shape=(*shape, 3))
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        model.fit(resident(batch), steps_per_epoch=2, verbose=0)  # compiles
+        steps = max(4, round(size.seconds * fit(model, resident(batch), 5, size) / size.batch))
+        before = fit(model, resident(batch), steps, size)
+        found = {}
+        for source, open_ in sources.items():
+            if time.monotonic() > until:
+                print(f"| {name} | {source} | no time left |")
+                continue
+            with open_() as sequence:
+                rate = fit(model, sequence.repeat(), steps, size)
+                history = model.fit(  # on its own: InputMonitor waits for each step
+                    sequence.repeat(), steps_per_epoch=steps // 2, epochs=2, verbose=0,
+                    callbacks=[dfgen.InputMonitor()],
+                ).history  # fmt: skip
+                found[source] = rate, history["input_wait"][1]
+        device_rate = (before + fit(model, resident(batch), steps, size)) / 2
+        print(f"| {name} | one batch on the device | {device_rate:,.0f} | 1.00 | |")
+        for source, (rate, wait) in found.items():
+            figures = f"{rate:,.0f} | {rate / device_rate:.2f} | {wait:.1%}"
+            print(f"| {name} | {source} | {figures} |", flush=True)
+
+
+def resident(batch: Any) -> Iterator[Any]:
+    """Yield one batch that lies on the device, without end."""
+    kept = keras.tree.map_structure(ops.convert_to_tensor, batch)
+    while True:
+        yield kept
+
+
+def fit(model: Any, data: Any, steps: int, size: Size) -> float:
+    """Return the images per second of the second of two epochs."""
+    clock = Clock()
+    model.fit(data, steps_per_epoch=steps, epochs=2, verbose=0, callbacks=[clock])
+    return steps * size.batch / (clock.ends[1] - clock.ends[0])
+
+
+def correctness(folder: Path, size: Size) -> int:
+    """Return the number of rows with wrong pixels, or that did not come once in an epoch."""
+    sources = {"PNG": frame(folder / "coded", size.rows, ".png"), "pack": folder / "coded_pack"}
+    print("| source | workers | batches | wrong rows | rows not once an epoch |")
+    print("|---|---|--:|--:|--:|")
+    bad = 0
+    for source, manifest in sources.items():
+        for processes in (False, True):
+            for workers in size.workers:
+                shape = (size.side, size.side) if source == "pack" else (64, 64)
+                with dfgen.Sequence(
+                    manifest, y="row", image_size=shape, batch_size=64, workers=workers,
+                    use_multiprocessing=processes,
+                ) as sequence:  # fmt: skip
+                    low, high, rows = arrived(sequence, size.batches)
+                wrong = int(((low != rows * CODE) | (high != rows * CODE)).sum())
+                epochs = rows[: len(rows) // size.rows * size.rows].reshape(-1, size.rows)
+                counts = [np.bincount(epoch, minlength=size.rows) for epoch in epochs]
+                not_once = sum(int((count != 1).sum()) for count in counts)
+                kind = "processes" if processes else "threads"
+                figures = f"{size.batches} | {wrong} | {not_once}"
+                print(f"| {source} | {workers} {kind} | {figures} |", flush=True)
+                bad += wrong + not_once
+    return bad
+
+
+def arrived(sequence: dfgen.Sequence, batches: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the least and the greatest number in the pixels of each row, and the row's own.
+
+    The device gets work of its own between batches, so that copies to it end late, and nothing
+    waits for it: an array that is used again during the copy would show.
+    """
+    work = ops.ones((2048, 2048), "bfloat16") if device() != "CPU" else ops.ones((8, 8))
+    found = []
+
+    class Model(keras.Model):  # type: ignore[misc]
+        def train_step(self, *given: Any) -> Any:
+            nonlocal work
+            pixels, rows, *_ = given[-1]
+            work = ops.matmul(work, work) / len(work)
+            codes = ops.sum(ops.cast(pixels, "int32") * np.array([1, 256, 65536], "int32"), axis=-1)
+            found.append((ops.min(codes, (1, 2)), ops.max(codes, (1, 2)), rows))
+            return ({"loss": 0.0}, given[0]) if len(given) > 1 else {"loss": 0.0}
+
+    model = Model()
+    model.built = True
+    model.compile(run_eagerly=True)
+    model.fit(sequence.repeat(), steps_per_epoch=batches, verbose=0)
+    low, high, own = (
+        np.concatenate([ops.convert_to_numpy(part) for part in parts])
+        for parts in zip(*found, strict=True)
     )
-    missing = [
-        [line["backend"], line["part"], line.get("error") or f"no time for {line['left_out']}"]
-        for line in found["lines"]
-        if "error" in line or "left_out" in line
-    ]
-    tiny = "**No GPU, tiny models and few batches: this shows that it runs, and measures nothing.**"
-    texts = [
-        f"# dfgen: {', '.join(ran) or 'nothing ran'}",
-        f"Written by `python benchmarks/gpu.py` after {found['seconds']} s.",
-        *([tiny] if found["small"] else []),
-        *(text for line in found["lines"] for text in line.get("machine", [])),
-        *section("Does it wait?", WAITING, waiting(fed)),
-        *section("Do the pixels arrive?", ARRIVING, arriving(arrived)),
-        *section("Does a killed training end the same?", RESUMING, resuming(resumed)),
-        *section("Missing", "These failed, or had no time.", table("on | part | why", missing)),
-    ]
-    return "\n\n".join(texts) + "\n"
-
-
-def section(title: str, note: str, lines: list[str]) -> list[str]:
-    """Return the paragraphs of a section, none without lines."""
-    return [f"## {title}", note, "\n".join(lines)] if lines else []
-
-
-def table(heads: str, rows: Iterable[Iterable[object]]) -> list[str]:
-    """Return the lines of a table, none without rows."""
-    lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
-    return [f"| {heads} |", "|" + "---|" * (heads.count("|") + 1), *lines] if lines else []
-
-
-def waiting(lines: list[Line]) -> list[str]:
-    """Return the table of models by what they were fed from."""
-
-    def figure(line: Line, name: str, form: str) -> str:
-        return "" if line.get(name) is None else form.format(line[name])
-
-    rows = []
-    for (backend, model), group in groupby(lines, lambda line: (line["backend"], line["model"])):
-        own = list(group)
-        perfect = [line["images_per_second"] for line in own if line["source"] == "synthetic"]
-        for line in own:
-            rate = line["images_per_second"]
-            rows.append(
-                [
-                    backend, line["device"], model, line["batch"], line["source"], f"{rate:,.0f}",
-                    f"{rate * len(perfect) / sum(perfect):.2f}",
-                    figure(line, "input_wait", "{:.1%}"), figure(line, "wait_ms", "{:.2f}"),
-                    figure(line, "gpu", "{:.0f} %"), f"{line['cpus']:.1f}",
-                ]
-            )  # fmt: skip
-    heads = "backend | device | model | batch | fed from | images/s | beside it | input_wait"
-    return table(f"{heads} | ms a step | GPU | CPUs", rows)
-
-
-def arriving(lines: list[Line]) -> list[str]:
-    """Return the table of rows that arrived, by where from and by whom they were made."""
-
-    def kind(line: Line) -> list[str]:
-        workers = "processes" if line["processes"] else "threads"
-        return [line["backend"], line["device"], line["source"], workers]
-
-    def sums(own: list[Line]) -> list[str]:
-        counted = ("batches", "wrong", "not_once")
-        return [f"{sum(line[name] for line in own):,}" for name in counted]
-
-    rows = []
-    for about, group in groupby(lines, kind):
-        own = list(group)
-        rows.append([*about, f"{own[0]['workers']} .. {own[-1]['workers']}", *sums(own)])
-    rows += [["all", "", "", "", "", *sums(lines)]] if rows else []
-    heads = "backend | device | from | workers are | workers | batches | wrong rows"
-    return table(f"{heads} | rows not once an epoch", rows)
-
-
-def resuming(lines: list[Line]) -> list[str]:
-    """Return the table of trainings that were killed."""
-    rows = (
-        [line["backend"], line["device"], *line["killed_at"], line["arrays"], line["differ"]]
-        for line in lines
-    )
-    return table("backend | device | killed in epoch | at step | weights | that differ", rows)
+    return low, high, own.ravel()
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
-"""The peers: each function returns what drains one of them once, and how many images came.
+"""The peers: each function returns a function that drains one once and returns the image count.
 
-Each is as fast as its documentation and trials could make it on as many cores, in random order,
-with batches of uint8 unless it cannot. Imports are within, since most of them are optional.
+Each is set up as fast as its documentation and trials allow on as many cores, in random order, with
+batches of uint8 where it can. Most packages are optional, so the functions import them.
 """
 
 import contextlib
 import io
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -17,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import PIL.Image
-from measure import THREADS
+from measure import THREADS, idle_model
 
 Pixels = npt.NDArray[np.uint8]
 Drain = Callable[[], int]
@@ -37,15 +39,13 @@ class Job:
 
 
 def installed(drains: dict[str, tuple[str, Callable[[], Drain]]]) -> dict[str, Drain]:
-    """Make those whose package is installed, and name the others; name -> (package, maker)."""
+    """Make the candidates whose package is installed; name -> (package, maker)."""
     there = {}
     for name, (package, make) in drains.items():
-        try:
-            version(package)
-        except PackageNotFoundError:
-            print(f"left out: {name} (to have it: pip install {package})")
-        else:
+        if find_spec(package):
             there[name] = make()
+        else:
+            print(f"{name}: not installed (pip install {package})", file=sys.stderr)
     return there
 
 
@@ -59,7 +59,7 @@ def tf_data_image(path: Any, size: int, antialias: bool = False, ratio: int = 1)
 
 
 def tf_data_png(path: Any, size: int) -> Any:
-    """Read a PNG that has its size already."""
+    """Read a PNG that already has the size."""
     import tensorflow as tf
 
     return tf.ensure_shape(tf.io.decode_png(tf.io.read_file(path), channels=3), (size, size, 3))
@@ -77,25 +77,25 @@ def tf_data(job: Job, load: Callable[..., Any] = tf_data_image, **options: Any) 
     return lambda: sum(len(images) for images in data)
 
 
-def ffcv_raw(images: Pixels, file: str, batch: int) -> Drain:
-    """FFCV's own format: pixels in a mapped file, gathered by its threads, in random order."""
-    from ffcv.fields import RGBImageField
-    from ffcv.fields.decoders import SimpleRGBImageDecoder
-    from ffcv.loader import Loader, OrderOption
-    from ffcv.writer import DatasetWriter
-
+def ffcv(images: Pixels, folder: Path, batch: int, epochs: int) -> dict[str, Drain]:
+    """FFCV's own format: its threads gather pixels of a mapped file in random order."""
+    try:
+        from ffcv.fields import RGBImageField
+        from ffcv.fields.decoders import SimpleRGBImageDecoder
+        from ffcv.loader import Loader, OrderOption
+        from ffcv.writer import DatasetWriter
+    except ImportError:
+        print("FFCV: not installed; README.md has the commands", file=sys.stderr)
+        return {}
+    file = str(folder / "pixels.beton")
     with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
         writer = DatasetWriter(file, {"image": RGBImageField(write_mode="raw")}, num_workers=1)
         writer.from_indexed_dataset([(image,) for image in images])
     loader = Loader(
-        file,
-        batch_size=batch,
-        num_workers=THREADS,
-        os_cache=True,
-        order=OrderOption.RANDOM,
+        file, batch_size=batch, num_workers=THREADS, os_cache=True, order=OrderOption.RANDOM,
         pipelines={"image": [SimpleRGBImageDecoder()]},
-    )
-    return lambda: sum(len(images) for (images,) in loader)
+    )  # fmt: skip
+    return {"FFCV": lambda: sum(len(images) for _ in range(epochs) for (images,) in loader)}
 
 
 def image_dataset(job: Job) -> Drain:
@@ -110,9 +110,8 @@ def image_dataset(job: Job) -> Drain:
 
 
 def flow_from_dataframe(job: Job, workers: int, processes: bool = False) -> Drain:
-    """Keras 2's way, drained by a `fit` that does nothing, as its pool can be."""
+    """Keras 2's way, drained by a `fit` that does nothing, because only `fit` uses its pool."""
     from keras.src.legacy.preprocessing.image import ImageDataGenerator
-    from models import idle_model
 
     frame = pd.DataFrame({"path": job.paths})
     with contextlib.redirect_stdout(io.StringIO()):
@@ -138,7 +137,7 @@ def with_pillow(path: str, size: int) -> Pixels:
 
 
 def with_opencv(path: str, size: int) -> Pixels:
-    """Alias, as TensorFlow does by default."""
+    """Do not antialias, which is TensorFlow's default."""
     pixels = cv2.imread(path, cv2.IMREAD_COLOR_RGB)
     return cv2.resize(pixels, (size, size), interpolation=cv2.INTER_LINEAR)
 
@@ -159,7 +158,7 @@ class Files:
 
 
 def torch_loader(job: Job, load: Callable[[str, int], Pixels]) -> Drain:
-    """torch's DataLoader with processes that stay from pass to pass."""
+    """torch's DataLoader with persistent workers."""
     from torch.utils.data import DataLoader
 
     loader = DataLoader(
@@ -185,25 +184,3 @@ def grain_threads(job: Job, load: Callable[[str, int], Pixels]) -> Drain:
     options = grain.ReadOptions(num_threads=THREADS, prefetch_buffer_size=4 * job.batch)
     batches = data.to_iter_dataset(options).batch(job.batch)
     return lambda: sum(len(images) for images in batches)
-
-
-def dali_cpu(job: Job) -> Drain:
-    """DALI without a GPU; a resize that does not alias is its default."""
-    from nvidia.dali import fn, pipeline_def, types
-
-    @pipeline_def(batch_size=job.batch, num_threads=THREADS, device_id=None)
-    def images() -> Any:
-        files, _ = fn.readers.file(
-            files=list(job.paths), random_shuffle=True, initial_fill=len(job.paths)
-        )
-        decoded = fn.decoders.image(files, device="cpu", output_type=types.RGB, use_fast_idct=True)
-        return fn.resize(decoded, size=job.shape, interp_type=types.INTERP_LINEAR)
-
-    pipeline = images()
-    pipeline.build()
-
-    def drain() -> int:
-        batches = -(-len(job.paths) // job.batch)
-        return sum(len(pipeline.run()[0].as_array()) for _ in range(batches))
-
-    return drain

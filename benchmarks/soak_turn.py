@@ -1,9 +1,9 @@
-"""One rank of a turn of the soak: a training in which something happens all the time.
+"""One rank of a turn of the soak: a training under faults.
 
 python benchmarks/soak_turn.py FOLDER SECONDS SEED RANK [processes]
 
-Prints a line of JSON for each fault and each epoch. `SOAK_PLANT`, `leak` or `doubled`, has it do
-what it must be caught at.
+Prints a line of JSON for each fault and each epoch. `SOAK_PLANT=leak` or `doubled` shows that the
+soak can fail.
 """
 
 import contextlib
@@ -32,12 +32,12 @@ import dfgen
 
 ROWS, BATCH, RANKS = 600, 8, 2
 EPOCHS = 2  # of a Sequence
-TIMEOUT = 5  # seconds, more than a whole file takes on a busy machine
+TIMEOUT = 5  # seconds of a read, more than a whole file takes on a busy machine
 PLANT = os.environ.get("SOAK_PLANT", "")
 LEAKED: list[bytearray] = []
-STARTING = 5  # seconds that a worker process takes at most until it works
+STARTING = 5  # seconds until a worker process works
 ABORTS = keras.backend.backend() == "tensorflow"
-"""Whether the backend itself ends the process where it can open no file."""
+"""Whether the backend ends the process when it cannot open a file."""
 
 
 def tell(**what: Any) -> None:
@@ -47,24 +47,21 @@ def tell(**what: Any) -> None:
 
 
 class Seen(keras.metrics.Metric):
-    """Counts how often each row came, by the numbers in the pixels as the model sees them."""
+    """Counts how often each row came, by the numbers in the pixels as the model gets them."""
 
     def __init__(self) -> None:
         super().__init__(name="seen")
         self.counts = self.add_variable((ROWS,), "zeros", dtype="float32", name="counts")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add those of a batch that count."""
         rows = keras.ops.one_hot(keras.ops.cast(keras.ops.round(y_pred[:, 0]), "int32"), ROWS)
-        weighs = keras.ops.cast(keras.ops.reshape(sample_weight, (-1, 1)) > 0, "float32")
-        self.counts.assign_add(keras.ops.sum(rows * weighs, axis=0))
+        counted = keras.ops.cast(keras.ops.reshape(sample_weight, (-1, 1)) > 0, "float32")
+        self.counts.assign_add(keras.ops.sum(rows * counted, axis=0))
 
     def result(self) -> Any:
-        """Return how many came."""
         return keras.ops.sum(self.counts)
 
     def reset_state(self) -> None:
-        """Begin an epoch."""
         self.counts.assign(np.zeros(ROWS, np.float32))
 
 
@@ -77,23 +74,21 @@ def make_model() -> tuple[keras.Model, Seen]:
     score = keras.layers.Dense(1)(keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(pixels)))
     model = keras.Model(pixels, keras.layers.Concatenate()([number, score]))
     model.get_layer("number").set_weights([np.array([[1.0], [256.0], [0.0]], np.float32)])
+
+    def loss(y_true: Any, y_pred: Any) -> Any:
+        label = keras.ops.cast(keras.ops.reshape(y_true, (-1,)), "float32")
+        return keras.ops.square(y_pred[:, 1] - label)
+
     model.compile("sgd", loss, weighted_metrics=[seen])
     return model, seen
 
 
-def loss(y_true: Any, y_pred: Any) -> Any:
-    """Return the squared error of the second output."""
-    label = keras.ops.cast(keras.ops.reshape(y_true, (-1,)), "float32")
-    return keras.ops.square(y_pred[:, 1] - label)
-
-
 class Faults(threading.Thread):
-    """Has something happen, again and again, to files, workers and limits."""
+    """Injects faults into files, workers and limits."""
 
     def __init__(self, folder: Path, seed: int, processes: bool) -> None:
         super().__init__(name="faults", daemon=True)
-        self.folder = folder
-        self.chance = random.Random(seed)
+        self.folder, self.chance = folder, random.Random(seed)
         self.broken: set[int] = set()
         """Rows that may be skipped."""
         self.ended, self.lock = threading.Event(), threading.Lock()
@@ -107,7 +102,6 @@ class Faults(threading.Thread):
             self.kinds += [self.no_descriptors]
 
     def run(self) -> None:
-        """Have things happen until `ended`."""
         while not self.ended.wait(self.chance.uniform(0.2, 1.5)):
             kind = self.chance.choice(self.kinds)
             with self.lock:
@@ -115,27 +109,30 @@ class Faults(threading.Thread):
                 kind()
 
     def restore(self) -> None:
-        """Make all files whole again, for a new Sequence."""
+        """Repair all files, for a new Sequence."""
         for path, wanted in self.pipes.items():
             wanted.set()
-            release(path)
+            with contextlib.suppress(OSError):  # wake a reader that waits
+                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
         self.pipes.clear()
         for entry in (self.folder / "disk").iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        for row in range(ROWS):
-            path = self.folder / "imgs" / f"{row}.png"
-            if row in self.broken:
-                write_image(path, row)
+        for row in self.broken:
+            write_image(self.folder / "imgs" / f"{row}.png", row)
         self.broken.clear()
 
-    def _whole(self) -> tuple[int, Path]:
+    def pause(self) -> None:
+        self.ended.wait(self.chance.uniform(0.05, 0.5))
+
+    def _break(self) -> Path:
+        """Choose a whole file that may be skipped from now on."""
         row = self.chance.choice([row for row in range(ROWS) if row not in self.broken])
-        return row, self.folder / "imgs" / f"{row}.png"
+        self.broken.add(row)
+        return self.folder / "imgs" / f"{row}.png"
 
     def slow_read(self) -> None:
-        """A file becomes a pipe that gives its bytes late, but within the limit."""
-        row, path = self._whole()
-        self.broken.add(row)  # a busy machine may take longer
+        """Replace a file by a pipe that gives its bytes late, but within the limit."""
+        path = self._break()  # a busy machine may take longer
         data, ended = path.read_bytes(), threading.Event()
         replace_by(path, os.mkfifo)
         self.pipes[path] = ended
@@ -143,62 +140,55 @@ class Faults(threading.Thread):
         threading.Thread(target=feed, args=(path, data, delay, ended), daemon=True).start()
 
     def hung_read(self) -> None:
-        """A file becomes a pipe that nobody writes to."""
-        row, path = self._whole()
-        self.broken.add(row)
+        """Replace a file by a pipe that nobody writes to."""
+        path = self._break()
         replace_by(path, os.mkfifo)
         self.pipes[path] = threading.Event()
 
     def replaced_file(self) -> None:
-        """A file is replaced by what is left of it."""
-        row, path = self._whole()
+        """Damage a file."""
+        path = self._break()
         data = path.read_bytes()
         damaged = self.chance.choice([data[: len(data) // 2], b"", b"not an image", data[10:]])
-        self.broken.add(row)
         replace_by(path, lambda beside: Path(beside).write_bytes(damaged))
 
     def killed_worker(self) -> None:
-        """A worker process is killed."""
         if found := workers():
             os.kill(self.chance.choice(found).pid, signal.SIGKILL)
 
     def no_memory(self) -> None:
-        """A worker process gets no more memory, for a moment."""
+        """Allow worker processes no more memory for a moment."""
         for child in workers():
-            try:
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
                 size = child.memory_info().vms
                 resource.prlimit(child.pid, resource.RLIMIT_AS, (size + 4096, -1))
                 self.ended.wait(0.3)
                 resource.prlimit(child.pid, resource.RLIMIT_AS, (-1, -1))
-            except (psutil.Error, ProcessLookupError):
-                continue
 
     def no_descriptors(self) -> None:
-        """This process and its workers can open no file, for a moment."""
+        """Let this process and its workers open no file for a moment."""
         old = resource.getrlimit(resource.RLIMIT_NOFILE)
         pids = [*([] if ABORTS else [os.getpid()]), *(worker.pid for worker in workers())]
         for limit in ((3, old[1]), old):
             for pid in pids:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
-                except ProcessLookupError:
-                    continue
             if limit is not old:
-                self.ended.wait(self.chance.uniform(0.05, 0.5))
+                self.pause()
 
     def renamed_folder(self) -> None:
-        """The folder of the images is gone, for a moment."""
+        """Rename the folder of the images for a moment."""
         os.rename(self.folder / "imgs", self.folder / "gone")
-        self.ended.wait(self.chance.uniform(0.05, 0.5))
+        self.pause()
         os.rename(self.folder / "gone", self.folder / "imgs")
 
     def full_disk(self) -> None:
-        """The disk of the cache and of the state has no byte left, for a moment."""
+        """Fill the disk of the cache for a moment."""
         ballast = self.folder / "disk" / "ballast"
         with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
-            while os.path.ismount(ballast.parent):  # which is made small for this
+            while os.path.ismount(ballast.parent):  # a small one
                 file.write(bytes(4096))
-        self.ended.wait(self.chance.uniform(0.05, 0.5))
+        self.pause()
         ballast.unlink(missing_ok=True)
 
 
@@ -209,28 +199,22 @@ def workers() -> list[psutil.Process]:
 
 
 def replace_by(path: Path, make: Callable[[str], object]) -> None:
-    """Put something else in the place of a file, at once."""
+    """Replace a file atomically."""
     beside = f"{path}.new"
     make(beside)
     os.replace(beside, path)
 
 
 def feed(path: Path, data: bytes, delay: float, ended: threading.Event) -> None:
-    """Write to whoever reads from a pipe, late, each time."""
-    while not ended.wait(0.05):  # until the reader before has seen the end, and there is another
-        try:
-            # without a reader an error; a whole file in the place of the pipe stays as it is
-            with open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb", buffering=0) as file:
-                if not ended.wait(delay):
-                    file.write(data)
-        except OSError:  # no reader or it has gone, the folder is renamed, or no descriptor
-            continue
-
-
-def release(path: Path) -> None:
-    """Let go of whoever waits to read from a pipe."""
-    with contextlib.suppress(OSError):
-        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+    """Write the bytes late to each reader of a pipe."""
+    while not ended.wait(0.05):
+        # an error means: no reader, the folder is renamed, or no descriptor
+        with (
+            contextlib.suppress(OSError),
+            open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb", buffering=0) as file,
+        ):
+            if not ended.wait(delay):
+                file.write(data)
 
 
 def write_image(path: Path, row: int) -> None:
@@ -242,7 +226,7 @@ def write_image(path: Path, row: int) -> None:
 
 
 class Watch(keras.callbacks.Callback):  # type: ignore[misc]
-    """Tells which rows each epoch had, over all Sequences that it went through."""
+    """Reports the rows of each epoch, over all Sequences that trained it."""
 
     def __init__(self, seen: Seen, faults: Faults) -> None:
         super().__init__()
@@ -250,28 +234,26 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         self.seq: Any = None
         self.counts, self.skipped = np.zeros(ROWS), set[int]()
         self.leave_at: int | None = None
-        """Batches after which this `fit` is left, to go on from its state."""
+        """Number of batches after which this `fit` ends, to resume from its state."""
         self.state: Any = None
 
     def begin(self, seq: Any, leave_at: int | None) -> None:
-        """Look at another Sequence."""
         self.seq, self.leave_at, self.state = seq, leave_at, None
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Note the state, and leave."""
         if self.leave_at is not None:
             self.leave_at -= 1
             if self.leave_at == 0:
                 self.state, self.model.stop_training = self.seq.state_dict(), True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Tell of an epoch that is over, or keep what was seen of it."""
-        gc.collect()  # of a Sequence left in mid-epoch, whose cache holds files until then
+        """Report an epoch that is complete, or keep the counts of its first part."""
+        gc.collect()  # a Sequence that was left in mid-epoch keeps its cache files open until then
         self.counts += np.asarray(keras.ops.convert_to_numpy(self.seen.counts))
         self.skipped |= {*self.seq.problems["id"].tolist()}
         if PLANT == "leak":
             LEAKED.append(bytearray(os.urandom(2**18)))
-        if self.state is not None and not self.state["ended"]:
+        if self.state is not None and self.state["step"] < self.seq.num_batches:
             return
         receipt, wrong = self.seq.receipt, []
         if PLANT == "doubled" and self.seq.epoch % 3 == 0:
@@ -281,60 +263,49 @@ class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         if receipt.rows + receipt.skipped != ROWS // RANKS:
             wrong.append(f"{receipt.rows} rows and {receipt.skipped} skipped of {ROWS // RANKS}")
         if (came := int(self.counts.sum())) != receipt.rows:
-            wrong.append(f"the model saw {came} rows, the receipt says {receipt.rows}")
+            wrong.append(f"the model got {came} rows, the receipt says {receipt.rows}")
         if innocent := self.skipped - self.faults.broken:
-            why = self.seq.problems.set_index("id")["reason"].to_dict()
-            blamed = {row: why.get(row) for row in sorted(innocent)[:3]}
-            wrong.append(f"{len(innocent)} whole files blamed: {blamed}")
+            reasons = self.seq.problems.set_index("id")["reason"].to_dict()
+            wrong.append(f"whole files skipped: { {row: reasons.get(row) for row in innocent} }")
         tell(
             epoch=receipt.epoch,
             rows=receipt.rows,
             skipped=receipt.skipped,
-            seen=[row for row, count in enumerate(self.counts) for _ in range(int(count))],
+            seen=np.repeat(np.arange(ROWS), self.counts.astype(int)).tolist(),
             broken=sorted(self.faults.broken),
             wrong=wrong,
         )
         self.counts[:], self.state = 0, None
 
 
-def warm_up(model: Any, frame: pd.DataFrame) -> None:
-    """Import all that a training imports, which a lack of descriptors would end."""
-    few, limits = frame[:BATCH], dfgen.Limits()
-    with dfgen.Sequence(
-        few, y="label", image_size=(8, 8), batch_size=BATCH, on_error="skip", limits=limits
-    ) as seq:
-        model.fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()])
-
-
 def main() -> None:
-    """Train until the time is up."""
     folder, seconds, seed, rank = Path(sys.argv[1]), *map(int, sys.argv[2:5])
     processes = sys.argv[5:] == ["processes"]
     end = time.monotonic() + seconds
-    warnings.filterwarnings("ignore", "shard=.*nothing averages the gradients")  # that is meant
+    warnings.filterwarnings("ignore", "shard=.*nothing averages the gradients")  # on purpose
     (folder / "imgs").mkdir(parents=True)
     (folder / "disk").mkdir(exist_ok=True)
     for row in range(ROWS):
         write_image(folder / "imgs" / f"{row}.png", row)
     paths = [f"{folder}/imgs/{row}.png" for row in range(ROWS)]
     frame = pd.DataFrame({"id": range(ROWS), "path": paths, "label": [0.0, 1.0] * (ROWS // 2)})
-    (model, seen), own = make_model(), RANKS * seed + rank
-    warm_up(model, frame)
+    options = {"y": "label", "image_size": (8, 8), "batch_size": BATCH, "on_error": "skip"}
+    model, seen = make_model()
+    with dfgen.Sequence(frame[:BATCH], **options) as seq:  # imports all that a training imports
+        model.fit(seq, verbose=0, callbacks=[dfgen.InputMonitor()])
+    own = RANKS * seed + rank
     faults, chance, number = Faults(folder, own, processes), random.Random(own), 0
     watch, state = Watch(seen, faults), None
     faults.start()
     while time.monotonic() < end:
         number += 1
         with faults.lock:
-            if watch.state is None:  # files stay as they are within an epoch
+            if watch.state is None:  # within an epoch the files stay as they are
                 faults.restore()
                 watch.skipped.clear()
             seq = dfgen.Sequence(
                 frame,
-                y="label",
-                image_size=(8, 8),
-                batch_size=BATCH,
-                on_error="skip",
+                **options,
                 seed=seed,
                 shard=(rank, RANKS),
                 workers=2,
@@ -345,8 +316,7 @@ def main() -> None:
             if state is not None:
                 seq.load_state_dict(state)
                 tell(fault="resume")
-        leave_at = chance.randrange(1, ROWS // BATCH * EPOCHS) if number % 2 else None
-        watch.begin(seq, leave_at)
+        watch.begin(seq, chance.randrange(1, ROWS // BATCH * EPOCHS) if number % 2 else None)
         with seq:
             model.fit(seq, epochs=EPOCHS, verbose=0, callbacks=[dfgen.InputMonitor(), watch])
             state = watch.state or seq.state_dict()

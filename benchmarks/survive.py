@@ -2,9 +2,9 @@
 
     python benchmarks/survive.py [--cases hangs,cut] [--loaders dfgen,Grain] [--jobs 3] [--results]
 
-Each case runs with each loader in a process of its own, under a time limit, and is judged by what
-is seen of it. Prints a table as Markdown: what is set in bold is not what a user needs. `--results`
-writes it into RESULTS.md. Exits with 1 if dfgen, in processes, does not do as needed.
+Each case runs with each loader in a process of its own, under a time limit. Prints a table of
+Markdown, in which bold marks a result that would hurt a user. `--results` writes it into
+RESULTS.md. Exits with 1 if dfgen, with processes, has a bold result.
 """
 
 import argparse
@@ -20,54 +20,50 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
 import psutil
-import results
+from measure import write_results
 from survive_cases import CASES, Outcome, write_files
 from survive_loaders import IN_THREADS, LOADERS, Job
 
-FAREWELL = 15  # seconds until what a program started must be gone after it
-BACKENDS = "torch", "jax", "tensorflow"  # that which starts soonest comes first
+FAREWELL = 15  # seconds after the end of a program until its children must have ended
+BACKENDS = "torch", "jax", "tensorflow"  # the quickest to start first
 PROMISES = "dfgen, processes"
 MARK = "SURVIVE_TURN"  # in the environment of all processes of a turn
 
 
 def turn(case: str, loader: str, folder: Path) -> None:
-    """Do a case to a loader, in this process, and write down what came of it."""
+    """Run a case on a loader in this process, and write its outcome to a file."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a shell may ignore it
     paths = write_files(folder / "files")
     outcome = CASES[case].run(lambda **job: LOADERS[loader][1](Job(paths, **job)), folder)
     (folder / "outcome.json").write_text(json.dumps(asdict(outcome)))
 
 
-def watch(case: str, loader: str, limit: float | None = None) -> Outcome:
+def watch(case: str, loader: str) -> Outcome:
     """Run a turn in a process of its own, and judge it from outside."""
-    if CASES[case].needs == "processes" and loader in IN_THREADS:
+    if CASES[case].needs_processes and loader in IN_THREADS:
         return Outcome(True, "has none")
     with tempfile.TemporaryDirectory() as folder:
         mark, out = uuid.uuid4().hex, Path(folder)
         command = [sys.executable, __file__, "--turn", case, loader, folder]
-        if CASES[case].needs == "mount":
-            script = 'mount -t tmpfs -o size=1m none /dev/shm && exec "$@"'
-            command = ["unshare", "-m", "sh", "-c", script, "sh", *command]
-            if not may_mount():
-                return Outcome(True, "not run: needs root")
         backend = next(name for name in BACKENDS if find_spec(name))
-        environment = {**os.environ, MARK: mark, "SURVIVE_LOADER": loader, "KERAS_BACKEND": backend}
+        environment = {**os.environ, MARK: mark, "KERAS_BACKEND": backend}
         with open(out / "said", "w") as said:
             child = subprocess.Popen(
                 command, env=environment, stdout=said, stderr=said, start_new_session=True
             )
         try:
             try:
-                code: int | None = child.wait(limit or CASES[case].limit)
+                code: int | None = child.wait(CASES[case].limit)
             except subprocess.TimeoutExpired:
                 code = None
-            return judge(case, code, out, mark)
+            outcome = judge(case, code, out, mark)
+            print(case, loader, outcome.what, sep=": ", file=sys.stderr, flush=True)
+            return outcome
         finally:
             for process in _marked(mark):
                 process.kill()
@@ -75,7 +71,7 @@ def watch(case: str, loader: str, limit: float | None = None) -> Outcome:
 
 
 def judge(case: str, code: int | None, folder: Path, mark: str) -> Outcome:
-    """Say what came of a turn by its exit code, what it wrote down and what it left running."""
+    """Judge a turn by its exit code, its written outcome and the processes that it left."""
     written = folder / "outcome.json"
     found = Outcome(**json.loads(written.read_text())) if written.exists() else None
     if code is None:
@@ -89,15 +85,10 @@ def judge(case: str, code: int | None, folder: Path, mark: str) -> Outcome:
         found = Outcome(False, f"dies of {signal.Signals(-code).name}" if code < 0 else error)
     if case == "ctrl_c" and "Traceback" in said:
         found = Outcome(False, f"{found.what}, tracebacks of workers")
-    left = _left(mark)
-    return Outcome(False, f"{found.what}, {left} processes left") if left else found
-
-
-def _left(mark: str) -> int:
     deadline = time.monotonic() + FAREWELL
     while (left := len(_marked(mark))) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return left
+    return Outcome(False, f"{found.what}, {left} processes left") if left else found
 
 
 def _marked(mark: str) -> list[psutil.Process]:
@@ -112,29 +103,15 @@ def _marked(mark: str) -> list[psutil.Process]:
 
 
 def may_mount() -> bool:
-    """Whether a process may have a small disk of its own."""
+    """Return whether a process can mount a small disk of its own."""
     if not shutil.which("unshare"):
         return False
     tried = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/dev/shm"]
     return not subprocess.run(tried, capture_output=True).returncode
 
 
-def installed(names: list[str]) -> list[str]:
-    """Return the loaders whose package is there, and print the others."""
-    there = []
-    for name in names:
-        package = LOADERS[name][0]
-        try:
-            version(package)
-        except PackageNotFoundError:
-            print(f"left out: {name} (to have it: pip install {package})")
-        else:
-            there.append(name)
-    return there
-
-
 def table(found: dict[tuple[str, str], Outcome], cases: list[str], loaders: list[str]) -> str:
-    """Return the outcomes as Markdown, a case a line, and how many are good."""
+    """Return the outcomes as a table of Markdown, and the number of good ones."""
     lines = [["", *loaders], ["---"] * (len(loaders) + 1)]
     for case in cases:
         cells = [found[case, loader] for loader in loaders]
@@ -157,21 +134,17 @@ def main() -> int:
         turn(case, loader, Path(folder))
         return 0
     cases, beginnings = given.cases.split(","), tuple(given.loaders.split(","))
-    loaders = installed([name for name in LOADERS if name.startswith(beginnings)])
+    chosen = [name for name in LOADERS if name.startswith(beginnings)]
+    loaders = [name for name in chosen if find_spec(LOADERS[name][0])]
+    print(f"not installed: {sorted({*chosen} - {*loaders})}", file=sys.stderr)
     pairs = list(product(cases, loaders))
     with ThreadPoolExecutor(given.jobs) as pool:
-        found = dict(zip(pairs, pool.map(_watched, pairs), strict=True))
+        found = dict(zip(pairs, pool.map(watch, *zip(*pairs, strict=True)), strict=True))
     text = table(found, cases, loaders)
-    print(results.machine(), text, sep="\n\n")
+    print(text)
     if given.results:
-        results.write({"survive": results.Part(text)})
+        write_results("survive", text)
     return int(not all(one.good for (_, name), one in found.items() if name == PROMISES))
-
-
-def _watched(pair: tuple[str, str]) -> Outcome:
-    outcome = watch(*pair)
-    print(*pair, outcome.what, sep=": ", file=sys.stderr, flush=True)
-    return outcome
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The loaders of survive.py: dfgen and its peers, each as its own documentation has it.
+"""The loaders of survive.py: dfgen and its peers, each used as its documentation shows.
 
-A feed is opened for a job and gives epochs of (pixels, rows). Imports are within: a turn loads no
-more than its own loader, and peers are optional.
+A feed is opened for a job and gives epochs of (pixels, rows). Peers are optional, and a turn loads
+only its own loader, so functions import them.
 """
 
 import tempfile
@@ -17,7 +17,6 @@ import PIL.Image
 Pixels = npt.NDArray[np.uint8]
 Draw = Callable[[], float]
 Change = Callable[[Pixels, int, Draw], Pixels]
-Batches = Iterator[tuple[Any, list[int]]]
 
 
 def unchanged(pixels: Pixels, row: int, draw: Draw) -> Pixels:
@@ -28,7 +27,7 @@ def unchanged(pixels: Pixels, row: int, draw: Draw) -> Pixels:
 class Job:
     """Files pet-0000.png, ...: row 7 is a square of the value 7.
 
-    `change(pixels, row, draw)` is the user's function: an augmentation, or what is wrong with it.
+    `change(pixels, row, draw)` is the user's function: an augmentation, or a fault.
     """
 
     paths: list[str]
@@ -36,37 +35,36 @@ class Job:
     size: int = 32
     workers: int = 2
     batch: int = 4
-    seconds: int = 5  # that a read may take, where a loader can be told
+    timeout: int = 5  # seconds of a read, if the loader has a limit
 
 
 class Feed:
     """One loader, opened for a job."""
 
-    def epoch(self) -> Batches:
-        raise NotImplementedError
+    data: Any
+    """What `fit` of Keras takes."""
+    state: Any = None
+    """A state to resume from; it is read at the start of an epoch."""
 
-    def data(self) -> Any:
-        """Return what `fit` of Keras takes."""
-        raise NotImplementedError
+    def epoch(self) -> Iterator[tuple[Any, list[int]]]:
+        for pixels, rows in self.batches():
+            yield np.asarray(pixels), np.asarray(rows).tolist()
 
-    def place(self) -> Any:
-        """Return the place in the middle of an epoch; None: it cannot tell."""
-        return None
+    def batches(self) -> Any:
+        return self.data
 
-    def go_to(self, place: Any) -> None:
-        raise NotImplementedError
+    def state_dict(self) -> Any:
+        """Return the state in the middle of an epoch, or None if the loader has none."""
 
 
 class OfDfgen(Feed):
-    """A Sequence on a manifest with facts of the headers, which is the default."""
-
     def __init__(self, job: Job, processes: bool) -> None:
         import dfgen
 
         folder = job.paths[0].rpartition("/")[0]
         frame = dfgen.build_manifest(folder, pattern="{id}.png")
         frame["row"] = [int(id[-4:]) for id in frame["id"]]
-        self._data = dfgen.Sequence(
+        self.data = dfgen.Sequence(
             frame,
             y="row",
             image_size=(job.size, job.size),
@@ -74,21 +72,17 @@ class OfDfgen(Feed):
             transform=partial(_of_sample, job.change),
             workers=job.workers,
             use_multiprocessing=processes,
-            limits=dfgen.Limits(read_timeout=job.seconds),
+            limits=dfgen.Limits(read_timeout=job.timeout),
         )
 
-    def epoch(self) -> Batches:
-        for pixels, rows in self._data:
-            yield np.asarray(pixels), [int(row) for row in rows]
+    def batches(self) -> Any:
+        if self.state is not None:
+            self.data.load_state_dict(self.state)
+            self.state = None
+        return self.data
 
-    def data(self) -> Any:
-        return self._data
-
-    def place(self) -> Any:
-        return self._data.state_dict()
-
-    def go_to(self, place: Any) -> None:
-        self._data.load_state_dict(place)
+    def state_dict(self) -> Any:
+        return self.data.state_dict()
 
 
 def _of_sample(change: Change, sample: dict[str, Any], rng: Any) -> dict[str, Any]:
@@ -96,7 +90,7 @@ def _of_sample(change: Change, sample: dict[str, Any], rng: Any) -> dict[str, An
 
 
 class Files:
-    """What a user of torch or Grain writes: a row -> its pixels and its number."""
+    """The data set that a user of torch or Grain writes."""
 
     def __init__(self, job: Job, draw: Draw) -> None:
         self._job, self._draw = job, draw
@@ -115,28 +109,19 @@ class Files:
 
 
 class OfTorch(Feed):
-    """DataLoader with processes that stay, a time-out, and a seed."""
-
     def __init__(self, job: Job) -> None:
         import torch
         from torch.utils.data import DataLoader
 
-        self._data = DataLoader(
+        self.data = DataLoader(
             Files(job, _of_torch),  # type: ignore[arg-type]
             batch_size=job.batch,
             shuffle=True,
             num_workers=job.workers,
             persistent_workers=True,
-            timeout=job.seconds,
+            timeout=job.timeout,
             generator=torch.Generator().manual_seed(0),
         )
-
-    def epoch(self) -> Batches:
-        for pixels, rows in self._data:
-            yield pixels.numpy(), rows.tolist()
-
-    def data(self) -> Any:
-        return self._data
 
 
 def _of_torch() -> float:
@@ -146,7 +131,7 @@ def _of_torch() -> float:
 
 
 class OfKeras(Feed):
-    """PyDataset with processes, driven as `fit` drives it without TensorFlow."""
+    """PyDataset with processes, read as `fit` does without TensorFlow."""
 
     def __init__(self, job: Job) -> None:
         import keras
@@ -164,62 +149,48 @@ class OfKeras(Feed):
                 pixels, numbers = zip(*(files[row] for row in rows), strict=True)
                 return np.stack(pixels), np.array(numbers, np.int32)
 
-        self._data = Dataset(workers=job.workers, use_multiprocessing=True)
+        self.data = Dataset(workers=job.workers, use_multiprocessing=True)
         self._adapter: Any = None
 
-    def epoch(self) -> Batches:
+    def batches(self) -> Any:
         from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-        adapter = self._adapter or PyDatasetAdapter(self._data, shuffle=True)
-        self._adapter = None  # a `fit` that is left has another
+        adapter = self._adapter or PyDatasetAdapter(self.data, shuffle=True)
+        self._adapter = None  # a `fit` that ends early has a new one next time
         adapter.on_epoch_begin()
-        for pixels, rows in adapter.get_numpy_iterator():
-            yield pixels, rows.tolist()
+        yield from adapter.get_numpy_iterator()
         adapter.on_epoch_end()
         self._adapter = adapter
 
-    def data(self) -> Any:
-        return self._data
-
 
 class OfGrain(Feed):
-    """A MapDataset, shuffled, with processes."""
-
     def __init__(self, job: Job) -> None:
         import grain
         from absl import flags
 
-        flags.FLAGS.mark_as_parsed()  # as absl's `app.run` does, which Grain's examples begin with
+        flags.FLAGS.mark_as_parsed()  # as absl's `app.run` does, with which Grain's examples start
         files = Files(job, float)
         rows = grain.MapDataset.range(len(files)).seed(0).shuffle()
         samples = rows.random_map(lambda row, rng: files.drawing(row, rng.random))
-        self._data = (
+        self.data = (
             samples.to_iter_dataset(grain.ReadOptions(num_threads=2, prefetch_buffer_size=8))
             .batch(job.batch)
             .mp_prefetch(grain.MultiprocessingOptions(num_workers=job.workers))
         )
-        self._place: Any = None
 
-    def epoch(self) -> Batches:
-        self._batches = iter(self._data)
-        if self._place is not None:
-            self._batches.set_state(self._place)
-        self._place = None
-        for pixels, rows in self._batches:
-            yield pixels, np.asarray(rows).tolist()
+    def batches(self) -> Any:
+        self._batches = iter(self.data)
+        if self.state is not None:
+            self._batches.set_state(self.state)
+            self.state = None
+        return self._batches
 
-    def data(self) -> Any:
-        return self._data
-
-    def place(self) -> Any:
+    def state_dict(self) -> Any:
         return self._batches.get_state()
-
-    def go_to(self, place: Any) -> None:
-        self._place = place
 
 
 class OfTensorflow(Feed):
-    """A pipeline of tf.data in its own operations; what the user adds is a function of Python."""
+    """A tf.data pipeline; the user's function runs in Python."""
 
     def __init__(self, job: Job) -> None:
         import tensorflow as tf
@@ -240,34 +211,26 @@ class OfTensorflow(Feed):
         rows = tf.data.Dataset.range(len(job.paths)).shuffle(len(job.paths), seed=0)
         seeds = tf.data.Dataset.random(seed=0)
         samples = tf.data.Dataset.zip((rows, seeds)).map(read, num_parallel_calls=job.workers)
-        self._data = samples.batch(job.batch).prefetch(2)
-        self._place: Any = None
+        self.data = samples.batch(job.batch).prefetch(2)
 
-    def epoch(self) -> Batches:
-        self._batches = iter(self._data)
-        if self._place is not None:
-            self._checkpoint(batches=self._batches).restore(self._place)
-        self._place = None
-        for pixels, rows in self._batches:
-            yield pixels.numpy(), rows.numpy().tolist()
+    def batches(self) -> Any:
+        self._batches = iter(self.data)
+        if self.state is not None:
+            self._checkpoint(batches=self._batches).restore(self.state)
+            self.state = None
+        return self._batches
 
-    def data(self) -> Any:
-        return self._data
-
-    def place(self) -> Any:
-        return self._checkpoint(batches=self._batches).write(f"{tempfile.mkdtemp()}/place")
-
-    def go_to(self, place: Any) -> None:
-        self._place = place
+    def state_dict(self) -> Any:
+        return self._checkpoint(batches=self._batches).write(f"{tempfile.mkdtemp()}/state")
 
 
 LOADERS: dict[str, tuple[str, Callable[[Job], Feed]]] = {
-    "dfgen, threads": ("keras-dfgen", partial(OfDfgen, processes=False)),
-    "dfgen, processes": ("keras-dfgen", partial(OfDfgen, processes=True)),
+    "dfgen, threads": ("dfgen", partial(OfDfgen, processes=False)),
+    "dfgen, processes": ("dfgen", partial(OfDfgen, processes=True)),
     "torch DataLoader": ("torch", OfTorch),
     "tf.data": ("tensorflow", OfTensorflow),
     "Keras PyDataset": ("keras", OfKeras),
     "Grain": ("grain", OfGrain),
 }
-"""Name in the table -> the package it needs, and what opens it."""
+"""Name in the table -> (package, function that opens the feed)."""
 IN_THREADS = "dfgen, threads", "tf.data"

@@ -299,7 +299,7 @@ def s3_server(buckets):
         "access_key_id": KEY,
         "secret_access_key": SECRET,
         "region": "us-east-1",
-        "allow_http": True,
+        "client_options": {"allow_http": True},
     }
     server.put = lambda bucket, key, data: _ask(server, "PUT", f"/{bucket}/{key}", data)
     server.delete = lambda bucket, key: _ask(server, "DELETE", f"/{bucket}/{key}")

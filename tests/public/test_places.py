@@ -69,8 +69,7 @@ def places(frame):
         ).url
         paths = [f"{url}/{name}".replace(" ", "_") for name in names]
         found["http"] = {"path": paths}, {"storage_options": HTTP}
-        options = stack.enter_context(s3_server({"bucket": objects})).options | HTTP
-        del options["allow_http"]
+        options = stack.enter_context(s3_server({"bucket": objects})).options
         paths = [f"s3://bucket/{name}" for name in names]
         found["s3"] = {"path": paths}, {"storage_options": options}
         yield found

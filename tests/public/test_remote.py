@@ -15,6 +15,9 @@ PIXELS, PNG = pictures(ROWS)
 IMGS = {f"imgs/{row}.png": data for row, data in enumerate(PNG)}
 
 
+ALLOWED = {"client_options": {"allow_http": True}}
+
+
 @pytest.fixture(scope="module", params=["http", "s3"])
 def running(request):
     """A server, its URL `at`, and `options` for a Sequence."""
@@ -24,8 +27,7 @@ def running(request):
         else s3_server({"bucket": IMGS}) as server
     ):
         server.at = server.url if request.param == "http" else "s3://bucket"
-        keys = {name: value for name, value in server.options.items() if name != "allow_http"}
-        server.options = {"storage_options": keys | {"client_options": {"allow_http": True}}}
+        server.options = {"storage_options": server.options or ALLOWED}
         if request.param == "http":
             server.put = lambda bucket, name, data: server.held.update({name: data})
         yield server

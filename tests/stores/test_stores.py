@@ -201,8 +201,7 @@ def test_errors_by_status(server, status, error, word):
 
 def test_a_bucket_is_listed_and_written():
     with s3_server({"bucket": {"a/b.bin": b"1"}}) as server:
-        options = {k: v for k, v in server.options.items() if k != "allow_http"} | ALLOWED
-        stores = Stores(options=options)
+        stores = Stores(options=server.options)
         stores.write("s3://bucket/a/c.bin", b"22")
         found = {path: head.size for path, head in stores.list("s3://bucket/a")}
         assert found == {"s3://bucket/a/b.bin": 1, "s3://bucket/a/c.bin": 2}
