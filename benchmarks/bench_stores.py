@@ -25,9 +25,9 @@ def main() -> None:
     print("|---|--:|--:|")
     with tempfile.TemporaryDirectory() as name, s3_server({"bucket": {}}) as server:
         folder = Path(name)
-        paths = [str(file) for file in photographs()[:800]]
-        frame = pd.DataFrame({"id": range(800), "path": paths})
-        dfgen.pack(frame, folder / "pack", image_size=(128, 128), shard_size="2MB")
+        paths = [str(file) for file in photographs()]
+        frame = pd.DataFrame({"id": range(len(paths)), "path": paths})
+        dfgen.pack(frame, folder / "pack", image_size=(128, 128), shard_size="20MB")
         for file in (folder / "pack").iterdir():
             server.put("bucket", f"pack/{file.name}", file.read_bytes())
         whole = sum(file.stat().st_size for file in folder.glob("pack/shard-*"))
