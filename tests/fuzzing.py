@@ -61,21 +61,21 @@ OPTIONS = (
 
 
 def read_image(path, number):
-    [facts] = read_facts([path], Access(1)).to_pylist()
+    [facts] = read_facts(pa.array([path]), Access(1)).to_pylist()
     assert facts["problem"] is None or facts["problem"].strip(), facts
     feature = OPTIONS[number % len(OPTIONS)]
     sample(feature, pa.array([path]), path)
 
 
 def read_npy(path, number):
-    read_facts([path], Access(1))
+    read_facts(pa.array([path]), Access(1))
     if number % 2:
         return sample(Array("path", (6, 5)), pa.array([path]), path)
     rows(Array("path", (5,), index="index"), path)
 
 
 def read_hdf5(path, number):
-    read_facts([path], Access(1), decode=number % 2 == 0)
+    read_facts(pa.array([path]), Access(1), decode=number % 2 == 0)
     rows(Array("path", (5,), index="index", dataset="x"), path)
 
 

@@ -16,6 +16,7 @@ from dfgen.errors import ManifestError, first, quote
 from dfgen.manifest.schema import rows_where, with_column
 from dfgen.stores.archives import ARCHIVES, Member, archive_at, member_of
 from dfgen.stores.stores import refuse_password
+from dfgen.table.arrow_types import may_hold
 
 URL = r"^[A-Za-z][A-Za-z0-9+.-]+://"
 _MEMBER = rf"^(?s)(?:{'|'.join(ARCHIVES)})://.*::"
@@ -146,22 +147,16 @@ def is_url(paths: Any) -> Any:
 
 def is_absolute(paths: Any) -> Any:
     """Return for each path whether it starts at the top of a file system, or is an address."""
-    if os.name == "posix" and not _may_hold(paths, "://"):
+    if os.name == "posix" and not may_hold(paths, "://"):
         return pc.starts_with(paths, "/")  # four times as fast
     return pc.match_substring_regex(paths, _ABSOLUTE)
 
 
 def is_upward(paths: Any) -> Any:
     """Return for each path whether it goes up by `..`."""
-    if not _may_hold(paths, ".."):
+    if not may_hold(paths, ".."):
         return pc.starts_with(paths, "..")  # none; the fastest test
     return pc.match_substring_regex(paths, _UPWARD)
-
-
-def _may_hold(paths: Any, text: str) -> bool:
-    """Whether some paths may hold a text: whether their bytes do, which is fast to see."""
-    chunks = paths.chunks if isinstance(paths, pa.ChunkedArray) else [paths]
-    return any(text.encode() in bytes(chunk.buffers()[2] or b"") for chunk in chunks)
 
 
 def _any(mask: Any) -> bool:
@@ -173,7 +168,7 @@ def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
     if "path" not in table.column_names or not len(table):
         return
     paths = table["path"]
-    if _may_hold(paths, "\0"):
+    if may_hold(paths, "\0"):
         _refuse(table, pc.match_substring(paths, "\0"), where, "holds a NUL character")
     if root is None:
         relative = pc.invert(is_absolute(paths))

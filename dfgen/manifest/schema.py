@@ -286,6 +286,12 @@ def class_names(column: pa.ChunkedArray) -> pa.Array:
     return column.cast(pa.string()).unique().drop_null().sort()
 
 
+def known_first(names: pa.Array, known: pa.Array) -> pa.Array:
+    """Return the known class names in their order, then those of `names` that are new."""
+    new = names.filter(pc.invert(pc.is_in(names, value_set=known)))
+    return pa.concat_arrays([known, pc.unique(new).drop_null()])
+
+
 def with_classes(column: Any, names: pa.Array, ordered: bool = False) -> pa.ChunkedArray:
     """Return a column as a category of these names; values that are not among them are missing."""
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])

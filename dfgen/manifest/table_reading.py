@@ -30,7 +30,7 @@ from dfgen.manifest.where import Condition, columns_asked, condition_of
 from dfgen.packs.format import INDEX, folder_of, in_pack, is_pack, pack_table, read_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
-from dfgen.table.arrow_types import value_type
+from dfgen.table.arrow_types import is_text, value_type
 from dfgen.table.file_columns import with_large_bytes
 from dfgen.table.parquet import read_parquet, refuse_unfolding
 
@@ -250,6 +250,8 @@ def with_known_classes(table: pa.Table, metadata: Metadata, path: str) -> pa.Tab
         column, names = table[name], label.get("class_names", [])
         kind = value_type(column.type)
         try:
+            if not (is_text(kind) or pa.types.is_integer(kind)):
+                raise TypeError("class names are text or whole numbers")
             wanted = pa.array(names, kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise ManifestError(

@@ -33,6 +33,7 @@ from dfgen.manifest.schema import (
     check_table,
     class_names,
     describe_labels,
+    known_first,
     refuse_repeated,
     with_classes,
     with_column,
@@ -173,9 +174,7 @@ class _Rows:
                 f"column {field.name!r} of a batch has type {column.type}, expected that of the "
                 f"first batch, {field.type}: {error}"
             ) from None
-        known = self._names.get(field.name, names[:0])
-        new = pc.unique(names.filter(pc.invert(pc.is_in(names, value_set=known)))).drop_null()
-        self._names[field.name] = pa.concat_arrays([known, new])
+        self._names[field.name] = known_first(names, self._names.get(field.name, names[:0]))
         return with_classes(column, self._names[field.name], field.type.ordered)
 
     def with_names(self, table: pa.Table) -> pa.Table:

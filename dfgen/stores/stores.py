@@ -18,7 +18,7 @@ from dfgen.stores.fsspec_files import FsspecFiles, of_fsspec
 from dfgen.stores.local_files import Files
 from dfgen.stores.objects import OBJECTS, Objects
 from dfgen.stores.store import Head, Store, check_size
-from dfgen.table.arrow_types import flattened, in_one, is_list
+from dfgen.table.arrow_types import flattened, is_list, may_hold
 from dfgen.table.file_columns import Content, content_parts, paths_of
 
 STORES: dict[str, Callable[..., Store]] = {
@@ -100,8 +100,7 @@ def store_of(
 def _some_remote(files: Any) -> bool:
     """Return whether some files of a column are read over a network."""
     paths = paths_of(flattened(files) if is_list(files.type) else files)
-    parts = [] if paths is None else in_one(paths).buffers()[1:]
-    if not any(b"://" in bytes(part) for part in parts if part):
+    if paths is None or not may_hold(paths, "://"):
         return False
     local = "^(" + "|".join(ARCHIVES) + ")://"
     urls = paths.filter(pc.match_substring(paths, "://"))

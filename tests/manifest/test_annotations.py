@@ -68,7 +68,9 @@ def test_wrong_coco_entry_is_named(tmp_path, annotation, word):
         (box(1, 18), "boxes", []),
         (box(1, 18, 1, 1, 2, 2, segmentation=[[1, 1, 2, 2]]), "problem", None),
         (box(1, 18, 1, 1, 2, 2, segmentation=[[[1, 1], [2, 2], [3, 1]]]), "problem", None),
+        (box(1, 18, 1, 1, 2, 2, segmentation=[[1, 1, 1e9, 2, 3, 1]]), "problem", None),
         (box(1, 18, 1, 1, 2, 2, segmentation={"counts": [6], "size": [2, 3]}), "problem", None),
+        (box(1, 18, 1, 1, 2, 2, segmentation={"counts": "0", "size": [30, 40]}), "problem", None),
     ],
 )
 def test_coco_annotations_are_checked_by_the_build(tmp_path, annotation, column, expected):

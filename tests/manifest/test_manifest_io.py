@@ -259,6 +259,14 @@ def test_value_outside_the_class_names_is_refused(tmp_path):
         dfgen.read_manifest(path)
 
 
+def test_class_names_of_bytes_are_refused(tmp_path):
+    dfgen.write_manifest(plain(2).assign(kind=[b"cat", b"dog"]), tmp_path / "m.parquet")
+    labels = {"kind": {"kind": "category", "class_names": ["cat", "dog"]}}
+    rewrite(tmp_path / "m.parquet", labels=labels)
+    with pytest.raises(ManifestError, match="binary, which cannot hold its class names"):
+        dfgen.read_manifest(tmp_path / "m.parquet")
+
+
 def test_changed_rows_are_a_warning(tmp_path):
     path = tmp_path / "m.parquet"
     dfgen.write_manifest(plain(2), path)

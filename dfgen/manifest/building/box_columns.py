@@ -105,28 +105,12 @@ def _upright(text: str, row: int, images: Images) -> str:
     """Return one region upright; raise if it cannot be drawn."""
     region, turned = regions.parsed(text), images.orientation[row] > 1
     width, height = (int(number) for number in images.limits[row])
-    if isinstance(region, dict):
-        if turned:
-            raise ValueError(
-                "EXIF turns the image, and run lengths cannot be turned: save it upright"
-            )
-        counts = region["counts"]
-        pixels = height * width if isinstance(counts, str) else sum(counts)
-        if (width, height) != (0, 0) and (
-            tuple(region["size"]) != (height, width) or pixels != height * width
-        ):
-            raise ValueError(
-                f"run lengths are of {pixels:,} pixels, and of size {[*region['size']]}, expected "
-                f"the size of the image, {[height, width]} (height, width)"
-            )
-        return text
-    for corners in region:
-        if len(corners) < 6 or len(corners) % 2:
-            raise ValueError(
-                f"a polygon has {len(corners)} numbers, expected x, y of three corners or more"
-            )
+    if isinstance(region, list) or width:  # else the size is unknown
+        regions.check_region(region, (height, width))
     if not turned:
         return text
+    if isinstance(region, dict):
+        raise ValueError("EXIF turns the image, and run lengths cannot be turned: save it upright")
     points = [np.reshape(corners, (-1, 2)) for corners in region]
     upright = [_turn(one, np.full(len(one), row), images).ravel().tolist() for one in points]
     return msgspec.json.encode(upright).decode()

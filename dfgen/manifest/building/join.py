@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean, first, quote
-from dfgen.manifest.building.mismatch import JoinSide, mismatch, warn_of_dropped
 from dfgen.manifest.building.recipe import Recipe, split_on
+from dfgen.manifest.mismatch import JoinSide, mismatch, warn_of_dropped
 from dfgen.manifest.schema import repeated, rows_where
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern
 

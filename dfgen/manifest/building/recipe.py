@@ -162,8 +162,7 @@ def recipe_of(
     They are completed by a recipe file, if `source` is one, else by the recipe that is `known` of
     the manifest `where`. A source of another kind replaces such a recipe.
     """
-    names = [name for name in inspect.signature(function).parameters if name not in _OF_A_CALL]
-    given = {name: _as_text(values[name]) for name in names if values[name] is not None}
+    given = {k: _as_text(values[k]) for k in _names_of(function) if values[k] is not None}
     given = {name: v for name, v in given.items() if not (isinstance(v, list | tuple) and not v)}
     check_types(function, given)
     source = given.get("source")
@@ -188,6 +187,11 @@ def recipe_of(
     return Recipe(function, {**base, **given})
 
 
+def _names_of(function: Callable[..., Any]) -> list[str]:
+    """Return the arguments that a recipe may have."""
+    return [name for name in inspect.signature(function).parameters if name not in _OF_A_CALL]
+
+
 def _as_text(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _as_text(each) for key, each in value.items()}
@@ -206,7 +210,7 @@ def read_recipe(function: Callable[..., Any], path: str, limits: Limits) -> dict
             content = tomllib.loads(read_text(path, " as TOML", limits))
     except ManifestError as error:
         raise ArgumentError(str(error)) from None
-    names = [name for name in inspect.signature(function).parameters if name not in _OF_A_CALL]
+    names = _names_of(function)
     for name in content:
         if name not in names:
             raise ArgumentError(

@@ -52,12 +52,10 @@ _OF_A_WORKER = 16  # tasks, so that no worker is idle at the end for long
 def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.Table:
     """Read size, time and header of each file; with `decode` the whole file.
 
-    The files are a list of paths, or an Arrow column that may hold their bytes, of which one at a
-    time becomes a Python object. A file with a fault keeps its row: `problem` has the reason, as
-    `kind` or `kind: details`. The columns are those of `SCHEMA`, null if unknown.
+    The files are an Arrow column of paths or bytes, of which one at a time becomes a Python object.
+    A file with a fault keeps its row: `problem` has the reason, as `kind` or `kind: details`. The
+    columns are those of `SCHEMA`, null if unknown.
     """
-    if isinstance(files, list):
-        files = pa.array(files, pa.string())
     paths = is_text(files.type)
     kept = access.kept if paths else None
     found = dict[int, list[pa.RecordBatch]]()
@@ -102,25 +100,25 @@ def refresh_facts(
             'manifest with that folder as root= (--root), or with facts="none" (--facts none)'
         )
     paths = paths.combine_chunks().dictionary_encode()
-    names, codes = pa.chunked_array([paths.dictionary]), paths.indices
+    names, codes = paths.dictionary, paths.indices
     tables = [known, access.kept.read() if access.kept else None]
     comparable = [each for each in tables if each and set(each.column_names) >= _COMPARED]
     if not comparable:
-        return read_facts(names.to_pylist(), access, decode or full).take(codes)
+        return read_facts(names, access, decode or full).take(codes)
     known = pa.concat_tables(_readable(each, decode) for each in reversed(comparable))
     places = pc.index_in(names, value_set=known["path"].cast(names.type))
     known = known.select(list(FACTS)).take(places)
     if decode:
-        read = read_facts(names.to_pylist(), access, decode)
+        read = read_facts(names, access, decode)
         same = pc.and_(_are_same(known, read), pc.is_null(read["problem"]))
         same = pc.and_(same, pc.fill_null(pc.equal(known["digest"], read["digest"]), True))
         changed = pc.invert(same).to_numpy()
         read = read.filter(pa.array(changed))
     else:
-        same = _are_same(known, _sizes_and_times(names.to_pylist(), listed, access))
+        same = _are_same(known, _sizes_and_times(names, listed, access))
         same = pc.and_(same, pc.is_valid(known["digest"])) if full else same
         changed = pc.invert(same).to_numpy()
-        read = read_facts(names.filter(pa.array(changed)).to_pylist(), access, full)
+        read = read_facts(names.filter(pa.array(changed)), access, full)
     order = np.argsort(changed, kind="stable")  # the unchanged first
     rows = np.empty_like(order)
     rows[order] = np.arange(len(order))
@@ -174,24 +172,25 @@ def _same_times(times: Any, known: Any) -> Any:
     return (apart < 10**6) | (cut & (apart <= 2 * 10**9))
 
 
-def _sizes_and_times(paths: list[str], listed: pa.Table | None, access: Access) -> pa.Table:
+def _sizes_and_times(paths: pa.Array, listed: pa.Table | None, access: Access) -> pa.Table:
     """Return `bytes` and `mtime_ns` of each file, from the listing if it has all."""
     if listed is not None:
-        places = pc.index_in(pa.array(paths, listed["path"].type), value_set=listed["path"])
+        places = pc.index_in(paths.cast(listed["path"].type), value_set=listed["path"])
         if not places.null_count:
             return listed.take(places)
     return pa.table([*stat_files(paths, access)], ["bytes", "mtime_ns"])
 
 
-def stat_files(paths: list[str], access: Access = USUAL) -> tuple[pa.Array, pa.Array]:
+def stat_files(paths: pa.Array, access: Access = USUAL) -> tuple[pa.Array, pa.Array]:
     """Return size and time of each file; -1 if there is none.
 
     Threads begin if a file takes long, as behind a network. On a local disk twelve take twice as
     long as one.
     """
-    store = store_of([pa.array(paths, pa.string())], options=access.options)
+    store = store_of([paths], options=access.options)
     stat_many, task = partial(_stat_many, store=store), FAR if store.far else STATS
-    tasks = iter([paths[start : start + task] for start in range(0, len(paths), task)])
+    starts = range(0, len(paths), task)
+    tasks = (paths[start : start + task].to_pylist() for start in starts)
     parts = [np.empty((2, 0), np.int64)]
     with (
         threads(access.threads(store)) as pool,

@@ -25,6 +25,7 @@ from dfgen.manifest.schema import (
     Label,
     class_names,
     describe_labels,
+    known_first,
     label_columns,
     to_category,
     with_classes,
@@ -176,11 +177,10 @@ def _same_classes(before: pa.Table, fresh: pa.Table) -> tuple[pa.Table, pa.Table
         names = class_names(fresh[name])
         if name in before.column_names:
             known = class_names(before[name]).cast(names.type)
-            new = names.filter(pc.invert(pc.is_in(names, value_set=known)))
-            names = pa.concat_arrays([known, new])
+            names = known_first(names, known)
             before = with_column(before, name, with_classes(before[name], names, kind.ordered))
             if name not in ("format", *PARTS):
-                _warn_of_new(name, len(known), new.to_pylist())
+                _warn_of_new(name, len(known), names[len(known) :].to_pylist())
         fresh = with_column(fresh, name, with_classes(fresh[name], names, kind.ordered))
     return before, fresh
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, MissingFileError, quote
-from dfgen.manifest.building.mismatch import JoinSide, mismatch, warn_of_dropped
+from dfgen.manifest.mismatch import JoinSide, mismatch, warn_of_dropped
 from dfgen.manifest.paths import absolute_place
 from dfgen.manifest.sources.file_tree import Skipped, files_below, list_files
 from dfgen.manifest.sources.path_pattern import Pattern

@@ -21,13 +21,12 @@ from dfgen.explain.missing import near_name
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.file_errors import reading, said
 from dfgen.manifest.schema import files_column, with_column
-from dfgen.manifest.sources.text_files import decoded_text
+from dfgen.manifest.sources.text_files import encoding_of
 from dfgen.table.any_table import Table, arrow_table, to_table
 from dfgen.table.arrow_types import check_names
 from dfgen.table.parquet import read_foreign_parquet
 
 _SEPARATED = (".csv", ".tsv")
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ADVICE = ", or say how it is written with sep=, decimal= and encoding="
 _SUFFIX = re.compile(r"\.(csv|tsv)(\.gz)?\Z", re.IGNORECASE)
 WHOLE = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
@@ -120,21 +119,21 @@ def _read_separated(
     path: str, file: IO[bytes], text: Collection[str], limits: Limits, written: TableFormat
 ) -> pa.Table:
     head = file.read(1 << 16)
-    encoding = written.encoding or ("utf-16" if head.startswith(_UTF16) else "utf-8")
-    if encoding == "utf-8" and b"\0" in head:
+    encoding = written.encoding or encoding_of(head)
+    if encoding == "utf-8-sig" and b"\0" in head:
         raise ManifestError(
             f"{path} holds zero bytes, as UTF-16 does: save it as UTF-8, or name its encoding, as "
             'in encoding="utf-16-le" (--encoding)'
         )
     sep = written.sep or (",", "\t")[_SUFFIX.findall(path)[0][0].lower() == "tsv"]
     parse = pa.csv.ParseOptions(delimiter=sep, newlines_in_values=True)
-    decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)
-    start = io.StringIO(decoder(errors="replace").decode(head), newline="")
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    start = io.StringIO(decoder.decode(head).removeprefix("\ufeff"), newline="")
     types = dict.fromkeys(next(csv.reader(start, delimiter=sep), []), pa.string())
     convert = pa.csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
 
     def read(threads: bool) -> pa.Table:
-        how = pa.csv.ReadOptions(use_threads=threads, encoding=encoding)
+        how = pa.csv.ReadOptions(use_threads=threads, encoding=encoding.removesuffix("-sig"))
         held = file.getvalue() if isinstance(file, io.BytesIO) else None  # a view may not be closed
         with pa.OSFile(path) if held is None else pa.BufferReader(held) as again:
             return pa.csv.read_csv(again, how, parse, convert)  # whose threads read ahead
@@ -183,23 +182,24 @@ def _read_json_lines(
 ) -> pa.Table:
     """Read line by line: pyarrow.json would turn text that looks like a date into a time."""
     rows, most = list[dict[str, Any]](), int(limits.most["chunk_bytes"])
-    is_utf16 = file.read(2) in _UTF16
+    encoding = encoding_of(file.read(2))
     file.seek(0)
-    if is_utf16:
-        file = io.BytesIO(decoded_text(file.read()).encode())
-    for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
-        if len(line) > most:
-            what = f"{path}, line {number} is longer than {most:,} characters"
-            raise ManifestError(limits.refusal("chunk_bytes", 2 * most, what))
-        if not (content := line.decode("utf-8-sig" if number == 1 else "utf-8").strip()):
-            continue
-        try:
-            row = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise ManifestError(f"{path}, line {number} is not JSON: {said(error)}") from None
-        if not isinstance(row, dict):
-            raise ManifestError(f"{path}, line {number} is {content[:50]}, expected a JSON object")
-        rows.append(row)
+    with io.TextIOWrapper(file, encoding, newline="\n") as lines:
+        for number, line in enumerate(iter(lambda: lines.readline(most + 1), ""), 1):
+            if len(line) > most:
+                what = f"{path}, line {number} is longer than {most:,} characters"
+                raise ManifestError(limits.refusal("chunk_bytes", 2 * most, what))
+            if not (content := line.strip()):
+                continue
+            try:
+                row = json.loads(content)
+            except (ValueError, RecursionError) as error:
+                raise ManifestError(f"{path}, line {number} is not JSON: {said(error)}") from None
+            if not isinstance(row, dict):
+                raise ManifestError(
+                    f"{path}, line {number} is {content[:50]}, expected a JSON object"
+                )
+            rows.append(row)
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {}
     for name in names:

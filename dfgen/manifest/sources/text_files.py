@@ -31,7 +31,12 @@ def read_text(
 
 def decoded_text(data: bytes) -> str:
     """Return UTF-8 or UTF-16 as text without byte order mark."""
-    return data.decode("utf-16" if data.startswith(_UTF16) else "utf-8-sig")
+    return data.decode(encoding_of(data))
+
+
+def encoding_of(start: bytes) -> str:
+    """Return the encoding of a file by its first bytes, which may be a byte order mark."""
+    return "utf-16" if start[:2] in _UTF16 else "utf-8-sig"
 
 
 def lines_of(text: str) -> list[tuple[int, str]]:
@@ -49,7 +54,7 @@ def read_json(path: str, kind: type[_Decoded], expected: str, limits: Limits) ->
     with reading(path, limits=limits, bound="file_bytes") as nbytes, open(path, "rb") as file:
         data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if nbytes else b""
         try:
-            if data[:2] in _UTF16:
+            if encoding_of(data) == "utf-16":
                 data = decoded_text(data[:]).encode()
             data = memoryview(data)[len(codecs.BOM_UTF8) * (data[:3] == codecs.BOM_UTF8) :]
             try:

@@ -123,8 +123,11 @@ def jpeg_header(data: bytes) -> Header:
         at += 2 + length
 
 
-def png_header(data: bytes, tail: bytes | None = None) -> Header:
-    """Walk the chunks of a PNG to its pixels; EXIF may also stand in its `tail`."""
+def png_header(data: bytes, file: IO[bytes] | None = None) -> Header:
+    """Walk the chunks of a PNG to its pixels. EXIF may follow them, at the end of the file.
+
+    Without a file, `data` is the whole PNG.
+    """
     header = _png_start(data[16:26])
     at, exif = 33, b""
     while True:
@@ -139,9 +142,8 @@ def png_header(data: bytes, tail: bytes | None = None) -> Header:
         elif name == b"tRNS" and data[25] == 3:
             header = header._replace(channels=4)
         at += 12 + length
-    tail = data if tail is None else tail
     if not exif and data[at + 16 + length : at + 20 + length] != b"IEND":
-        exif = _late_exif(tail[-_PNG_TAIL:])
+        exif = _late_exif(data[-_PNG_TAIL:] if file is None else _tail_of(file))
     return header._replace(orientation=orientation_of(exif)) if exif else header
 
 
@@ -165,9 +167,12 @@ def _late_exif(tail: bytes) -> bytes:
 
 def png_file_header(file: IO[bytes]) -> Header:
     """Read the header of a PNG file."""
+    return from_file(lambda data: png_header(data, file), file)
+
+
+def _tail_of(file: IO[bytes]) -> bytes:
     file.seek(max(0, file.seek(0, 2) - _PNG_TAIL))
-    tail = file.read()
-    return from_file(lambda data: png_header(data, tail), file)
+    return file.read()
 
 
 def webp_header(data: bytes) -> Header:

@@ -38,20 +38,21 @@ def parsed(given: Any) -> Region:
         ) from None
 
 
+def check_region(region: Region, size: Size) -> None:
+    """Raise a DecodeError if a region cannot be drawn on an image of this size."""
+    if isinstance(region, dict):
+        _run_lengths(region, size)
+    else:
+        for polygon in region:
+            _check_polygon(polygon, size)
+
+
 def mask_of(region: Region, size: Size) -> Values:
     """Return the pixels of a region, 1 inside and 0 outside, as uint8 (height, width)."""
     if isinstance(region, dict):
-        counts = region["counts"]
-        runs = _unpacked(counts.encode()) if isinstance(counts, str) else np.array(counts)
-        told = tuple(region["size"])
-        if told != size or runs.sum() != size[0] * size[1] or runs.min(initial=0) < 0:
-            raise DecodeError(
-                f"run lengths (RLE) of {told[0]} x {told[1]} pixels (height x width) are damaged, "
-                f"or do not fill the image, which has {size[0]} x {size[1]}: annotate it as it is"
-            )
+        runs = _run_lengths(region, size)
     elif region:
-        for polygon in region:
-            _check_polygon(polygon, size)
+        check_region(region, size)
         coco = _pycocotools()
         runs = _unpacked(coco.merge(coco.frPyObjects(region, *size))["counts"])
     else:
@@ -59,6 +60,19 @@ def mask_of(region: Region, size: Size) -> Values:
     # ten times as fast as the loop of pycocotools over pixels
     mask: Values = np.repeat((np.arange(len(runs)) & 1).astype(np.uint8), runs)
     return mask.reshape(size[::-1]).T
+
+
+def _run_lengths(region: RunLengths, size: Size) -> IntArray:
+    """Return the lengths as numbers; raise unless they fill an image of this size."""
+    counts, annotated = region["counts"], tuple(region["size"])
+    runs = _unpacked(counts.encode()) if isinstance(counts, str) else np.array(counts)
+    if annotated != size or runs.sum() != size[0] * size[1] or runs.min(initial=0) < 0:
+        raise DecodeError(
+            f"run lengths (RLE) of {annotated[0]} x {annotated[1]} pixels (height x width) are "
+            f"damaged, or do not fill the image, which has {size[0]} x {size[1]}: annotate it as "
+            "it is"
+        )
+    return runs
 
 
 def _pycocotools() -> Any:
@@ -77,6 +91,9 @@ def _check_polygon(polygon: list[float], size: Size) -> None:
             f"a polygon has {len(polygon)} numbers, {brief(polygon)}, expected x and y of three "
             "corners or more: correct the annotation or remove it"
         )
+    spread = max(polygon) - min(polygon)
+    if 2.5 * len(polygon) * spread + abs(sum(polygon)) < _MOST_POINTS:
+        return  # most polygons; NaN is never less
     corners = np.reshape(polygon, (-1, 2))
     edges = np.abs(corners - np.roll(corners, 1, axis=0)).max(axis=1)
     if not (5 * edges.sum() < _MOST_POINTS and np.abs(corners).max() < _MOST_POINTS):  # or NaN
