@@ -84,6 +84,6 @@ def encode_metadata(metadata: Metadata, path: str) -> bytes:
         raise ManifestError(
             f'the "dfgen" key of {path} would have {len(text):,} bytes, expected at most '
             f"{KEY_LIMIT:,}. Column {most!r} has {len(names.get(most, ())):,} class names: "
-            f'write it as text, df["{most}"] = df["{most}"].astype(str)'
+            f'write it as text, df["{most}"] = df["{most}"].astype(object)'
         )
     return text

@@ -105,7 +105,7 @@ def _describe(name: str, column: pa.ChunkedArray) -> Label:
         if not all(type(value) in (str, int) for value in class_names):
             raise ManifestError(
                 f'column "{name}" has categories of type {kind.value_type}. Class names are text '
-                f'or whole numbers: convert them with df["{name}"].astype(str).astype("category")'
+                f'or whole numbers: df["{name}"] = df["{name}"].cat.rename_categories(str)'
             )
         label: Label = {"kind": "category", "class_names": class_names}
         return {**label, "ordered": True} if kind.ordered else label

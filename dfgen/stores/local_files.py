@@ -1,5 +1,6 @@
 """Files on mounted file systems."""
 
+import io
 import os
 import stat
 from typing import IO, Any
@@ -61,9 +62,15 @@ class Files(Store):
         return tuple.__new__(Head, (status.st_size, status.st_mtime_ns, status.st_ino, problem))
 
     def begin(self, path: Any) -> tuple[Head, IO[bytes]]:
-        """Return the head of a file and the open file; a pipe is not opened."""
+        """Return the head of a file and the open file, or its bytes; a pipe is not opened."""
         head = self.head(path)
-        return head, open(os.devnull if head.problem else self._at(path), "rb", _HEADER)
+        if head.problem or head.size > _HEADER:
+            return head, open(os.devnull if head.problem else self._at(path), "rb", _HEADER)
+        descriptor = os.open(self._at(path), READING)  # in half the time of a file object
+        try:
+            return head, io.BytesIO(os.read(descriptor, _HEADER))
+        finally:
+            os.close(descriptor)
 
 
 def prefetch(path: str, starts: IntArray, stops: IntArray) -> None:

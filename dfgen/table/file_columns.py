@@ -84,7 +84,7 @@ def content_parts(content: Any) -> tuple[bytes | None, Any]:
     """Return the bytes and the path of what a row holds, of which one may be missing."""
     if isinstance(content, bytes):
         return content, None
-    if isinstance(content, Mapping) and "bytes" in content:
+    if not isinstance(content, str) and isinstance(content, Mapping) and "bytes" in content:
         return content["bytes"], content["path"]
     return None, content
 

@@ -267,6 +267,39 @@ def test_class_names_of_bytes_are_refused(tmp_path):
         dfgen.read_manifest(tmp_path / "m.parquet")
 
 
+def test_advice_on_categories_keeps_their_order(tmp_path):
+    grade = pd.Categorical([2.5, None, 1.5], categories=[2.5, 1.5], ordered=True)
+    frame = plain().assign(grade=grade)
+    with pytest.raises(ManifestError) as error:
+        dfgen.write_manifest(frame, tmp_path / "m.parquet")
+    names = {"df": frame}
+    exec(str(error.value).partition(": ")[2], names)
+    dfgen.write_manifest(names["df"], tmp_path / "m.parquet")
+    again = dfgen.read_manifest(tmp_path / "m.parquet")["grade"]
+    assert again.cat.ordered and again.cat.categories.tolist() == ["2.5", "1.5"]
+    assert again.isna().tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("columns", [["path"], ["kind"]])
+def test_faulty_columns_are_named_without_ids(tmp_path, columns):
+    frame = plain(2).assign(kind=pd.Categorical(["cat", "dog"]))
+    dfgen.write_manifest(frame, tmp_path / "m.parquet", root="/data")
+    table = pq.read_table(tmp_path / "m.parquet")
+    places = pa.array(["../0.png", "1.png"])
+    table = table.set_column(1, "path", places).set_column(2, "kind", pa.array(["cat", "bird"]))
+    rewrite(tmp_path / "m.parquet", table)
+    with pytest.raises(ManifestError, match=r"bird|leaves its root"):
+        dfgen.read_manifest(tmp_path / "m.parquet", columns=columns)
+
+
+def test_images_on_another_disk_are_no_warning(tmp_path):
+    dfgen.write_manifest(plain(2).assign(width=[1, 2]), tmp_path / "m.parquet")
+    assert key_of(tmp_path / "m.parquet")["root"] == "/data"
+    assert len(dfgen.read_manifest(tmp_path / "m.parquet")) == 2
+    with dfgen.Sequence(tmp_path / "m.parquet", x=dfgen.Number("width"), batch_size=2) as rows:
+        assert len(rows) == 1
+
+
 def test_changed_rows_are_a_warning(tmp_path):
     path = tmp_path / "m.parquet"
     dfgen.write_manifest(plain(2), path)

@@ -90,7 +90,7 @@ def _refuse_rounded(column: pa.ChunkedArray, name: str, table: str) -> None:
         raise ManifestError(
             f'column "{name}" of {table} has type {column.type} and {column[row].as_py():.0f} in '
             f"row {row}: from {most:.0f} on, floats do not hold each whole number, so one key may "
-            f"match several. Read text: pandas.read_csv(path, dtype={{{quote(name)}: str}})"
+            f"match several. Read the column as text: dtype={{{quote(name)}: str}} in pandas"
         )
 
 

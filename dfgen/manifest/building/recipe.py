@@ -135,7 +135,7 @@ class Recipe:
             for place in places:
                 scheme = scheme_of(place) if isinstance(place, str) else ""
                 if has_store(scheme) and scheme not in (*ARCHIVES, ""):
-                    frame = ", or give a frame: labels=pandas.read_csv(...)" * (name == "labels")
+                    frame = ", or read it with pandas and give labels=df" * (name == "labels")
                     raise ArgumentError(
                         f"{name}={quote(place)} is remote, but only images are read from remote "
                         f"stores: copy it to a disk{frame}"
