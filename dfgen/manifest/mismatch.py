@@ -67,7 +67,7 @@ def _likeliest_cause(left: JoinSide, right: JoinSide) -> tuple[str, int] | None:
     best = None
     for name, (_, plain) in _CAUSES.items():
         ours, theirs = plain(left.keys), plain(right.keys)
-        cured = sum(
+        cured = max(
             pc.sum(pc.and_(side.lonely, pc.is_in(own, value_set=other))).as_py() or 0
             for side, own, other in ((left, ours, theirs), (right, theirs, ours))
         )

@@ -122,7 +122,8 @@ def _refuse_repeated(keys: pa.ChunkedArray, column: str, table: str) -> None:
     rows = {key: first(rows_where(pc.equal(keys, key))) for key in twice[:3].to_pylist()}
     shown = "; ".join(f"{quote(key)} (rows {', '.join(map(str, rows[key]))})" for key in rows)
     raise ManifestError(
-        f"{len(twice):,} keys are in several rows of {table}, column {quote(column)}: {shown}. "
+        f"column {quote(column)} of {table} has the same key in several rows: {shown}"
+        f"{' and others' * (len(twice) > 3)}. "
         "Rows are counted from 0 below the header. A file has the labels of one row: keep one row "
         f"for each key, labels.drop_duplicates({quote(column)}), or join on a column of unique keys"
     )
