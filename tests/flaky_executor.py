@@ -58,16 +58,15 @@ class FlakyExecutor(Executor):
 
 
 def die_at(name=""):
-    """Have this process die when it reads the header of a file of that name, or of any."""
-    read = file_facts.header_of
+    """Have this process die when it opens a file of that name, or any."""
+    read = file_facts._read
 
-    def deadly(file, limits):
-        path = getattr(file, "name", "")
+    def deadly(path, store, decode):
         if name in ("", os.path.basename(path)):
             os.kill(os.getpid(), signal.SIGKILL)
-        return read(file, limits)
+        return read(path, store, decode)
 
-    file_facts.header_of = deadly
+    file_facts._read = deadly
 
 
 def seen_there(access):

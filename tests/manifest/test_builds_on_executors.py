@@ -50,13 +50,14 @@ def data(tmp_path, monkeypatch):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """Names of the files whose headers are read in this process."""
-    names, read = [], file_facts.header_of
-    monkeypatch.setattr(
-        file_facts,
-        "header_of",
-        lambda file, limits: names.append(os.path.basename(file.name)) or read(file, limits),
-    )
+    """Names of the files that are opened in this process."""
+    names, read = [], file_facts._read
+
+    def noted(path, store, decode):
+        names.append(os.path.basename(path))
+        return read(path, store, decode)
+
+    monkeypatch.setattr(file_facts, "_read", noted)
     return names
 
 

@@ -75,16 +75,6 @@ def test_half_floats_have_the_fingerprint_of_their_values():
     assert fingerprint(pa.table(rows | {"n": half})) == fingerprint(pa.table(rows | {"n": double}))
 
 
-def test_class_names_are_text_or_whole_numbers():
-    frame = pd.DataFrame({"dose": pd.Categorical([0.5, 1.5])})
-    with pytest.raises(ManifestError) as caught:
-        describe_labels(to_table(frame))
-    assert str(caught.value) == (
-        'column "dose" has categories of type double. Class names are text or whole numbers: '
-        'convert them with df["dose"].astype(str).astype("category")'
-    )
-
-
 TABLE = pa.table(
     {
         "id": ["a", "b", "c"],
