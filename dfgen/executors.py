@@ -1,14 +1,11 @@
-"""Tasks over any executor: results as they come, what was lost again, slow ones twice.
+"""Tasks on any executor. Lost tasks are tried again, and a file that kills workers is isolated.
 
-A task is done in whole or not at all, and done twice does no harm. So an executor may drop, double,
-delay or reorder what it was given. A task that ends each worker is halved until the one part that
-does it is found.
+A task is done in whole or not at all, and may be done twice. So an executor may drop, delay and
+reorder tasks.
 """
 
 import pickle
 import platform
-import time
-import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -17,42 +14,38 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dfgen import __version__
-from dfgen.errors import ArgumentError, WorkerError, brief, reason, warn
+from dfgen.errors import ArgumentError, WorkerError, brief, reason
 
-LOSSES = 3  # of a task, before it is held to end its worker
-ISOLATED = 100  # parts that end each worker: more are no fault of theirs
-AHEAD = 64  # tasks in flight, where nobody tells how many workers there are
-PATIENCE = 1.5  # times as long as the slowest task that is done: it is begun anew beside itself
-PULSE = 5.0  # seconds without a result, after which is seen whether any may come
-PROBE, PROBES = 60.0, 10  # seconds for a task that does nothing, and how often it is tried
+LOSSES = 3  # of a task among others before it runs alone, and alone before it is to blame
+ISOLATED = 100  # tasks that kill workers: with more, the executor is to blame
+AHEAD = 64  # tasks in flight if the number of workers is unknown
+PULSE, PROBE = 5.0, 60.0  # seconds between looks at the executor; for a task that does nothing
 
 _Task = TypeVar("_Task")
-_Tasks = Callable[[int | None], Iterable[_Task]]
 Made = Executor | Callable[[], Executor]
-"""An executor, or what makes one, and another where its workers were lost."""
+"""An executor, or a function that creates one, and another if its workers were lost."""
 
 
 class Outcome(NamedTuple):
-    """A task that came back: its result or its error, and from which host."""
+    """The result or the error of a task, and the host that it ran on."""
 
     host: str
-    version: str
     result: Any = None
     error: Exception | None = None
 
 
 @dataclass(frozen=True)
 class Work(Generic[_Task]):
-    """The work of each task, which may be of any kind that is hashable.
+    """What to do with each task, which may be any hashable object.
 
     Args:
-        call: what the worker calls, found there by its name.
-        arguments: gives those of a task; they travel, and storage options with them.
-        name: how messages call a task.
-        halves: the two parts of a task, none of what cannot be divided.
-        ends_worker: the result of a task that cannot be divided and ends each worker, as told;
-            None: that is an error.
-        advice: what messages say of what was done so far.
+        call: the function that workers call; it is pickled by its name.
+        arguments: returns the arguments for a task. They are pickled.
+        name: returns the name of a task for messages.
+        halves: returns the two parts of a task, or nothing if it cannot be divided.
+        ends_worker: returns the result of a task that kills its workers, given the reason; None
+            makes that an error.
+        advice: what to do about work that is left if the executor fails.
     """
 
     call: Callable[..., Any]
@@ -64,7 +57,7 @@ class Work(Generic[_Task]):
 
 
 def check_executor(given: object) -> None:
-    """Refuse what is neither an executor nor makes one."""
+    """Raise an ArgumentError for an object that is no executor and does not create one."""
     submits = callable(getattr(given, "submit", None)) and not isinstance(given, type)
     if given is not None and not submits and (isinstance(given, type) or not callable(given)):
         raise ArgumentError(
@@ -74,239 +67,154 @@ def check_executor(given: object) -> None:
 
 
 def workers_of(executor: Any) -> int | None:
-    """Return how many tasks an executor does at a time; None: it does not tell."""
+    """Return how many tasks an executor runs at a time, or None if that is unknown."""
     number = getattr(executor, "_max_workers", None)  # of Python, and of most others
-    if (client := _dask_client(executor)) is not None:
-        number = _threads_of(client)
+    client: Any = getattr(executor, "_client", None)
+    with suppress(Exception):  # not Dask, or its scheduler does not answer now
+        number = sum(client.nthreads().values())
     return number if isinstance(number, int) and number > 0 else None
 
 
-def attempt(version: str, packed: bytes) -> Outcome:
-    """Do a task in a worker; whatever it raises is returned, so that all else is a lost worker."""
+def attempt(version: str, call: Callable[..., Any], *arguments: Any) -> Outcome:
+    """Run a task in a worker and return its error, so that other errors mean a lost worker."""
     host = platform.node()
-    if version != __version__:
-        return Outcome(host, __version__)
     try:
-        call, arguments = pickle.loads(zlib.decompress(packed))
-        return Outcome(host, version, call(*arguments))
+        if version != __version__:
+            raise WorkerError(
+                f"the worker on {host} has dfgen {__version__}, and here is {version}: install "
+                "the same on all hosts"
+            )
+        return Outcome(host, call(*arguments))
     except Exception as error:
-        return Outcome(host, version, error=error)
+        return Outcome(host, error=error)
 
 
-def spread(given: Made, work: Work[_Task], tasks: _Tasks[_Task]) -> Iterator[tuple[_Task, Outcome]]:
-    """Yield each task, or its parts, with what came of it, as they come.
+def spread(
+    given: Made, work: Work[_Task], tasks: Callable[[int | None], Iterable[_Task]]
+) -> Iterator[tuple[_Task, Outcome]]:
+    """Yield each task, or its parts, with its outcome, in the order in which they end.
 
-    `tasks` are told how many workers there are, None where nobody tells.
+    `tasks` is called with the number of workers, or None if that is unknown.
 
     Raises:
-        WorkerError: the executor takes no tasks, or loses them again and again; or its workers have
-            another dfgen, or none.
+        WorkerError: the executor takes no tasks, or loses them again and again; or its workers
+            have another dfgen, or none.
     """
-    run = _Run(given, work, tasks)
+    check_executor(given)
+    run = _Run(given, work)
+    workers = workers_of(run.executor)
+    waiting, window = deque(tasks(workers)), 2 * (workers or AHEAD // 2)
+    suspects, losses, isolated = deque[_Task](), Counter[_Task](), 0
+    flying: dict[Future[Any], _Task] = {}
+    alone = False
     try:
-        yield from run.results()
+        while waiting or suspects or flying:
+            try:
+                while waiting and len(flying) < window and not alone:
+                    flying[run.submit(waiting[0])] = waiting[0]
+                    waiting.popleft()
+                if suspects and not flying:
+                    flying[run.submit(suspects[0])] = suspects[0]
+                    suspects.popleft()
+                    alone = True
+            except WorkerError:
+                if not flying:  # otherwise the results that are still to come are yielded first
+                    raise
+            done, _ = wait(flying, PULSE, FIRST_COMPLETED)
+            if not done:
+                run.check_client()
+            for future in done:
+                task, was_alone = flying.pop(future), alone
+                alone = False
+                try:
+                    outcome: Outcome = future.result()
+                except Exception as error:
+                    run.check(task, error)
+                    losses[task] += 1
+                    if was_alone and (parts := work.halves(task)):
+                        suspects.extendleft(reversed(parts))
+                    elif losses[task] < LOSSES:
+                        (suspects if was_alone else waiting).appendleft(task)
+                    elif not was_alone:
+                        losses[task] = 0
+                        suspects.append(task)
+                    else:
+                        run.probe(error)
+                        isolated += 1
+                        why = f"each worker that read it was lost: {reason(error)}"
+                        if work.ends_worker is None or isolated > ISOLATED:
+                            raise WorkerError(f"{work.name(task)}: {why}") from error
+                        yield task, Outcome("", work.ends_worker(task, why))
+                    continue
+                if outcome.error is not None:
+                    outcome.error.add_note(f"on {outcome.host}, {work.name(task)}")
+                    raise outcome.error
+                yield task, outcome
     finally:
-        run.leave()
-
-
-@dataclass(frozen=True)
-class _Copy(Generic[_Task]):
-    """A task in flight; `alone` if it is held to end its worker."""
-
-    task: _Task
-    since: float
-    alone: bool
+        run.leave(flying)
 
 
 class _Run(Generic[_Task]):
-    def __init__(self, given: Made, work: Work[_Task], tasks: _Tasks[_Task]) -> None:
-        check_executor(given)
+    """An executor that is created again, if that is possible, after its workers were lost."""
+
+    def __init__(self, given: Made, work: Work[_Task]) -> None:
         self._make = None if hasattr(given, "submit") else given
-        self._executor: Any = given if self._make is None else self._make()
-        workers = workers_of(self._executor)
-        self._work, self._waiting = work, deque(tasks(workers))
-        self._half = len(self._waiting) / 2
-        self._window = 2 * (workers or AHEAD // 2)
-        self._suspects, self._losses = deque[_Task](), Counter[_Task]()
-        self._flying: dict[Future[Any], _Copy[_Task]] = {}
-        self._slowest, self._isolated, self._told = 0.0, 0, False
+        self.executor: Any = given if self._make is None else self._make()
+        self._work = work
 
-    def leave(self) -> None:
-        for future in () if _has_lost_scheduler(self._executor) else self._flying:
-            future.cancel()
-        if self._make is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-
-    def results(self) -> Iterator[tuple[_Task, Outcome]]:
-        while self._waiting or self._suspects or self._flying:
-            self._fill()
-            done, _ = wait(self._flying, self._patience(), FIRST_COMPLETED)
-            for future in done:
-                copy = self._flying.pop(future, None)
-                if copy is not None:  # else its other copy came first
-                    yield from self._taken(copy, future)
-            if not done:
-                self._check_client()
-                self._double()
-
-    def _fill(self) -> None:
-        """Send tasks; where the executor takes no more, raise once those that it has are back."""
+    def submit(self, task: _Task) -> Future[Any]:
         try:
-            while self._waiting and len(self._flying) < self._window:
-                self._send(self._waiting[0])
-                self._waiting.popleft()
-            if self._suspects and not self._flying:
-                self._send(self._suspects[0], alone=True)
-                self._suspects.popleft()
-        except WorkerError:
-            if not self._flying:
-                raise
-
-    def _send(self, task: _Task, alone: bool = False) -> None:
-        try:
-            packed = pickle.dumps((self._work.call, self._work.arguments(task)))
-            packed = zlib.compress(packed, 1)  # paths to a tenth
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
-            name = self._work.name(task)
-            raise ArgumentError(
-                f"what is needed for {name} cannot travel to a worker: {reason(error)}. Leave "
-                "executor= out, or give what can be pickled"
-            ) from error
-        future = self._submit(attempt, __version__, packed)
-        self._flying[future] = _Copy(task, time.monotonic(), alone)
+            return self._submit(attempt, __version__, self._work.call, *self._work.arguments(task))
+        except Exception as error:
+            self.check(task, error)
+            raise
 
     def _submit(self, *call: Any) -> Future[Any]:
         try:
-            return self._executor.submit(*call)  # type: ignore[no-any-return]
+            return self.executor.submit(*call)  # type: ignore[no-any-return]
         except Exception as error:
+            if _is_of_python(error):
+                raise
             if self._make is None:
-                raise self._gone(error) from error
-        self._executor.shutdown(wait=False, cancel_futures=True)
-        self._executor = self._make()
-        return self._executor.submit(*call)  # type: ignore[no-any-return]
+                raise self._gone(reason(error)) from error
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        self.executor = self._make()
+        return self.executor.submit(*call)  # type: ignore[no-any-return]
 
-    def _taken(self, copy: _Copy[_Task], future: Future[Any]) -> Iterator[tuple[_Task, Outcome]]:
-        """Yield what came of a task; begin it again where it was lost."""
-        try:
-            outcome: Outcome = future.result()
-        except Exception as error:
-            yield from self._lost(copy, error)
-            return
-        if outcome.version != __version__:
-            raise WorkerError(
-                f"the worker on {outcome.host} has dfgen {outcome.version}, and here is "
-                f"{__version__}: install the same on all hosts"
-            )
-        if outcome.error is not None:
-            outcome.error.add_note(f"on {outcome.host}, {self._work.name(copy.task)}")
-            raise outcome.error
-        self._slowest = max(self._slowest, time.monotonic() - copy.since)
-        for other in [key for key, each in self._flying.items() if each.task == copy.task]:
-            other.cancel()
-            del self._flying[other]
-        yield copy.task, outcome
-
-    def _lost(self, copy: _Copy[_Task], error: Exception) -> Iterator[tuple[_Task, Outcome]]:
-        """Begin a task again; after three times find which part of it ends the workers."""
+    def check(self, task: _Task, error: Exception) -> None:
+        """Raise if a task failed on its way to a worker, and not with it."""
         if _is_of_python(error):
             raise WorkerError(
-                f"the executor cannot run {self._work.name(copy.task)}: {reason(error)}. Its "
-                f"workers need dfgen {__version__}, as here, and the task must be picklable"
+                f"the executor cannot run {self._work.name(task)}: {reason(error)}. Its workers "
+                f"need dfgen {__version__}, as here, and the task must be picklable"
             ) from error
-        task = copy.task
-        if any(each.task == task for each in self._flying.values()):
-            return
-        if parts := copy.alone and self._work.halves(task):
-            self._suspects.extendleft(reversed(parts))
-            return
-        self._losses[task] += 1
-        if self._losses[task] < LOSSES:
-            (self._suspects if copy.alone else self._waiting).appendleft(task)
-            return
-        self._probe(error)
-        if not copy.alone:
-            self._losses[task] = 0
-            self._suspects.append(task)
-            return
-        self._isolated += 1
-        told = f"each worker that read it was lost: {reason(error)}"
-        if self._work.ends_worker is None or self._isolated > ISOLATED:
-            raise WorkerError(
-                f"{self._work.name(task)}: {told}. It was tried {LOSSES} times, alone"
-            ) from error
-        yield task, Outcome("", __version__, self._work.ends_worker(task, told))
 
-    def _probe(self, lost: Exception) -> None:
-        """Raise if the executor does not even do what is nothing, not once."""
-        until = time.monotonic() + PROBE
-        for _ in range(PROBES):
-            with suppress(Exception):
-                self._submit(platform.node).result(max(0.0, until - time.monotonic()))
-                return
-        raise self._gone(lost) from lost
+    def check_client(self) -> None:
+        """Raise if a Dask client has lost its scheduler: its futures stay pending."""
+        if getattr(getattr(self.executor, "_client", None), "status", "") == "closed":
+            raise self._gone("its Dask client has lost the scheduler")
 
-    def _gone(self, error: Exception) -> WorkerError:
-        why = reason(error).rstrip(".")
-        if _has_lost_scheduler(self._executor):
-            why = "its Dask client has lost the scheduler"
+    def probe(self, lost: Exception) -> None:
+        """Raise if the executor does not even run a task that does nothing."""
+        try:
+            self._submit(platform.node).result(PROBE)
+        except Exception:
+            raise self._gone(reason(lost)) from lost
+
+    def _gone(self, why: str) -> WorkerError:
         return WorkerError(
-            f"the executor takes no more tasks: {why}. Finished work is not lost: "
+            f"the executor takes no more tasks: {why.rstrip('.')}. Finished work is not lost: "
             f"{self._work.advice}"
         )
 
-    def _check_client(self) -> None:
-        """Raise if nothing will come any more of what was sent; tell who is waited for."""
-        if _has_lost_scheduler(self._executor):
-            raise self._gone(ConnectionError())
-        client = _dask_client(self._executor)
-        if client is not None and not self._told and _threads_of(client) == 0:
-            self._told = True
-            address = client.scheduler.address
-            warn(f"{address} has no workers, and is waited for: `dask worker {address}` starts one")
-
-    def _slow(self) -> list[tuple[float, _Task]]:
-        """Return the tasks that may be begun anew, and in how many seconds."""
-        copies, now = Counter(copy.task for copy in self._flying.values()), time.monotonic()
-        left = len(self._suspects) + len(copies)
-        if self._waiting or left > self._half or len(self._flying) >= self._window:
-            return []
-        return [
-            (copy.since + PATIENCE * self._slowest * copies[copy.task] - now, copy.task)
-            for copy in self._flying.values()
-            if not copy.alone and copies[copy.task] < LOSSES
-        ]
-
-    def _patience(self) -> float:
-        slow = [seconds for seconds, _ in self._slow()]
-        return min(PULSE, max(0.01, min(slow))) if slow else PULSE
-
-    def _double(self) -> None:
-        for seconds, task in self._slow():
-            if seconds <= 0:
-                with suppress(WorkerError):  # it takes no more, and may still end those it has
-                    self._send(task)
-
-
-def _has_lost_scheduler(executor: Any) -> bool:
-    """Whether an executor is of a Dask client that is closed: its futures stay pending for ever."""
-    client = _dask_client(executor)
-    return client is not None and client.status == "closed"
-
-
-def _dask_client(executor: Any) -> Any:
-    """Return the client of an executor of Dask; None: it is another one."""
-    client = getattr(executor, "_client", None)
-    return client if hasattr(client, "nthreads") else None
-
-
-def _threads_of(client: Any) -> int | None:
-    """Return the threads of a Dask client's workers; None: its scheduler does not answer now."""
-    with suppress(Exception):  # of sockets, while it tries to connect again
-        return sum(client.nthreads().values()) if client.status == "running" else None
-    return None
+    def leave(self, futures: Iterable[Future[Any]]) -> None:
+        for future in futures:
+            future.cancel()
+        if self._make is not None:
+            self.executor.shutdown(wait=False, cancel_futures=True)
 
 
 def _is_of_python(error: Exception) -> bool:
-    """Whether the call itself failed on its way, as no worker that was lost does."""
+    """Whether an error is of pickling or importing a task, not of a lost worker."""
     of_python = isinstance(error, pickle.PickleError) or type(error).__module__ == "builtins"
-    return of_python and not isinstance(error, OSError)
+    return of_python and not isinstance(error, OSError | RuntimeError)

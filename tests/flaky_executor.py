@@ -18,15 +18,14 @@ class FlakyExecutor(Executor):
 
     Args:
         seed: of the faults.
-        silent: one task that never ends, so that only a double brings its result.
     """
 
     _max_workers = 4
 
-    def __init__(self, seed, silent=True):
+    def __init__(self, seed):
         self._random, self._lock, self._pool = random.Random(seed), Lock(), ThreadPoolExecutor(1)
-        self._waiting, self._silent, self.faults = [], silent, dict.fromkeys(("drop", "lose"), 0)
-        self.faults |= {"double": 0, "silent": 0, "reorder": 0}
+        self._waiting = []
+        self.faults = dict.fromkeys(("drop", "lose", "double", "reorder"), 0)
 
     def submit(self, call, /, *arguments):
         future = Future()
@@ -40,13 +39,9 @@ class FlakyExecutor(Executor):
             place = self._random.randrange(len(self._waiting))
             self.faults["reorder"] += place > 0
             future, call, arguments = self._waiting.pop(place)
-        fault = self._random.choice(["", "", "", "double", "lose", "drop", "silent"])
-        if fault == "silent" and not self._silent:
-            fault = ""
+        fault = self._random.choice([*[""] * 6, "double", "lose", "drop"])
         self.faults |= {fault: self.faults.get(fault, 0) + 1}
-        if fault == "silent":
-            self._silent = False
-        elif fault == "drop":
+        if fault == "drop":
             future.cancel()
             future.set_running_or_notify_cancel()
         elif future.set_running_or_notify_cancel():
