@@ -9,7 +9,7 @@ DfgenError
 ├── MissingFileError(FileNotFoundError)  a file that is not there
 ├── DecodeError(ValueError)            a file or value that is not what it should be
 ├── ReadError(OSError)                 a read that failed, and the file is not at fault
-│   └── AccessError                    a store far away that lets nobody in: no use to try again
+│   └── AccessError                    a remote store that cannot be used: not retried
 ├── ReadTimeoutError(TimeoutError)     a read that took longer than the limit
 ├── ProblemsError(RuntimeError)        more bad rows than the limit, or a batch of them alone
 ├── TransformError(RuntimeError)       a transform that raised, or returned something else
@@ -87,7 +87,7 @@ class ReadError(DfgenError, OSError):
 
 
 class AccessError(ReadError):
-    """A bucket is not there, or its credentials are missing or refused: no use to try again."""
+    """A server refuses access, has no such bucket, or failed after all retries of its client."""
 
 
 class ReadTimeoutError(DfgenError, TimeoutError):

@@ -1,7 +1,8 @@
-"""Rows of array files: how they lie there, and what takes a whole chunk of them at once."""
+"""Rows of array files: the default feature of a table of them, and sources of whole chunks."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -23,56 +24,40 @@ StoreOf = Callable[[Iterable[Any]], Stores]
 
 
 def array_feature(columns: Columns, image: Callable[..., Image], store_of: StoreOf) -> Image:
-    """Return the Image of rows of array files: uint8, which can hardly be anything else.
+    """Return the Image of rows of array files, if the first row is uint8 pixels.
 
     Args:
-        columns: with `path` and `index`; the first row tells for all.
-        image: makes the Image of a column as the Sequence was asked to; where it is to keep its
-            size, it gets that of the rows.
+        columns: with `path` and `index`.
+        image: makes the Image of a column with the options of the Sequence.
         store_of: returns the store of arrays of files.
     """
-    found = _first_array(columns, store_of)
-    if found is None:
-        raise ArgumentError(_either("", "...", ""))
-    shape, dtype, dataset = found
-    named = "" if dataset is None else f', dataset="{dataset}"'
-    if dtype != np.uint8 or not holds_pixels(shape):
-        raise ArgumentError(_either(f" of {dtype} {shape}", str(shape), named))
+    paths = columns.head().files("path")
+    path, dataset, shape, dtype = paths[0].as_py(), None, None, None
+    with suppress(DfgenError, *BROKEN_ROWS):
+        if os.path.isfile(path) and not path.endswith(".npy"):
+            names = [name for name, array in hdf5_arrays(path).items() if array.ndim > 1]
+            dataset = names[0] if len(names) == 1 else None
+        array = store_of([paths]).arrays.array(path, dataset)
+        shape, dtype = array.shape[1:], array.dtype
+    if shape is None or dtype != np.uint8 or not holds_pixels(shape):
+        what = "" if shape is None else f" of {dtype} {shape}"
+        named = "" if dataset is None else f', dataset="{dataset}"'
+        raise ArgumentError(
+            f'x="path" and the column index are rows of array files{what}: for numbers write '
+            f'x=dfgen.Array("path", shape={shape or "..."}, index="index"{named}), for images '
+            f'x=dfgen.Image("path", size=..., index="index"{named})'
+        )
     plain = image("path")
     return replace(plain, size=plain.size or (shape[0], shape[1]), index="index", dataset=dataset)
-
-
-def _either(held: str, shape: str, named: str) -> str:
-    return (
-        f'x="path" and the column index are rows of array files{held}: for numbers write '
-        f'x=dfgen.Array("path", shape={shape}, index="index"{named}), for images '
-        f'x=dfgen.Image("path", size=..., index="index"{named})'
-    )
-
-
-def _first_array(
-    columns: Columns, store_of: StoreOf
-) -> tuple[tuple[int, ...], np.dtype[Any], str | None] | None:
-    """Return shape and dtype of a row, and its data set; None where there are several, or none."""
-    paths = columns.head().files("path")
-    path, dataset = paths[0].as_py(), None
-    try:
-        if os.path.isfile(path) and not path.endswith(".npy"):
-            several = [name for name, array in hdf5_arrays(path).items() if array.ndim > 1]
-            dataset = several[0] if len(several) == 1 else None
-        array = store_of([paths]).arrays.array(path, dataset)
-    except (DfgenError, *BROKEN_ROWS):
-        return None
-    return array.shape[1:], array.dtype, dataset
 
 
 def stored_rows(
     features: Iterable[BoundFeature], sources: Mapping[str, RowSource], store: Stores, window: int
 ) -> dict[str, StoredRows]:
-    """Return name of a feature of array files -> what takes a whole chunk of its rows at once.
+    """Return name of a feature of array files -> source that takes a whole chunk of rows.
 
-    The first row says how all lie in their files. HDF5 files together keep unpacked chunks of
-    `window` bytes.
+    The first row tells shape and dtype. HDF5 files together cache unpacked chunks of `window`
+    bytes.
     """
     return {
         bound.name: _stored(bound, sources[bound.name].files, store, window)
@@ -82,22 +67,17 @@ def stored_rows(
 
 
 def _stored(bound: BoundFeature, files: FileSource, store: Stores, window: int) -> StoredRows:
-    rows, feature = bound.values, bound.feature
+    rows, feature, spec = bound.values, bound.feature, specs_of(bound.feature)[0]
     encoded = pc.dictionary_encode(rows.field("path"))
     dataset = getattr(feature, "dataset", None)
-    spec = specs_of(feature)[0]
     shape, dtype, chunk = spec.shape, spec.dtype, 1
-    arrays = ArrayFiles(
-        Stores(store.limits, store.options, store.folder), window // len(encoded.dictionary)
-    )
-    try:
+    arrays = ArrayFiles(store.another(), window // len(encoded.dictionary))
+    with suppress(DfgenError, *BROKEN_ROWS):  # reading it says more
         array = arrays.array(encoded.dictionary[0].as_py(), dataset)
         shape, dtype = array.shape[1:], array.dtype
         chunk = (getattr(array, "chunks", None) or (1,))[0]
-    except (DfgenError, *BROKEN_ROWS):  # reading it says more
-        pass
     pixels = (*shape, 1) if spec.pixels and len(shape) == 2 else shape
-    numbers = encoded.indices.to_numpy().astype(np.int64)  # times blocks, they pass 32 bits
+    numbers = encoded.indices.to_numpy().astype(np.int64)  # times blocks, they exceed 32 bits
     return StoredRows(
         files, Spec(pixels, dtype), shape, chunk, encoded.dictionary, numbers,
         rows.field("index").to_numpy(), dataset, arrays,

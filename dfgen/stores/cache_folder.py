@@ -63,7 +63,7 @@ def open_segments(
     return segments
 
 
-def open_memory(keys: Keys, spec: Spec, most: int) -> list[Segment]:
+def open_memory(keys: Keys, spec: Spec, most: int | None) -> list[Segment]:
     """Return a segment in memory."""
     return [Segment(keys, memory_slots(len(keys), spec, most))]
 

@@ -19,7 +19,6 @@ from dfgen.errors import (
     DecodeError,
     DfgenError,
     MissingFileError,
-    ReadError,
 )
 from dfgen.limits import refuse_bytes
 from dfgen.stores.store import FIRST, Head, StorageOptions, Store, check_size, file_of_ranges
@@ -211,7 +210,7 @@ def _raised(error: Exception, path: str) -> Exception:
         )
     if kind in ("ValueError", "InvalidPathError"):
         return DecodeError("the URL has an empty part, . or .., or a control character in its key")
-    return ReadError(
+    return AccessError(  # workers do not retry it
         f"the file cannot be read: {place} answered {status or kind} after all retries"
     )
 

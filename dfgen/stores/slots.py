@@ -183,7 +183,7 @@ class Slots:
             return not self.is_full
 
 
-def memory_slots(count: int, spec: Spec, most: int) -> Slots:
+def memory_slots(count: int, spec: Spec, most: int | None) -> Slots:
     """Return slots in memory, for this process and its children, until this process ends."""
     files = [memory_file(f"dfgen{suffix}") for suffix in (SLOTS, RECORDS)]
     pixels, records = (f"/proc/{os.getpid()}/fd/{file}" for file in files)

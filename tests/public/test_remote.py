@@ -5,7 +5,7 @@ import pytest
 from servers import http_server, s3_server
 
 import dfgen
-from dfgen.errors import AccessError, MissingFileError
+from dfgen.errors import AccessError, MissingFileError, ReadError
 from public.leftovers import assert_same, passes, pictures, sequence, written
 from public.leftovers import nothing_left as nothing_left
 
@@ -88,6 +88,14 @@ def test_refused_credentials_are_an_error(server, frame, status):
     for on_error in ("raise", "skip"):
         with pytest.raises(AccessError, match="imgs"):
             passes(frame, on_error=on_error, **server.options)
+
+
+def test_reads_that_failed_after_retries_are_not_repeated(server, frame):
+    fail(server, status=503, only="7.png")
+    options = {**server.options["storage_options"], "retry_config": {"max_retries": 0}}
+    with pytest.raises(ReadError, match=r"7\.png"):
+        passes(frame, storage_options=options)
+    assert sum(count for (_, path), count in server.asked.items() if "7.png" in path) <= 2
 
 
 @pytest.mark.parametrize("cache", [None, "cache"])

@@ -38,17 +38,16 @@ CACHE_FAILED = "cache_failed_"
 _DECIDING = ("size", "load_size", "resize", "color_mode", "interpolation", "antialias", "dtype")
 
 
-def cache_text(path: str, folder: str) -> str:
-    """Return the absolute path of a file, or of a member, or a URL."""
+def _absolute(path: str, folder: str) -> str:
     member = member_of(path)
     if member is not None:
-        return str(Member(member.kind, member.name, cache_text(member.archive, folder)))
+        return str(Member(member.kind, member.name, _absolute(member.archive, folder)))
     return path if "://" in path else os.path.normpath(os.path.join(folder, path))
 
 
-def hash_of(text: str) -> int:
-    """Return a 64-bit hash of a text."""
-    return xxh3_64_intdigest(text.encode(errors="surrogatepass"))
+def key_of(path: str, folder: str) -> int:
+    """Return a 64-bit hash of the absolute path of a file, or of a member, or of a URL."""
+    return xxh3_64_intdigest(_absolute(path, folder).encode(errors="surrogatepass"))
 
 
 class CachedPixels(RowSource):
@@ -73,12 +72,13 @@ class CachedPixels(RowSource):
         store: Store,
         segments: list[Segment],
         keys: Keys,
-        facts: tuple[Any, ...] = (),
+        facts: tuple[Any, ...] = (None, None),
     ) -> None:
         self._arguments = (files, steps, store, segments, keys, facts)
         self.files, self.spec = files, segments[0].slots.spec
         self.fixed, self.rest = steps
-        self._paths, self._store, self._facts_known = files.values, store, facts
+        self._paths, self._store, self._facts, self._keys = files.values, store, facts, keys
+        self._fixed_files = replace(files, feature=self.fixed)
         self.slots = [segment.slots for segment in segments]
         self._segments = np.zeros(len(keys), np.uint16)
         self._places = np.zeros(len(keys), np.int64)
@@ -160,18 +160,17 @@ class CachedPixels(RowSource):
         return self.rest.fill(pixels, out, reading, placed)
 
     def _decode(self, row: int, pixels: Values, reading: Reading) -> Geometry:
-        """Decode the image of one row, and keep it if its file stayed the same meanwhile."""
+        """Decode the image of one row, and keep it unless its file changed meanwhile."""
         salt = self._salts[row]
-        fixed = replace(self.files, feature=self.fixed)
-        placed: Geometry = fixed.read(row, pixels, reading._replace(drawn=None))
+        placed: Geometry = self._fixed_files.read(row, pixels, reading._replace(drawn=None))
         self._count("cache_misses", 1)
         if salt and salt == self._salt(row):
-            slots = self.slots[self._segments[row]]
-            slots.put(int(self._places[row]), pixels, int(salt), placed.image)
+            slots = self.slots[self._segments.item(row)]
+            slots.put(self._places.item(row), pixels, int(salt), placed.image)
         return placed
 
     def _salts_of(self, rows: IntArray) -> npt.NDArray[np.uint64]:
-        """Return what tells the versions of files apart; 0 if a file cannot be looked at."""
+        """Return the salts of some rows; see `_salt`."""
         salts = self._salts[rows]
         if not salts.all():
             for row in rows[salts == 0].tolist():
@@ -179,21 +178,25 @@ class CachedPixels(RowSource):
             salts = self._salts[rows]
         return salts
 
-    def _salt(self, row: int) -> np.uint64:
-        path, facts = self._paths[row].as_py(), list[Any]()
-        if is_remote(path):
-            facts = [-1 if fact is None else int(fact[row]) for fact in self._facts_known]
-            is_known = min(facts, default=-1) >= 0
-        else:
+    def _salt(self, row: int) -> int:
+        """Return a hash of size, time and path of a file; 0 if they are unknown."""
+        path, version = self._paths[row].as_py(), None
+        is_local = "://" not in path
+        if is_local or not is_remote(path):
             try:
                 head = self._store.head(path)
             except (DfgenError, OSError, ValueError):
-                return np.uint64(0)  # reading it says what is wrong
-            # inode numbers change with copies, unlike checksums of members
-            facts = [head.size, head.mtime_ns, *([head.version] if "://" in path else [])]
-            is_known = not head.problem and self.files.size(row) in (None, head.size)
-        text = repr((cache_text(path, self._store.folder), facts))
-        return np.uint64((hash_of(text) or 1) if is_known else 0)
+                return 0  # reading it says what is wrong
+            if head.problem or self.files.size(row) not in (None, head.size):
+                return 0
+            size, mtime = head.size, head.mtime_ns
+            version = None if is_local else head.version  # inode numbers change with copies
+        else:
+            size, mtime = (-1 if fact is None else fact.item(row) for fact in self._facts)
+            if size < 0 or mtime < 0:
+                return 0
+        text = f"{self._keys.item(row)} {size} {mtime} {version}"
+        return xxh3_64_intdigest(text.encode()) or 1
 
     def _count(self, what: str, number: int) -> None:
         with self._lock:
