@@ -8,14 +8,13 @@ import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
+from datetime import date
 from functools import partial
 from threading import Lock
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, MissingFileError, unreadable
 from dfgen.limits import refuse_bytes
@@ -31,6 +30,7 @@ _PACKED = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"(\xb
 _STORED, _DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 _LOCAL = 30  # bytes of the header of a zip's member, without its name
 _SLACK = 64  # bytes of extra fields that most of these headers do not exceed
+_EPOCH_DAY = date(1970, 1, 1).toordinal() + 1  # days are counted from 1
 _BOMB = 100  # a ratio of compression above which a size counts as decoded bytes
 
 
@@ -80,15 +80,34 @@ def is_named_archive(path: str) -> bool:
     return path.lower().endswith(_SUFFIXES)
 
 
+class _Entry(NamedTuple):
+    """What the index of an archive has of a member."""
+
+    start: int  # of its header in a zip, of its bytes in a tar
+    packed: int  # bytes in the archive
+    size: int
+    mtime_ns: int
+    crc: int
+    method: int
+
+
+_ENTRY = np.dtype([(name, "<i8") for name in _Entry._fields])
+_UNREADABLE = 255  # the method of a member that is encrypted or compressed differently
+_CANNOT = (
+    "the member is encrypted, or compressed by a method other than deflate: unpack the archive "
+    "and make it again, zip -0"
+)
+
+
 class _Archive:
-    """An open archive and its index: arrays sorted by the hashes of the members' names."""
+    """An open archive. Its entries are sorted by the hashes of the members' names."""
 
     def __init__(self, kind: str, path: str, version: object) -> None:
-        self.descriptor, self.version = -1, version
+        self.descriptor, self.version, self.is_zip = -1, version, kind == "zip"
         self.descriptor = os.open(path, READING)
         self._lock = Lock()
         try:
-            names, columns = (_zip_index if kind == "zip" else _tar_index)(path)
+            names, entries = (_zip_index if self.is_zip else _tar_index)(path)
         except (zipfile.BadZipFile, tarfile.TarError, ValueError, OverflowError) as error:
             raise DecodeError(f"the archive {path!r} is damaged: {error}") from error
         self.names: list[str] = names
@@ -96,7 +115,7 @@ class _Archive:
         order = np.argsort(hashes, kind="stable")
         last = np.append(hashes[order][1:] != hashes[order][:-1], True)[: len(order)]
         order = order[last]  # of members with one name the last counts
-        self._hashes, self._columns = hashes[order], [column[order] for column in columns]
+        self._hashes, self._entries = hashes[order], np.array(entries, _ENTRY)[order]
 
     def __del__(self, close: Any = os.close) -> None:
         if self.descriptor >= 0:
@@ -104,46 +123,41 @@ class _Archive:
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the bytes of the archive from `start` to before `stop`."""
-        data = read_at(self.descriptor, stop - start, start, self._lock)
+        data = b""
         while len(data) < stop - start:
-            part = read_at(self.descriptor, stop - start - len(data), start + len(data), self._lock)
+            at = start + len(data)
+            part = read_at(self.descriptor, stop - at, at, self._lock)
             if not part:
                 break
             data += part
         return data
 
-    def find(self, name: str) -> "list[int] | None":
-        """Return start, packed size, size, time, CRC-32 and method of a member."""
+    def find(self, name: str) -> _Entry | None:
+        """Return the entry of a member."""
         key = hash(name)
         place = int(self._hashes.searchsorted(key))
         if place == len(self._hashes) or self._hashes.item(place) != key:
             return None
-        return [column.item(place) for column in self._columns]
+        return _Entry(*self._entries.item(place))
 
 
-_Index = tuple[list[str], list[npt.NDArray[Any]]]
-_UNREADABLE = 255  # instead of the method of a member that is encrypted or compressed differently
-_CANNOT = (
-    "the member is encrypted, or compressed by a method other than deflate: unpack the archive "
-    "and make it again, zip -0"
-)
+_Index = tuple[list[str], list[tuple[int, ...]]]
 
 
 def _zip_index(path: str) -> _Index:
     with zipfile.ZipFile(path) as file:
         infos = [info for info in file.infolist() if not info.is_dir()]
-    readable = [i.compress_type in (_STORED, _DEFLATED) and not i.flag_bits & 0x41 for i in infos]
-    dates = np.array([info.date_time for info in infos], np.int64).reshape(-1, 6)
-    days = (dates[:, 0] * 12 + dates[:, 1] - 1 - 1970 * 12).astype("M8[M]").astype("M8[D]")
-    seconds = (days.astype(np.int64) + dates[:, 2] - 1) * 86_400 + dates[:, 3:] @ (3600, 60, 1)
-    return [*map(_zip_name, infos)], [
-        np.array([info.header_offset for info in infos], np.int64),
-        np.array([info.compress_size for info in infos], np.int64),
-        np.array([info.file_size for info in infos], np.int64),
-        seconds * 10**9,
-        np.array([info.CRC for info in infos], np.uint32),
-        np.where(readable, [info.compress_type for info in infos], _UNREADABLE).astype(np.uint8),
-    ]
+    return [*map(_zip_name, infos)], [*map(_zip_entry, infos)]
+
+
+def _zip_entry(info: zipfile.ZipInfo) -> _Entry:
+    method, (year, month, day, *clock) = info.compress_type, info.date_time
+    if method not in (_STORED, _DEFLATED) or info.flag_bits & 0x41:
+        method = _UNREADABLE
+    days = date(year, min(max(month, 1), 12), 1).toordinal() + day - _EPOCH_DAY
+    seconds = ((days * 24 + clock[0]) * 60 + clock[1]) * 60 + clock[2]
+    sizes = info.header_offset, info.compress_size, info.file_size
+    return _Entry(*sizes, seconds * 10**9, info.CRC, method)
 
 
 def _zip_name(info: zipfile.ZipInfo) -> str:
@@ -164,29 +178,14 @@ def _tar_index(path: str) -> _Index:
                 f"random: make a plain one, {program} -k {os.path.basename(path)}"
             )
     with tarfile.open(path, "r:") as archive:
-        found = [*_tar_members(archive)]
-    starts, sizes, times = np.array([row for _, row in found], np.int64).reshape(-1, 3).T
-    zeros = np.zeros(len(found), np.uint8)
-    return [name for name, _ in found], [starts, sizes, sizes, times, zeros, zeros]
-
-
-def _tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, tuple[int, int, int]]]:
-    while (info := archive.next()) is not None:
-        if info.isreg() and not info.issparse():
-            row = info.offset_data, info.size, round(info.mtime * 10**9)
-            yield info.name.removeprefix("./"), row
-        archive.members = []  # type: ignore[attr-defined]  # else it keeps all
-
-
-class _Found(NamedTuple):
-    archive: _Archive
-    is_zip: bool
-    start: int
-    packed: int
-    size: int
-    time: int
-    crc: int
-    method: int
+        names, entries = [], list[tuple[int, ...]]()
+        while (info := archive.next()) is not None:
+            if info.isreg() and not info.issparse():
+                names.append(info.name.removeprefix("./"))
+                mtime_ns = round(info.mtime * 10**9)
+                entries.append(_Entry(info.offset_data, info.size, info.size, mtime_ns, 0, _STORED))
+            archive.members = []  # type: ignore[attr-defined]  # else it keeps all
+    return names, entries
 
 
 class Archives(Store):
@@ -202,9 +201,9 @@ class Archives(Store):
     def read(self, path: Any, size: int | None = None) -> bytes:
         """Return the bytes of a member."""
         try:
-            found = self._find(path)
-            check_size(found.size, size)
-            return self._bytes(found, path)
+            archive, entry = self._find(path)
+            check_size(entry.size, size)
+            return self._bytes(archive, entry, path)
         except (DfgenError, MemoryError):
             raise
         except Exception as error:
@@ -212,24 +211,24 @@ class Archives(Store):
 
     def head(self, path: Any) -> Head:
         """Return size and time of a member, as the archive has them."""
-        found = self._find(path)
-        problem = _CANNOT if found.method == _UNREADABLE else None
-        version = found.crc if found.is_zip else found.archive.version
-        return Head(found.size, found.time, (found.start, version), problem)
+        archive, entry = self._find(path)
+        problem = _CANNOT if entry.method == _UNREADABLE else None
+        version = entry.start, entry.crc if archive.is_zip else archive.version
+        return Head(entry.size, entry.mtime_ns, version, problem)
 
     def begin(self, path: Any) -> tuple[Head, IO[bytes]]:
         """Return the head of a member and the open member; a deflated one is unpacked whole."""
-        head, found = self.head(path), self._find(path)
+        head, (archive, entry) = self.head(path), self._find(path)
         if head.problem or not head.size:
             return head, io.BytesIO()
-        if found.method == _DEFLATED:
+        if entry.method == _DEFLATED:
             return head, io.BytesIO(self.read(path))
-        start = found.start + (_local(found, _LOCAL)[1] if found.is_zip else 0)
+        start = entry.start + (_local(archive, entry, _LOCAL)[1] if archive.is_zip else 0)
 
         def fetch(begin: int, end: int) -> bytes:
-            return found.archive.read(start + begin, start + end)
+            return archive.read(start + begin, start + end)
 
-        return head, file_of_ranges(found.size, fetch, step=1 << 13)
+        return head, file_of_ranges(entry.size, fetch, step=1 << 13)
 
     def names(self, archive: Member) -> list[str]:
         """Return the names of all files in an archive, in its order."""
@@ -250,48 +249,45 @@ class Archives(Store):
         except (FileNotFoundError, NotADirectoryError) as error:
             raise MissingFileError(f"there is no archive {path!r}") from error
 
-    def _find(self, path: str) -> _Found:
+    def _find(self, path: str) -> tuple[_Archive, _Entry]:
         member = member_of(path)
         if member is None:
             raise DecodeError(f'{path!r} must be a path such as "zip://cats/a.jpg::photos.zip"')
         archive = self._archive(member)
-        found = archive.find(member.name)
-        if found is None:
+        entry = archive.find(member.name)
+        if entry is None:
             raise MissingFileError(f"the archive {member.archive!r} has no file {member.name!r}")
-        return _Found(archive, member.kind == "zip", *found)
+        return archive, entry
 
-    def _bytes(self, found: _Found, path: str) -> bytes:
-        if found.method == _UNREADABLE:
+    def _bytes(self, archive: _Archive, entry: _Entry, path: str) -> bytes:
+        size, limits = entry.size, self.limits
+        if entry.method == _UNREADABLE:
             raise DecodeError(_CANNOT)
-        refuse_bytes(found.size, self.limits)
-        if found.size > _BOMB * found.packed and not self.limits.allows(
-            "decoded_bytes", found.size
-        ):
-            what = f"the member has {found.size:,} bytes"
-            raise DecodeError(self.limits.refusal("decoded_bytes", found.size, what))
-        if not found.is_zip:
-            data = found.archive.read(found.start, found.start + found.size)
+        refuse_bytes(size, limits)
+        if size > _BOMB * entry.packed and not limits.allows("decoded_bytes", size):
+            what = f"the member has {size:,} bytes"
+            raise DecodeError(limits.refusal("decoded_bytes", size, what))
+        if not archive.is_zip:
+            data = archive.read(entry.start, entry.start + size)
         else:
-            most = _LOCAL + len(path) + _SLACK + found.packed
-            data, begin = _local(found, most)
-            if begin + found.packed > len(data):
-                data += found.archive.read(
-                    found.start + len(data), found.start + begin + found.packed
-                )
-            data = data[begin : begin + found.packed]
-        if found.method == _DEFLATED:
+            data, begin = _local(archive, entry, _LOCAL + len(path) + _SLACK + entry.packed)
+            end = begin + entry.packed
+            if end > len(data):
+                data += archive.read(entry.start + len(data), entry.start + end)
+            data = data[begin:end]
+        if entry.method == _DEFLATED:
             try:
-                data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, found.size + 1)
+                data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, size + 1)
             except zlib.error as error:
                 raise DecodeError(f"the member is damaged: {error}") from error
-        if len(data) != found.size or (found.is_zip and zlib.crc32(data) != found.crc):
+        if len(data) != size or (archive.is_zip and zlib.crc32(data) != entry.crc):
             raise DecodeError("the member is damaged: its size or checksum differs from the index")
         return data
 
 
-def _local(found: _Found, nbytes: int) -> tuple[bytes, int]:
+def _local(archive: _Archive, entry: _Entry, nbytes: int) -> tuple[bytes, int]:
     """Return bytes from the header of a zip's member on, and the length of the header."""
-    data = found.archive.read(found.start, found.start + nbytes)
+    data = archive.read(entry.start, entry.start + nbytes)
     if data[:4] != b"PK\3\4" or len(data) < _LOCAL:
         raise DecodeError("the member is damaged: it has no header")
     return data, _LOCAL + data[26] + data[28] + (data[27] + data[29] << 8)
