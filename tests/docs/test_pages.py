@@ -1,8 +1,8 @@
 """The code of README.md and of each page of docs/ runs as written, from top to bottom.
 
-Blocks of `python` and `sh` run in one namespace, in an empty folder. If a block of `text` follows
-that begins with `SomeError: `, the code must raise that error; `...` stands for any text. Comments
-of HTML are invisible to readers:
+Blocks of `python` and `sh` run in one namespace, in an empty folder. A block of `text` on the next
+line has lines that the command prints, the output of the code, or the error that it raises; `...`
+stands for any text. Comments of HTML are invisible to readers:
 
 - `<!-- python`, code, `-->` runs like a block. It writes files with the functions below, or checks.
 - `<!-- skip -->` before a block: the block does not run.
@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import shutil
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from functools import cache, partial
 from pathlib import Path
 
@@ -42,13 +42,22 @@ BLOCK = re.compile(
 
 
 def blocks_of(page):
-    """Return (language, text, line) of each block that runs, and of each `text`."""
-    text, blocks = page.read_text("utf-8"), []
+    """Return (language, text, line, output) of each block that runs.
+
+    `output` is the block of `text` on the next line, or "".
+    """
+    text, blocks, end = page.read_text("utf-8"), [], 0
     for match in BLOCK.finditer(text):
-        language = "python" if match["hidden"] else match["language"]
-        if not match["skip"]:
-            line = text.count("\n", 0, match.start("hidden" if match["hidden"] else "text"))
-            blocks.append((language, match["hidden"] or match["text"], line))
+        code, language = match["hidden"] or match["text"], match["language"] or "python"
+        follows = text[end : match.start()] == "\n"
+        end = match.end()
+        if language in ("python", "sh") and not match["skip"]:
+            start = match.start("hidden" if match["hidden"] else "text")
+            blocks.append((language, code, text.count("\n", 0, start), ""))
+        elif language == "text" and follows and blocks:
+            blocks[-1] = (*blocks[-1][:3], code)
+        else:
+            assert match["skip"] or language in ("text", "toml"), f"{page}: block of {language}"
     return blocks
 
 
@@ -122,25 +131,21 @@ def assert_shown(shown, actual):
 
 def run(page, names):
     """Run a page in the working folder, with names in its namespace."""
-    blocks = blocks_of(page)
-    for (language, text, line), (after, answer, _) in zip(
-        blocks, [*blocks[1:], ("", "", 0)], strict=True
-    ):
-        code = compile("\n" * line + text, page, "exec") if language == "python" else None
-        if language == "sh":
-            with redirect_stdout(io.StringIO()) as output:
+    for language, text, line, shown in blocks_of(page):
+        with redirect_stdout(io.StringIO()) if shown else nullcontext() as output:
+            if language == "sh":
                 run_commands(text)
-            if after == "text":
-                assert {*answer.splitlines()} <= {*output.getvalue().splitlines()}
-        elif code and after == "text" and re.match(r"\w+Error: ", answer):
-            with pytest.raises(dfgen.DfgenError) as caught:
-                exec(code, names)
-            actual = f"{type(caught.value).__name__}: {caught.value}"
-            assert_shown(answer, actual.replace(os.getcwd(), "/data"))
-        elif code:
-            exec(code, names)
-        else:
-            assert language in ("text", "toml")
+            elif re.match(r"\w+Error: ", shown):
+                with pytest.raises(dfgen.DfgenError) as caught:
+                    exec(compile("\n" * line + text, page, "exec"), names)
+                error = f"{type(caught.value).__name__}: {caught.value}"
+                print(error.replace(os.getcwd(), "/data"))
+            else:
+                exec(compile("\n" * line + text, page, "exec"), names)
+        if shown and language == "sh":
+            assert {*shown.splitlines()} <= {*output.getvalue().splitlines()}
+        elif shown:
+            assert_shown(shown, output.getvalue())
 
 
 def pages():
@@ -167,12 +172,8 @@ def test_page_runs(page, demo, tmp_path, monkeypatch):
         "annotations": annotations,
         "labelled_images": labelled_images,
         "monkeypatch": monkeypatch,
+        "page": page,
     }
-    text = page.read_text("utf-8").replace("\n", " ")
-    if "`demo/photographs`, which `dfgen demo --keep demo --no-train` writes" in text:
-        photographs(demo, *(entry.name for entry in demo.iterdir() if entry.name in text))
-    if "annotations of your own" in text:
-        annotations()
     run(page, names)
 
 
