@@ -1,4 +1,4 @@
-"""Trees: how x and y are nested."""
+"""Trees: the nesting of x and y."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ Tree = Any
 
 
 def leaves(tree: Tree) -> Iterator[Any]:
-    """Return the leaves of a tree in order."""
+    """Yield the leaves of a tree in order."""
     if isinstance(tree, Mapping):
         yield from tree.values()
     elif isinstance(tree, list | tuple):
@@ -25,7 +25,7 @@ def leaves(tree: Tree) -> Iterator[Any]:
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
-    """Return the tree with each leaf replaced; lists become tuples, as TensorFlow needs."""
+    """Return a tree with each leaf replaced; lists become tuples, as TensorFlow needs."""
     if isinstance(tree, Mapping):
         return {key: function(leaf) for key, leaf in tree.items()}
     if isinstance(tree, list | tuple):
@@ -36,21 +36,21 @@ def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
 def tree_of(tree: Tree, of: Callable[[str], Any]) -> Tree:
     """Return a tree of trees of names with the names replaced.
 
-    No function within another one that calls itself: such a one is a cycle, which would keep the
-    arrays of a batch until Python looks for garbage.
+    A recursive closure would be a reference cycle, which keeps the arrays of a batch until the
+    next garbage collection.
     """
     return of(tree) if isinstance(tree, str) else map_leaves(partial(tree_of, of=of), tree)
 
 
 def channels_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return (..., height, width, channels) as (..., channels, height, width), in one piece."""
+    """Return (..., height, width, channels) as contiguous (..., channels, height, width)."""
     return np.ascontiguousarray(np.moveaxis(array, -1, -3))
 
 
 def leaf_names(x: Tree, y: Tree) -> tuple[Tree, Tree]:
-    """Return both trees with features replaced by names: a dict's key, else the kind.
+    """Return both trees with names for features: the key in a dict, else the kind.
 
-    Kinds that occur more than once are numbered: `image_0`, `image_1`.
+    Kinds that occur several times are numbered: `image_0`, `image_1`.
     """
     plain = [f.kind for tree in (x, y) if not isinstance(tree, Mapping) for f in leaves(tree)]
     seen: Counter[str] = Counter()

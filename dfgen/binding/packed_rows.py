@@ -8,18 +8,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns
-from dfgen.binding.image_sizes import known_sizes
-from dfgen.binding.mapped_columns import MappedColumns, open_mapped
+from dfgen.binding.arguments import SequenceArguments
+from dfgen.binding.opening import open_table
 from dfgen.binding.packed_image import image_of_pack
+from dfgen.binding.row_sizes import known_sizes
+from dfgen.binding.table_columns import Columns
 from dfgen.errors import DfgenError, ManifestError, warn
 from dfgen.limits import Limits
 from dfgen.manifest.metadata import Metadata, metadata_of
-from dfgen.manifest.paths import absolute_paths, absolute_place
+from dfgen.manifest.paths import absolute_paths, absolute_place, ends_of
 from dfgen.packs.format import PATH, Pack, is_pack, pack_table, read_pack
 from dfgen.packs.remote_shards import RemoteShards, check_sizes
 from dfgen.packs.rows import PackedFiles, PackedPixels, PackRows, PackSource
@@ -31,14 +31,11 @@ from dfgen.samples.pixels.decoders import size_of_image
 from dfgen.samples.pixels.geometry import shrunk
 from dfgen.samples.sources.file_source import FileSource
 from dfgen.spec import IntArray, Spec
-from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import Stores, is_remote, store_at
 from dfgen.table.arrow_types import in_one, is_text
+from dfgen.table.mapped_column import MappedColumn
 
 _CHECKED = 1_000  # local shards that are opened before training, 0.2 ms each
-
-Copies = tuple[str | None, int | None, int]
-"""For local copies of a remote pack: folder of the cache, its bound, and bytes of a window."""
 
 
 @dataclass(frozen=True)
@@ -136,41 +133,33 @@ class PackedRows:
         return sizes
 
 
-def open_columns(
-    manifest: object,
-    root: str | os.PathLike[str] | None,
-    limits: Limits,
-    options: StorageOptions | None = None,
-    where: Any = None,
-    pack: object = None,
-    copies: Copies = (None, None, 0),
-) -> tuple[Columns, PackedRows | None]:
-    """Return the columns of a manifest, as `open_manifest`, and its rows in a pack, if any.
+def open_columns(arguments: SequenceArguments) -> tuple[Columns, PackedRows | None]:
+    """Return the columns of the manifest, and its rows in a pack, if any.
 
     Raises:
         MissingFileError: a file of the pack is missing.
         ManifestError: it is damaged, or rows are not in the pack.
     """
+    manifest, pack, options = arguments.manifest, arguments.pack, arguments.storage_options
     if pack is None and isinstance(manifest, str | os.PathLike) and is_pack(manifest, options):
         pack = manifest
     if pack is None:
-        columns = open_mapped(manifest, root, limits, options, where)
-        attrs = columns.source.attrs if isinstance(columns.source, pd.DataFrame) else {}
-        packed = attrs.get("dfgen", {}).get("pack")
+        columns = open_table(arguments)
+        packed = columns.attributes.get("pack")
         if packed is not None:
             raise ManifestError(
                 f"the rows were read from a pack: pass pack={packed!r} to read their pixels there, "
                 'or delete df.attrs["dfgen"]["pack"] to read their files'
             )
         return columns, None
-    index = read_pack(os.fspath(pack), options)  # type: ignore[call-overload]
-    table, shards = pack_table(index, options), _shards(index, limits, options, copies)
+    index = read_pack(os.fspath(pack), options)
+    table, shards = pack_table(index, options), _shards(index, arguments)
     starts, shard_bytes = index.starts, sum(file.bytes for file in index.shards)
     shard_bytes //= len(index.shards)
-    if manifest is pack and where is None:
-        columns = _columns(index, table, root)
+    if manifest is pack and arguments.where is None:
+        columns = _columns(index, table, arguments.root)
         return columns, PackedRows(columns, shards, PackRows(starts, None, shard_bytes))
-    columns = open_mapped(manifest, root, limits, options, where)
+    columns = open_table(arguments)
     numbers = _numbers(columns, table, index)
     why = in_one(table["problem"]).take(pa.array(numbers))
     bad = {row: why[row].as_py() for row in pc.indices_nonzero(pc.is_valid(why)).to_pylist()}
@@ -184,29 +173,25 @@ def _columns(pack: Pack, table: pa.Table, root: str | os.PathLike[str] | None) -
     begin, folder = (known.root, pack.folder) if start is None else (start, "")
     begin = None if begin is None else absolute_place(begin, folder)
     path = pack.path(pack.table)
+    attributes = {**known.attributes, "root": begin, "pack": pack.folder}
     if is_remote(path):
-        return Columns(absolute_paths(table, begin), known.labels, start)
-    return MappedColumns(
-        table,
-        known.labels,
-        start,
-        path=path,
-        begin=begin,
-        digest=lambda: pack.ids,
-        attrs={"dfgen": {**known.attributes, "root": begin, "pack": pack.folder}},
-    )
+        return Columns(absolute_paths(table, begin), attributes, start)
+    ends = None if begin is None else ends_of(begin)
+    stored = {"id": MappedColumn(path, "id"), PATH: MappedColumn(path, PATH, ends)}
+    return Columns(table, attributes, start, stored=stored, stored_digest=lambda: pack.ids)
 
 
-def _shards(pack: Pack, limits: Limits, options: StorageOptions | None, copies: Copies) -> Shards:
+def _shards(pack: Pack, arguments: SequenceArguments) -> Shards:
     if not is_remote(pack.folder):
         for file in pack.shards[:_CHECKED]:
             check_shard(pack, file)
         return Shards(pack)
-    store = store_at(pack.folder, limits, options)
+    limits, cache = arguments.limits, arguments.cache
+    store = store_at(pack.folder, limits, arguments.storage_options)
     check_sizes(pack, store)
-    folder, most, window = copies
-    largest = max(file.bytes for file in pack.shards)
-    return RemoteShards(pack, store, folder, most, 4 + 2 * window // largest)
+    folder = None if cache in (None, "memory") else os.fspath(cache)
+    windows = 4 + 2 * arguments.window // max(file.bytes for file in pack.shards)
+    return RemoteShards(pack, store, folder, limits.cache_bytes, windows)
 
 
 def _numbers(columns: Columns, table: pa.Table, pack: Pack) -> IntArray:

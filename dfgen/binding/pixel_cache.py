@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.binding.frame_columns import Columns
 from dfgen.binding.row_problems import whole_column
+from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, warn
 from dfgen.limits import Limits
 from dfgen.machine import free_memory

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns
+from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, DfgenError
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import specs_of
@@ -31,7 +31,7 @@ def array_feature(columns: Columns, image: Callable[..., Image], store_of: Store
         image: makes the Image of a column with the options of the Sequence.
         store_of: returns the store of arrays of files.
     """
-    paths = columns.head().files("path")
+    paths = columns.taking(np.zeros(1, np.int64)).files("path")
     path, dataset, shape, dtype = paths[0].as_py(), None, None, None
     with suppress(DfgenError, *BROKEN_ROWS):
         if os.path.isfile(path) and not path.endswith(".npy"):

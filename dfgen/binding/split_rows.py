@@ -7,126 +7,100 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.frame_columns import Columns
+from dfgen.binding.table_columns import Columns
 from dfgen.checks import whole
-from dfgen.errors import ArgumentError, ManifestError, column_list, warn
+from dfgen.errors import ArgumentError, ManifestError, column_list, listed, warn
 from dfgen.manifest.duplicates import shared_paths, told
-from dfgen.table.arrow_types import is_text, value_type
+from dfgen.table.arrow_types import is_text, refuse_missing, value_type
 
 Masks = dict[str, npt.NDArray[np.bool_]]
-"""Name of a split -> which rows are in it."""
+"""Name of a split -> whether each row is in it."""
 
 
 def split_rows(columns: Columns, fold: int | None = None) -> Masks:
-    """Return the rows of each split that has any, "train" among them.
+    """Return the rows of each split, "train" among them; by `fold`, those of "train" and "val"."""
+    column = "split" if fold is None else "fold"
+    how = 'df = dfgen.split(df, {"train": 0.8, "val": 0.2})' if fold is None else "folds=5"
+    if column not in columns.names:
+        raise ManifestError(
+            f'the manifest has no column "{column}", which dfgen.split makes, {how}. Columns: '
+            f"{column_list(columns.names)}"
+        )
+    values = columns[column]
+    refuse_missing(column, values, column, f"drop them: df = df[df[{column!r}].notna()]")
+    return _by_split(values) if fold is None else _by_fold(columns, values, whole("fold", fold))
 
-    Args:
-        columns: of a manifest with a column `split`, or with `fold`.
-        fold: the fold that is "val", so that the others are "train"; None: the splits.
-    """
-    if fold is not None:
-        return _rows_by_fold(columns, whole("fold", fold))
-    if "split" not in columns.names:
-        raise ManifestError(
-            'the manifest has no column "split". Make one: df = dfgen.split(df, {"train": 0.8, '
-            '"val": 0.2}), or with folds=5 and then sequences(df, fold=0). '
-            f"Columns: {column_list(columns.names)}"
-        )
-    values = columns["split"]
+
+def _by_split(values: pa.Array) -> Masks:
     kind = value_type(values.type)
-    if not is_text(kind):
+    names = values.unique().to_pylist()
+    if pa.types.is_dictionary(values.type):
+        names = [name for name in values.dictionary.to_pylist() if name in names]
+    if not is_text(kind) or "train" not in names:
         raise ManifestError(
-            f'the column "split" holds {kind}, expected names, as "train" and "val"'
-            + pa.types.is_boolean(kind)
-            * ': of rows that validate write df["split"] = np.where(df["split"], "val", "train")'
-        )
-    _refuse_null("split", columns, values)
-    names = [*_in_order(values)]
-    if "train" not in names:
-        raise ManifestError(
-            f'the column "split" holds {", ".join(map(repr, names))}: expected one called "train", '
-            'which is shuffled. Rename it: df["split"].replace("training", "train")'
+            f'the column "split" has {kind} such as {listed(names)}, expected names, "train" among '
+            'them: df["split"] = df["split"].replace("training", "train")'
         )
     text = values.cast(kind)
     return {name: _mask(pc.equal(text, pa.scalar(name, kind))) for name in names}
 
 
-def _rows_by_fold(columns: Columns, fold: int) -> Masks:
-    if "fold" not in columns.names:
-        raise ManifestError(
-            f'fold={fold}, but the manifest has no column "fold". Make one: df = dfgen.split(df, '
-            f"folds=5). Columns: {column_list(columns.names)}"
-        )
+def _by_fold(columns: Columns, values: pa.Array, fold: int) -> Masks:
     if "split" in columns.names:
         raise ManifestError(
-            f'fold={fold}, but the manifest has a column "split" too, whose test rows would be '
-            'trained on. Take the rows to train on: df[df.split == "train"].drop(columns="split")'
+            f'fold={fold}, but the manifest also has a column "split", whose test rows would be '
+            'trained on: give df[df.split == "train"].drop(columns="split")'
         )
-    values = columns["fold"]
-    _refuse_null("fold", columns, values)
-    known = sorted(values.unique().to_pylist())
-    if fold not in known:
-        raise ArgumentError(
-            f"fold={fold} is none of the folds of the manifest: {', '.join(map(repr, known))}"
-        )
-    if len(known) == 1:
+    folds = sorted(values.unique().to_pylist())
+    if fold not in folds or isinstance(folds[0], bool):
+        raise ArgumentError(f"fold={fold} is not a fold of the manifest: {listed(folds)}")
+    if len(folds) == 1:
         raise ManifestError(f"every row is in fold {fold}: none is left to train on")
     chosen = _mask(pc.equal(values, pa.scalar(fold, values.type)))
     return {"train": ~chosen, "val": chosen}
 
 
-def _in_order(values: pa.Array) -> list[str]:
-    """Return the names that occur: categories in their order, others as they come."""
-    found: list[str] = values.unique().to_pylist()
-    if not pa.types.is_dictionary(values.type):
-        return found
-    return [name for name in values.dictionary.to_pylist() if name in found]
-
-
-def _mask(found: pa.Array) -> npt.NDArray[np.bool_]:
-    mask: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+def _mask(values: pa.Array) -> npt.NDArray[np.bool_]:
+    mask: npt.NDArray[np.bool_] = values.to_numpy(zero_copy_only=False)
     return mask
 
 
-def _refuse_null(name: str, columns: Columns, values: pa.Array) -> None:
-    if not values.null_count:
-        return
-    row: Any = pc.indices_nonzero(values.is_null())[0].as_py()
-    where = f" (id {columns['id'][row].as_py()!r})" if "id" in columns.names else ""
-    raise ManifestError(
-        f"{values.null_count:,} rows have no {name}, the first is row {row}{where}. Give them one, "
-        f"or drop them: df = df[df[{name!r}].notna()]"
-    )
+def where_split(where: Any, name: str, fold: int | None) -> Any:
+    """Return the condition for `where=` of the rows of a split that also meet another condition."""
+    text = f"split == {name!r}"
+    if fold is not None:
+        text = f"fold {'!=' if name == 'train' else '=='} {fold}"
+    if where is None or isinstance(where, str):
+        return f"({where}) and {text}" if where else text
+    rows = pc.field("split") == name if fold is None else pc.field("fold") == fold
+    return where & (~rows if fold is not None and name == "train" else rows)
 
 
-def warn_of_shared_paths(columns: Columns, parts: Masks) -> bool:
-    """Warn of files in several splits, but of array files, whose rows share them by `index`."""
-    if "path" not in columns.names or "index" in columns.names:
-        return False
-    source = columns.source
-    paths = source["path"] if isinstance(source, pa.Table) else columns["path"]
-    told = shared_paths(paths, np.argmax([*parts.values()], axis=0))
-    pa.default_memory_pool().release_unused()
-    if told is not None:
-        warn(told)
-    return told is not None
+def warn_of_split_leaks(columns: Columns, parts: Masks, of_files: bool) -> None:
+    """Warn about files in several splits, else about equal perceptual hashes.
 
-
-def warn_of_same_hashes(columns: Columns, parts: Masks) -> None:
-    """Warn of rows that have the perceptual hash of one of "train", as of splits made by hand.
-
-    A million rows take 25 ms; copies that differ in some bits would take 10 s.
+    Rows of array files share a path, and hashes that differ in some bits are not compared, because
+    that takes 10 s for a million rows.
     """
+    if of_files and "path" in columns.names and "index" not in columns.names:
+        is_arrow = isinstance(columns.source, pa.Table)
+        paths = columns.source["path"] if is_arrow else columns["path"]
+        message = shared_paths(paths, np.argmax([*parts.values()], axis=0))
+        pa.default_memory_pool().release_unused()
+        if message is not None:
+            warn(message)
+            return
     hashes = columns["phash"] if "phash" in columns.names else None
     if hashes is None or hashes.type != pa.uint64():
         return
     train = parts["train"]
-    mine, others = (hashes.filter(pa.array(mask)) for mask in (train, ~train))
-    if not pc.any(pc.is_in(mine, value_set=others.drop_null())).as_py():
+    trained = hashes.filter(pa.array(train))
+    shared = pc.is_in(hashes, value_set=trained.drop_null()).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(shared & ~train)
+    if not len(rows):
         return
-    same = pc.is_in(hashes, value_set=mine.drop_null()).to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero(same & ~train)
-    places = [int(rows[0]), int(np.flatnonzero(train)[pc.index(mine, hashes[rows[0]]).as_py()])]
-    ids = columns["id"].take(places).to_pylist() if "id" in columns.names else places
+    copy = np.flatnonzero(train)[pc.index(trained, hashes[rows[0]]).as_py()]
+    places = [int(rows[0]), int(copy)]
+    ids = columns["id"].take(pa.array(places)).to_pylist() if "id" in columns.names else places
     part = next(name for name, mask in parts.items() if mask[rows[0]])
     warn(told(len(rows), ids[0], part, ids[1], "train"))

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, legible, reason
 from dfgen.explain.missing import not_a_column
 from dfgen.explore.words import one_line, word
@@ -151,7 +151,7 @@ def content_kind(value: Any, column: str) -> str:
 
 def _read(row: pd.DataFrame, x: Any, how: Any, **options: Any) -> tuple[Tile, dict[str, _Array]]:
     """Return the tile and the arrays of a row."""
-    binding = bind(row, x, options=Options(label_mode=None, **options), **how)
+    binding = bind(SequenceArguments(row, x, label_mode=None, **options, **how))
     arrays, skipped = read_row(binding.reader, 0)
     return batch_tiles(binding, binding["image"], arrays, [()], skipped)[0], arrays
 
@@ -170,9 +170,11 @@ def read_row(
 
 def _image_tile(row: pd.DataFrame, x: Any, how: Any, mode: str = "rgb") -> Tile:
     """Return an image file in its own proportions, with its range if it is not of 8 bits."""
-    image, options = Image(x["image"], None, color_mode=mode), Options(label_mode=None)
+    image = Image(x["image"], None, color_mode=mode)
     try:
-        sized = bind(row, {"image": image}, options=options, on_error="skip", **how)
+        sized = bind(
+            SequenceArguments(row, {"image": image}, label_mode=None, on_error="skip", **how)
+        )
     except ArgumentError:  # a pack has one mode
         if mode == "rgba":
             raise

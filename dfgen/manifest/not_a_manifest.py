@@ -8,13 +8,12 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dfgen.errors import ArgumentError, DfgenError, WriteError, did_you_mean
+from dfgen.errors import ArgumentError, DfgenError, WriteError, brief, did_you_mean
 from dfgen.files import check_writable, refuse_others
 from dfgen.manifest.metadata import KEY
 from dfgen.manifest.paths import is_utf8
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
-from dfgen.table.any_table import frame_of
 
 _OTHERS = re.compile(
     r"\.(csv|tsv|txt|xlsx|jsonl?|xml|ya?ml|toml|pkl|feather|arrow|np[yz]|h5|hdf5|keras|db|html)",
@@ -27,7 +26,7 @@ def path_of_manifest(path: Any) -> str:
     """Return the absolute path of a manifest, or its URL."""
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(
-            f"the path of a manifest is text, such as 'pets.parquet', got {frame_of(path)}"
+            f"the path of a manifest is text, such as 'pets.parquet', got {brief(path)}"
         )
     place = os.fsdecode(path)
     if not place:

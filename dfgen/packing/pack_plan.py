@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dfgen.binding.frame_columns import Columns
-from dfgen.binding.image_sizes import image_sizes
-from dfgen.binding.row_problems import known_problems, known_sizes_of_files, look_for_files
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.binding.row_problems import known_problems, look_for_files, sizes_of_files
+from dfgen.binding.row_sizes import image_sizes
+from dfgen.binding.table_columns import Columns
+from dfgen.errors import ArgumentError, ManifestError, reason
 from dfgen.limits import Limits
 from dfgen.loading.order.shuffle import permutation
 from dfgen.manifest.building.file_facts import Access
@@ -104,16 +104,16 @@ def make_plan(
     look_for_files(columns, SampleReader(table["id"], (bound,), None, store), bad, skips=True)
     sizes = None
     if arguments.needs_sizes:
-        found, problems = image_sizes(columns, (bound,), {}, limits, options)
-        sizes, bad = found.get(PATH), problems | bad
-        if sizes is None or not sizes.any():
+        sizes, errors = image_sizes(columns, bound, store)
+        bad = {row: reason(error) for row, error in errors.items()} | bad
+        if not sizes.any():
             first = next(iter(bad.items()), (0, "its header has no size"))
             raise ManifestError(f"no row has an image to pack: row {first[0]}: {first[1]}")
     one_size = None
     if sizes is not None and arguments.format == "pixels":
         one_size = _one_size(columns, sizes)
     packer = arguments.packer(one_size)
-    known = known_sizes_of_files(columns, (bound,), {}).get(PATH)
+    known = sizes_of_files(columns, PATH)
     files = known
     if arguments.format == "original" and files is None:
         files = stat_files(bound.values, Access(options=options))[0].to_numpy()

@@ -1,4 +1,4 @@
-"""Types of Arrow, and columns of lists, checked without a loop over rows."""
+"""Types of Arrow arrays, and columns of lists, without loops over rows."""
 
 import re
 from collections import Counter
@@ -13,18 +13,18 @@ from dfgen.errors import ManifestError
 from dfgen.spec import IntArray
 
 OR_IGNORE = 'or, in y, give these rows no weight, by missing="ignore" in the feature'
-"""Other advice on labels that some rows lack, as errors tell it."""
+"""Advice on missing labels, for error messages."""
 
 
 def check_names(names: list[Any], where: str) -> None:
-    """Refuse names of columns that are no text, or of several columns."""
-    odd = [name for name in names if not isinstance(name, str)]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if odd or twice:
-        fault = f"{odd[0]!r}, which is not text" if odd else f"{twice[0]!r} several times"
-        several = bool(odd) and isinstance(odd[0], tuple)
-        write = ', df.columns = df.columns.map("_".join)' if several else ""
-        raise ManifestError(f"{where} has a column named {fault}: rename it{write}")
+    """Raise a ManifestError if a column name is not text or is not unique."""
+    wrong = [f"{name!r}, which is not text" for name in names if not isinstance(name, str)]
+    wrong += [f"{name!r} several times" for name, count in Counter(names).items() if count > 1]
+    if wrong:
+        raise ManifestError(
+            f"{where} has a column named {wrong[0]}: rename it; for a MultiIndex, "
+            'df.columns = df.columns.map("_".join)'
+        )
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -65,16 +65,16 @@ def joined_text(values: pa.Array) -> tuple[memoryview, IntArray]:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of lists."""
+    """Whether an Arrow type is a list."""
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
 
 
 def text_where(mask: Any, text: Any) -> Any:
-    """Return text where a mask says so, and null elsewhere.
+    """Return text if a mask is true, else null.
 
-    `if_else` with None damages text of pyarrow 15 that begins in the middle of an array.
+    In pyarrow 15, `if_else` with None corrupts slices of text.
 
     Example:
         >>> text_where(pa.array([True, False]), pa.array(["a", "b"])).to_pylist()
@@ -84,24 +84,24 @@ def text_where(mask: Any, text: Any) -> Any:
 
 
 def flattened(values: pa.Array) -> pa.Array:
-    """Return what is in all lists, nothing where there are none."""
+    """Return the items of all lists; nothing for a column of another type."""
     return pc.list_flatten(values) if is_list(values.type) else values[:0]
 
 
 def lengths_of(values: pa.Array) -> npt.NDArray[np.int32]:
-    """Return how much is in the list of each row, 0 where there is none.
+    """Return the length of the list of each row, 0 for null.
 
     Example:
         >>> lengths_of(pa.array([["a", "b"], None, []]))
         array([2, 0, 0], dtype=int32)
     """
     lengths = pc.fill_null(pc.list_value_length(values), 0)
-    found: npt.NDArray[np.int32] = lengths.to_numpy(zero_copy_only=False).astype(np.int32)
-    return found
+    counts: npt.NDArray[np.int32] = lengths.to_numpy(zero_copy_only=False).astype(np.int32)
+    return counts
 
 
 def offsets(column: str, values: pa.Array, advice: str) -> IntArray:
-    """Return where the list of each row begins among all of them, and where the last one ends."""
+    """Return the offset of the first item of each row, and the number of all items."""
     if not is_list(values.type):
         raise ManifestError(f"column {column!r} holds {values.type}, expected a list in each row")
     refuse_missing(column, values, "list", f"{advice}, {OR_IGNORE}")
@@ -110,7 +110,7 @@ def offsets(column: str, values: pa.Array, advice: str) -> IntArray:
 
 
 def split_text(column: str, values: pa.Array, separator: str) -> pa.Array:
-    """Return text split into lists, without blanks around the parts; of blanks alone none."""
+    """Split text into lists and strip the parts; blank text becomes an empty list."""
     if not is_text(values.type):
         raise ManifestError(
             f"column {column!r} holds {values.type}, which sep={separator!r} cannot split: leave "
@@ -133,26 +133,26 @@ def split_text(column: str, values: pa.Array, separator: str) -> pa.Array:
 
 
 def place_of(offsets: IntArray, index: int) -> tuple[int, int]:
-    """Return (row, place in its list) of an entry."""
+    """Return (row, index in its list) of an item."""
     row = int(np.searchsorted(offsets, index, side="right")) - 1
     return row, index - int(offsets[row])
 
 
 def are_numbers(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of numbers."""
+    """Whether an Arrow type is a number."""
     return bool(pa.types.is_integer(kind) or are_fractions(kind))
 
 
 def are_fractions(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of numbers with fractions."""
+    """Whether an Arrow type is a float or a decimal."""
     return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def storable(kind: pa.DataType) -> pa.DataType:
-    """Return the type to which newer ones are cast, which few functions of Arrow take.
+    """Return the type to cast a column to, because few functions of Arrow take newer types.
 
-    Those are views of text and bytes, views of lists, types of extensions, and categories with
-    unsigned numbers, wherever they are nested.
+    These are views of text, bytes and lists, extension types and unsigned category codes, nested or
+    not.
 
     Example:
         >>> storable(pa.string())
@@ -161,12 +161,14 @@ def storable(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         return storable(kind.storage_type)
     if pa.types.is_dictionary(kind):
-        unsigned = pa.types.is_unsigned_integer(kind.index_type)  # not to pandas before Arrow 16
+        unsigned = pa.types.is_unsigned_integer(
+            kind.index_type
+        )  # pandas takes none before Arrow 16
         index = pa.int32() if unsigned else kind.index_type
         return pa.dictionary(index, storable(kind.value_type), kind.ordered)
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(storable(field.type)) for field in kind])
-    name = str(kind).partition("<")[0]  # the tests of some of them came after pyarrow 15
+    name = str(kind).partition("<")[0]  # pyarrow 15 has no functions to test some of them
     if name in ("string_view", "binary_view"):
         return pa.large_string() if name == "string_view" else pa.large_binary()
     if name in ("list_view", "large_list_view") or is_list(kind):
@@ -176,17 +178,17 @@ def storable(kind: pa.DataType) -> pa.DataType:
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of bytes."""
+    """Whether an Arrow type is bytes."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """Return an Arrow type, of categories that of their names."""
+    """Return an Arrow type, or the type of the categories of a dictionary."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return one array of several chunks, which are copied."""
+    """Return one array; several chunks are copied."""
     if not isinstance(values, pa.ChunkedArray):
         return values
     if not values.num_chunks:
@@ -198,14 +200,14 @@ def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
     """Return which values are null, or NaN."""
     if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
         values = values.cast(value_type(values.type))
-    if pa.types.is_float16(values.type):  # pyarrow 15 computes nothing with them
-        found: npt.NDArray[np.bool_] = np.isnan(values.to_numpy(zero_copy_only=False))
-        return found
+    if pa.types.is_float16(values.type):  # pyarrow 15 has no functions for it
+        missing: npt.NDArray[np.bool_] = np.isnan(values.to_numpy(zero_copy_only=False))
+        return missing
     return np.asarray(pc.is_null(values, nan_is_null=True))
 
 
 def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> None:
-    """Refuse a column with nulls."""
+    """Raise a ManifestError if a column has nulls."""
     if values.null_count:
         row = pc.indices_nonzero(pc.is_null(values))[0]
         raise ManifestError(
@@ -216,9 +218,9 @@ def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> Non
 
 
 def with_ends(values: pa.Array, ends: IntArray, lacking: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return lists of values that lie after one another, null for rows that lack theirs.
+    """Return lists of consecutive values, null for the rows in `lacking`.
 
-    The values of those rows are left out: Arrow would give them to the row before.
+    Values of null rows are removed, because Arrow would add them to the row before.
 
     Example:
         >>> with_ends(pa.array([1, 2, 9, 3]), np.array([0, 2, 3, 4]), np.array([0, 1, 0], bool))
@@ -243,6 +245,6 @@ def with_ends(values: pa.Array, ends: IntArray, lacking: npt.NDArray[np.bool_]) 
 
 
 def lists_of(values: npt.NDArray[Any], lacking: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return the rows of an array (rows, numbers) as lists, null for rows that lack theirs."""
-    rows, each = values.shape
-    return with_ends(pa.array(values.reshape(-1)), np.arange(rows + 1) * each, lacking)
+    """Return the rows of an array (rows, numbers) as lists, null for the rows in `lacking`."""
+    rows, length = values.shape
+    return with_ends(pa.array(values.reshape(-1)), np.arange(rows + 1) * length, lacking)

@@ -1,7 +1,6 @@
-"""Files that a table holds itself: columns of bytes, and of structs of `bytes` and `path`.
+"""Columns of files: bytes, or structs of `bytes` and `path` as Hugging Face's `datasets` make.
 
-Hugging Face's `datasets` makes such structs: the bytes of a file and the name that it had, or its
-path alone where it was left on the disk.
+A struct has the bytes of a file and its name, or only its path if the file is on the disk.
 """
 
 from collections.abc import Mapping
@@ -15,26 +14,23 @@ from dfgen.errors import without_secrets
 from dfgen.table.arrow_types import in_one, is_binary
 
 FILE = pa.struct({"bytes": pa.large_binary(), "path": pa.large_string()})
-"""The type that `large_bytes` makes of structs."""
+"""The type of structs after `large_bytes`."""
 
 
 def is_file_struct(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of structs of `bytes` and `path`."""
+    """Whether an Arrow type is a struct of `bytes` and `path`."""
     return pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"}
 
 
 def are_files(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of files that a table holds: bytes, or such structs."""
+    """Whether an Arrow type is bytes, or a struct of `bytes` and `path`."""
     return is_binary(kind) or is_file_struct(kind)
 
 
 def large_bytes(values: Any) -> Any:
-    """Return bytes, or structs of them, in types that hold more than 2 GB; nothing is copied.
+    """Return a column of files in types for more than 2 GB, without a copy.
 
-    Structs become FILE, null where they have neither.
-
-    Args:
-        values: an Arrow array, or one in chunks, which stay as they are.
+    Structs become FILE, null if they have neither bytes nor a path. Chunks remain.
     """
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array(map(large_bytes, values.chunks or [pa.array([], values.type)]))
@@ -62,14 +58,14 @@ def _structs(data: pa.Array, paths: pa.Array) -> pa.StructArray:
 
 
 def paths_of(files: Any) -> Any:
-    """Return the paths of files, missing where they are bytes alone; None: all are."""
+    """Return the paths of a column of files; None if it is a column of bytes."""
     if is_file_struct(files.type):
         return pc.struct_field(files, "path")
     return None if is_binary(files.type) else files
 
 
 def with_large_bytes(table: pa.Table) -> pa.Table:
-    """Return a table whose columns of files are of types that hold more than 2 GB."""
+    """Return a table with types for more than 2 GB in its columns of files."""
     for place, field in enumerate(table.schema):
         if are_files(field.type):
             table = table.set_column(place, field.name, large_bytes(table[place]))
@@ -77,11 +73,11 @@ def with_large_bytes(table: pa.Table) -> pa.Table:
 
 
 Content = Any
-"""The file of a row: its path, its bytes, or a mapping of `bytes` and `path`."""
+"""The file of a row: a path, bytes, or a mapping of `bytes` and `path`."""
 
 
 def content_parts(content: Any) -> tuple[bytes | None, Any]:
-    """Return the bytes and the path of what a row holds, of which one may be missing."""
+    """Return the bytes and the path of a file, one of which may be None."""
     if isinstance(content, bytes):
         return content, None
     if not isinstance(content, str) and isinstance(content, Mapping) and "bytes" in content:
@@ -90,15 +86,12 @@ def content_parts(content: Any) -> tuple[bytes | None, Any]:
 
 
 def content_shown(content: Any) -> str:
-    """Return how messages call what a row holds for a file.
+    """Return a file as messages show it.
 
     Example:
         >>> content_shown("a.png"), content_shown({"bytes": b"12", "path": "a.png"})
         ("'a.png'", "'a.png' (2 bytes)")
     """
-    if isinstance(content, list):
-        more = f", ... {len(content)} files" if len(content) > 1 else ""
-        return f"[{', '.join(map(content_shown, content[:1]))}{more}]"
     data, path = content_parts(content)
     path = without_secrets(path) if isinstance(path, str) else path
     if data is None:

@@ -1,4 +1,4 @@
-"""MappedColumn: a column of an Arrow file that stays on the disk, whatever the number of rows."""
+"""MappedColumn: a memory-mapped column of an Arrow file."""
 
 from functools import cached_property
 from typing import Any
@@ -12,19 +12,19 @@ from dfgen.table.arrow_types import in_one
 
 
 class _Text(str):
-    """Text with the method of an Arrow scalar, which takes ten times as long to make."""
+    """Text with the method of an Arrow scalar, at a tenth of its cost."""
 
     def as_py(self) -> str:
         return str(self)
 
 
 class MappedColumn:
-    """The rows of a column; it travels to other processes as a path and a name.
+    """A column that stays on the disk; its pickle is a path and a name.
 
     Args:
         path: of the file.
         name: of the column.
-        ends: the texts before and after each path; None: the values are unchanged.
+        ends: the text before and after each path; None if there is none.
     """
 
     def __init__(self, path: str, name: str, ends: tuple[str, str] | None = None) -> None:
@@ -35,7 +35,7 @@ class MappedColumn:
 
     @cached_property
     def stored(self) -> pa.ChunkedArray:
-        """The values without their ends; only what is used is read."""
+        """The values without `ends`; only used pages are read."""
         with pa.memory_map(self._path) as mapped, pa.ipc.open_file(mapped) as reader:
             return reader.read_all()[self._name]
 
@@ -51,21 +51,21 @@ class MappedColumn:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are copied for another process."""
+        """Bytes to copy for another process."""
         return 0
 
     def __len__(self) -> int:
         return len(self.stored)
 
     def __getitem__(self, key: Any) -> Any:
-        """Return one value, or several by a slice, as Arrow has them."""
+        """Return a scalar, or the array of a slice."""
         if isinstance(key, slice):
             return self._whole(in_one(self.stored[key]))
         value = self.stored[int(key)]
         return value if self._ends is None else _Text(value.as_py().join(self._ends))
 
     def take(self, rows: Any) -> Any:
-        """Return some values, without a look at the others."""
+        """Return the values of some rows; Arrow itself would copy all chunks."""
         rows = np.asarray(rows, np.int64)
         if not len(rows):
             return self[:0]

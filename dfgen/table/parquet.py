@@ -1,4 +1,4 @@
-"""Parquet files: a small file may not unfold to more than the limits allow."""
+"""Reads Parquet files; a small file must not decompress to more than the limits allow."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,11 @@ from dfgen.table.file_columns import are_files, with_large_bytes
 
 
 def read_foreign_parquet(path: str, limits: Limits = DEFAULT) -> pa.Table:
-    """Read a Parquet file of any writer and check all of it, because its text may not be UTF-8.
+    """Read a Parquet file of another writer and validate it, because its text may not be UTF-8.
 
     Raises:
-        ManifestError: it would unfold to more than `limits.decoded_bytes`.
-        Exception: what Arrow raises if it is damaged.
+        ManifestError: it would decompress to more than `limits.decoded_bytes`.
+        Exception: Arrow cannot read it.
     """
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         table = read_parquet(file, path, limits)
@@ -32,36 +32,43 @@ def read_parquet(
     nbytes: int | None = None,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Read a Parquet file of `nbytes`; None: of the size of the file at `path`.
+    """Read columns of a Parquet file.
+
+    Args:
+        file: the open file.
+        path: its path.
+        limits: with `decoded_bytes`.
+        nbytes: size of the file; None asks the system.
+        columns: to read; None for all.
 
     Raises:
-        ManifestError: it would unfold to more than `limits.decoded_bytes`.
+        ManifestError: it would decompress to more than `limits.decoded_bytes`.
     """
     refuse_unfolding(file, path, limits, os.path.getsize(path) if nbytes is None else nbytes)
     if not any(map(are_files, file.schema_arrow.types)):
         return file.read(columns)
-    # Arrow reads structs of more than 2 GB by row groups alone.
+    # Arrow reads structs of more than 2 GB only by row groups.
     groups = (file.read_row_group(group, columns) for group in range(file.num_row_groups))
     return with_large_bytes(pa.concat_tables(groups))
 
 
 _WIDTHS = {"BOOLEAN": 1 / 8, "INT32": 4, "FLOAT": 4, "INT96": 12, "BYTE_ARRAY": 4}
-_PACKED = 100  # the most that a table with ids is compressed by
+_RATIO = 100  # no table with ids compresses better
 
 
 def refuse_unfolding(file: pq.ParquetFile, path: str, limits: Limits, nbytes: int) -> None:
-    """Raise if a few bytes stand for very many, by run lengths and dictionaries."""
+    """Raise if run lengths and dictionaries make a small file very large."""
     unfolded = int(sum(_least(file)))
-    if unfolded > _PACKED * nbytes and not limits.allows("decoded_bytes", unfolded):
-        what = f"{path} has {nbytes:,} bytes, and says that it unfolds to {unfolded:,} or more"
+    if unfolded > _RATIO * nbytes and not limits.allows("decoded_bytes", unfolded):
+        what = f"{path} has {nbytes:,} bytes, and decompresses to {unfolded:,} or more"
         raise ManifestError(limits.refusal("decoded_bytes", unfolded, what))
 
 
 def _least(file: pq.ParquetFile) -> Iterator[float]:
-    """Yield the least bytes that the columns of each row group need in memory.
+    """Yield the least bytes of memory for each row group.
 
-    The counts of lists are in the metadata of column chunks. If that is damaged, PyArrow crashes
-    when asked for it, but raises when it reads a row; so a row is read first.
+    Counts of list items are in the metadata of column chunks. If it is damaged, PyArrow
+    crashes when it returns it, but raises when it reads a row, so a row is read first.
     """
     columns = [file.schema.column(place) for place in range(len(file.schema))]
     widths = [_WIDTHS.get(column.physical_type, 8) for column in columns]

@@ -10,22 +10,20 @@ from typing import Any, Never
 import keras
 import pandas as pd
 
+from dfgen.binding.arguments import Balance, ClassWeight, SampleWeight, SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.binding.nested import Tree
-from dfgen.binding.ordering import Balance, Ordering
 from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_problems import look_for_files
-from dfgen.binding.row_weights import ClassWeight, SampleWeight
 from dfgen.checks import whole
 from dfgen.errors import ArgumentError, brief
 from dfgen.explain.other_libraries import refuse_unknown
-from dfgen.limits import Limits, limits_given
+from dfgen.limits import Limits
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.receipts import digest_before
-from dfgen.loading.state import Identity, Place, State, ids_digest
+from dfgen.loading.state import Identity, Place, State
 from dfgen.samples.features.image_checks import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
@@ -37,106 +35,105 @@ from dfgen.training.progress import Progress
 
 
 class Sequence(KerasData):
-    """Feeds batches made from a manifest to `model.fit`, `evaluate` and `predict`.
+    """Feeds batches of decoded rows of a manifest to `model.fit`, `evaluate` and `predict`.
 
-    Every row comes once an epoch, in another order each epoch, the same for the same seed on every
-    backend and for any number of workers. Batches are made ahead of time by threads.
+    Each row is used exactly once per epoch. The order depends on the seed and the epoch, not on the
+    backend or the number of workers. Worker threads prepare batches ahead of time.
 
     Args:
-        manifest: a DataFrame (copied: later changes do nothing), or another table, which stays in
-            Arrow memory: of Polars, Arrow, DuckDB, whatever has `__arrow_c_stream__`; or the path
-            of a manifest.
-        x: the inputs: a column name, a feature, or a list or dict of those. The column `path`, and
-            a text column of names of image files, or lists of them, becomes an `Image`; classes a
-            `Category`; numbers a `Number`; lists of text a `MultiLabel`.
-        y: the targets, likewise. None takes the one column that is not id, path, split or a fact;
-            with none left, batches hold inputs alone.
-        id: the column that tells rows apart. None takes `id`, else the paths where unique.
-        sample_weight: a column of what each row counts in the loss, 0 or more. Batches hold weights
-            of shape (batch,), with axes of 1 for a loss that has more, as (batch, 1, 1) for masks,
-            nested as y where targets differ in that, or `missing="ignore"` weighs them. For several
-            targets: one column for all, or one for each, nested as y, `{"kind": "w"}` or
+        manifest: a DataFrame (copied, so later changes have no effect), another table with
+            `__arrow_c_stream__` (Polars, Arrow, DuckDB; it stays in Arrow memory), or the path of a
+            manifest.
+        x: the inputs: a column name, a feature, or a list or dict of these. The column `path` and
+            columns of image file names become an `Image`, classes a `Category`, numbers a `Number`,
+            lists of text a `MultiLabel`.
+        y: the targets, as x. None takes the only column that is not an id, a path, a split or a
+            fact; if there is none, batches have no targets.
+        id: column that identifies rows. None takes `id`, else the paths if they are unique.
+        sample_weight: column of weights of rows in the loss, 0 or more. Batches then have weights
+            of shape (batch,), with axes of 1 for losses of more axes, such as (batch, 1, 1) for
+            masks; nested as y if targets differ in that or have `missing="ignore"`. For several
+            targets: one column for all, or one per target, nested as y, `{"kind": "w"}` or
             `["w", None]`; targets without one weigh 1.
-        class_weight: class number or name -> weight; `"balanced"`: rows / (classes that occur *
-            rows of the class), as scikit-learn has it. For several targets that of each, nested as
-            y: `{"kind": "balanced"}`. It multiplies `sample_weight`.
-        balance: column of classes (text, whole numbers or booleans), or a dict of one column and
-            the shares of its values, which sum to 1, as `{"source": {"ours": 0.7, "theirs":
-            0.3}}`. Each class comes equally often, or has its share. Some rows then come several
-            times in an epoch, each time with another random crop, flip and transform, and others
-            not at all: see `row_counts`. It needs `shuffle=True`; evaluate without it.
-        sampling_weight: column of numbers of 0 or more. Rows are drawn in proportion, to less than
-            two, as by torch's `WeightedRandomSampler`.
-        bucket_by: `"shape"` puts images of similar sizes into the same batch, where they keep their
-            own (`image_size=None`), within 64 batches of the shuffled order; `"length"` sounds,
-            arrays and lists of similar lengths. It needs
-            `shuffle=True`.
+        class_weight: class index or name -> weight, or `"balanced"`: rows / (classes that occur *
+            rows of the class), as in scikit-learn. For several targets one of these per target,
+            nested as y: `{"kind": "balanced"}`. It multiplies `sample_weight`.
+        balance: column of classes (text, whole numbers or booleans), which are then drawn equally
+            often, or a dict of one column and the shares of its values, which sum to 1:
+            `{"source": {"ours": 0.7, "theirs": 0.3}}`. Some rows are then used several times per
+            epoch, each time with other random crops, flips and transforms, others not at all: see
+            `row_counts`. Needs `shuffle=True`; do not use it to evaluate.
+        sampling_weight: column of numbers of 0 or more. Rows are drawn in proportion to them, as by
+            torch's `WeightedRandomSampler`; the number of draws is off by less than two.
+        bucket_by: `"shape"` puts images of similar sizes into the same batch if they keep their own
+            size (`image_size=None`), within 64 batches of the shuffled order; `"length"` does so
+            for sounds, arrays and lists of similar lengths. Needs `shuffle=True`.
         batch_size: rows of a batch; with `shard`, of all processes together.
-        image_size: (height, width) of images in pixels. None: every image keeps its own size, and
-            is padded with zeros to the largest of its batch; see `Image(size=None)`.
+        image_size: (height, width) of images in pixels. None keeps the size of each image and pads
+            it with zeros to the largest of its batch; see `Image(size=None)`.
         color_mode: `"rgb"`, `"rgba"` or `"grayscale"`.
         label_mode: `"int"` (int32), `"categorical"` (one-hot float32), `"binary"` (float32 of shape
-            (batch, 1)), or None: no targets.
-        class_names: the classes in the order of their numbers; None takes the column's categories.
-        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"`, `"standardize"` (each image),
-            `"tf"`, `"torch"`, `"caffe"`, a pair (scale, offset) or a mean and deviation of each
-            channel gives float32: see `Image`.
-        shuffle: another order each epoch.
-        seed: of the order and of the transform's generators; None draws one.
-        drop_remainder: leave out a short last batch.
-        transform: `transform(sample, rng) -> sample`, in the workers, after resizing and before
-            scaling. `sample` is a dict of arrays: by its key in a dict x or y, else `image`,
+            (batch, 1)), or None for no targets.
+        class_names: the classes in the order of their indices; None takes the column's categories,
+            else its sorted values.
+        scale: None leaves images uint8 0..255; `"0..1"`, `"-1..1"`, `"standardize"` (per image),
+            `"tf"`, `"torch"`, `"caffe"`, a pair (scale, offset), or mean and deviation per channel
+            give float32: see `Image`.
+        shuffle: whether each epoch has another order.
+        seed: of the order and of random transforms; None draws one.
+        drop_remainder: whether to leave out a short last batch.
+        transform: `transform(sample, rng) -> sample`, called by workers after resizing and before
+            scaling. `sample` is a dict of arrays, by its key in a dict x or y, else `image`,
             `mask`, `array`, `audio`, `number`, `label`, `text`, `bytes`, `column`, numbered
-            (`image_0`) where there are several; boxes are `boxes` and `labels`, or `key` and
+            (`image_0`) if there are several; boxes are `boxes` and `labels`, or `key` and
             `key_labels`.
-        batch_transform: `batch_transform(batch, rng) -> batch`, in the worker thread that finishes
-            a batch, never in another process: mixup, and whatever else needs several samples.
-            `batch` is a dict of arrays (batch, ...) by the names that `transform` sees, of what the
-            model would get, without weights. dtypes and the shape of a sample may change: that is
-            learned by one trial, before training, on blank images. `rng` depends on the seed, the
-            epoch, the step and the process of `shard`.
-        on_error: `"raise"`, or `"skip"`: a bad row keeps its place with zeros and weight 0, is
-            listed in `problems` and named by a warning as the epoch ends, and the real rows of its
-            batch (with `shard`, of this process's part of it) weigh batch / real. Keras's
+        batch_transform: `batch_transform(batch, rng) -> batch`, such as mixup, called by the worker
+            thread that finishes a batch, never in another process. `batch` is a dict of arrays
+            (batch, ...) as the model gets them, without weights, by the names that `transform`
+            sees. It may change dtypes and the shape of a sample; one trial on blank images before
+            training tells which. `rng` depends on the seed, the epoch, the step and the process of
+            `shard`.
+        on_error: `"raise"`, or `"skip"`: a bad row is replaced by zeros of weight 0 and listed in
+            `problems` and in a warning at the end of the epoch; the other rows of its batch (with
+            `shard`, of this process's part of it) weigh batch / rows that are left. Metrics in
             `metrics=` ignore weights: use `weighted_metrics=`. More bad rows than
-            `limits.problems`, or a batch of them alone, stop training; so does a read that fails
-            for no fault of the file, such as of a disk.
-        workers: threads; None = the CPUs this process may use, or fewer, or processes, where rows
-            are small and that turns out to be faster (`metrics`); 0 = the calling thread.
-        use_multiprocessing: a process for each worker, for transforms that hold the GIL, and for
+            `limits.problems`, or a batch of only bad rows, stop training; so does a read that fails
+            although the file is not at fault, for example because of a disk.
+        workers: number of threads; None takes the CPUs of this process, or fewer, or processes, if
+            rows are small and that is measured to be faster (`metrics`); 0 is the calling thread.
+        use_multiprocessing: whether each worker is a process, for transforms that hold the GIL and
             files of a few kB.
-        max_queue_size: batches ready or in the making.
-        limits: `dfgen.Limits`: bytes of batches in flight, seconds for one read, bad rows, what one
-            file may ask for.
-        root: folder where relative paths of a frame begin, or the URL of one, as
-            `"s3://bucket/imgs"`; None = the working folder.
-        storage_options: what opens paths that are URLs, such as `{"region": "eu-central-1"}`:
-            arguments of obstore's store of `s3://`, `gs://`, `az://` and `http(s)://`, of fsspec's
-            file system for others, which also find keys and tokens by themselves. It is kept
-            nowhere, and shown by nothing.
-        shard: (index, count): this is process `index` of `count` that train together, and makes
-            `batch_size / count` rows of every batch. `"auto"` asks `keras.distribution`,
+        max_queue_size: batches that are ready or in progress at most.
+        limits: `dfgen.Limits`: memory of prefetched batches, timeout of a read, number of bad rows,
+            size of a decoded file.
+        root: folder where relative paths start, or its URL, such as `"s3://bucket/imgs"`; None is
+            the working folder.
+        storage_options: options that open URLs, such as `{"region": "eu-central-1"}`: arguments of
+            obstore's store for `s3://`, `gs://`, `az://` and `http(s)://`, of fsspec's file system
+            for other schemes. Both also find keys and tokens in the environment. Options are never
+            saved or shown.
+        shard: (index, count): this is process `index` of `count` that train together; it makes
+            `batch_size / count` rows of each batch. `"auto"` asks `keras.distribution`,
             `torch.distributed`, JAX, and the variables RANK and WORLD_SIZE. `fit` first compares
             connected processes. Batches that processes or devices share are always full and
             weighted: `fit` leaves out the last rows of an epoch that fill no batch (`left_out`),
-            `evaluate` fills up with rows of weight 0.
-        cache: a folder in which the decoded pixels of images are kept, for all later epochs, runs,
-            processes and Sequences with the same settings, or `"memory"`, for this one. It needs a
-            size. Pixels are those after resizing and before what chance decides; of
-            `crop="random"` from a `load_size`, all of that. `limits.cache` bounds it, nothing is
-            evicted, and a file with another size or time is decoded anew. A folder that cannot be
-            used warns. `metrics` counts hits. Remote packs keep what was fetched there.
-        pack: a folder or URL of `dfgen.pack` that has the files of the rows, which are found by id
-            and path. A manifest that is a pack needs none.
-        where: which rows of a manifest that is given by its path, as of `dfgen.read_manifest`:
-            `"split == 'train' and width > 200"`. None: all.
+            `evaluate` adds rows of weight 0.
+        cache: folder for decoded pixels of images, which later epochs, runs, processes and
+            Sequences with the same settings reuse, or `"memory"` for this Sequence only. It needs
+            an `image_size`. Pixels are cached after resizing and before random steps; of
+            `crop="random"` from a `load_size`, all pixels are. `limits.cache` is its size; nothing
+            is evicted, and a file whose size or time changes is decoded again. A folder that cannot
+            be used causes a warning. `metrics` counts hits. Remote packs are cached there too.
+        pack: folder or URL of `dfgen.pack` that has the files of the rows, found by id and path.
+            Not needed if the manifest is a pack.
+        where: condition on the rows, if the manifest is a path, as in
+            `dfgen.read_manifest`: `"split == 'train' and width > 200"`. None takes all rows.
 
     Raises:
-        ManifestError: the manifest cannot be used: a column, an id, a path, a label.
-        MissingFileError: of a handful of files that are looked for some are not there; with
-            `on_error="skip"`, all of them.
-        ArgumentError: an argument that cannot be.
-        UnknownArgumentError: an argument that is not there, such as one of Keras's older API.
+        ManifestError: a column, an id, a path or a label of the manifest cannot be used.
+        MissingFileError: some of a few sampled files are missing; with `on_error="skip"`, all are.
+        ArgumentError: an argument is wrong.
+        UnknownArgumentError: an argument does not exist, for example one of Keras's older API.
 
     Example:
         >>> df = dfgen.read_manifest("manifests/pets.parquet")  # doctest: +SKIP
@@ -182,19 +179,20 @@ class Sequence(KerasData):
         **unknown: Never,
     ) -> None:
         refuse_unknown(Sequence, unknown)
-        limits = limits_given(limits)
         self._seed_was_drawn = seed is None
         seed = randbits(32) if seed is None else seed
         self._seed = whole("seed", seed, advice="write seed=0, or seed=None to draw")
         advice = "write batch_size=32, rows of a batch"
         batch_size = whole("batch_size", batch_size, least=1, advice=advice)
-        bound = self._binding = bind(
-            manifest, x, y, options=Options(image_size, color_mode, scale, label_mode, class_names),
-            id=id, sample_weight=sample_weight, class_weight=class_weight,
-            ordering=Ordering(balance, sampling_weight, bucket_by, shuffle, batch_size),
-            cache=cache, transform=transform, on_error=on_error, root=root,
-            storage_options=storage_options, limits=limits, where=where, pack=pack,
+        arguments = SequenceArguments(
+            manifest, x, y, id=id, sample_weight=sample_weight, class_weight=class_weight,
+            balance=balance, sampling_weight=sampling_weight, bucket_by=bucket_by,
+            batch_size=batch_size, image_size=image_size, color_mode=color_mode,
+            label_mode=label_mode, class_names=class_names, scale=scale, shuffle=shuffle,
+            transform=transform, on_error=on_error, limits=limits, root=root,
+            storage_options=storage_options, cache=cache, pack=pack, where=where,
         )  # fmt: skip
+        bound = self._binding = bind(arguments)
         look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")
         loader = Loader(
             bound.reader, batch_size=batch_size, order=bound.order, seed=self.seed,
@@ -202,7 +200,7 @@ class Sequence(KerasData):
             weights=bound.weights, own_weights=bound.own_weights,
             batch_transform=batch_transform, on_error=on_error,
             problems=bound.problems, workers=workers, use_multiprocessing=use_multiprocessing,
-            max_queue_size=max_queue_size, limits=limits,
+            max_queue_size=max_queue_size, limits=arguments.limits,
         )  # fmt: skip
         weighted = bound.weighted or on_error == "skip" or loader.plan.shard[1] > 1
         layout = layout_of(bound, weighted)
@@ -213,38 +211,38 @@ class Sequence(KerasData):
 
     @property
     def seed(self) -> int:
-        """The seed of the order, and of what transforms draw."""
+        """The seed of the order and of random transforms."""
         return self._seed
 
     @property
     def class_names(self) -> Any:
-        """The class names of y in the order of their numbers; by name where y has several."""
+        """The class names of y in the order of their indices; by name if y has several."""
         return self._binding.class_names
 
     @property
     def manifest(self) -> pd.DataFrame:
-        """The rows, in their own order: a copy."""
+        """A copy of the rows, in the order of the manifest."""
         return self._binding.columns.frame()
 
     @property
     def problems(self) -> pd.DataFrame:
-        """The rows that are skipped, as a frame in the order of the manifest.
+        """The skipped rows as a frame, in the order of the manifest.
 
-        - `id`, and `path` of the first file that the row is read from.
-        - `stage`: what failed: `"read"`, `"decode"`, `"resize"`, `"transform"`, where a function of
-          yours makes a column, `"timeout"`, `"worker"`, whose process died of it; or `"known"`, as
-          the manifest names a problem.
-        - `reason`: in words.
-        - `epoch` in which it was first found, from 0; missing where it is known.
+        - `id`, and `path` of the first file of the row.
+        - `stage` that failed: `"read"`, `"decode"`, `"resize"`, `"transform"` (also of a function
+          that makes a column), `"timeout"`, `"worker"` if its process died, or `"known"` if the
+          manifest has a problem.
+        - `reason` in words.
+        - `epoch` of the first failure, from 0; missing for known problems.
 
-        With `on_error="raise"` it is empty.
+        Empty with `on_error="raise"`.
         """
         return problems_frame(self._loader.problems)
 
     def repeat(self) -> KerasData:
-        """Return an endless view, for `fit(steps_per_epoch=...)`: passes follow one another.
+        """Return an endless view, for `fit(steps_per_epoch=...)`.
 
-        Training continues where the last `fit` on a view stopped, also in the middle of a pass.
+        Training continues where the last `fit` on a view stopped, also in the middle of an epoch.
 
         Example:
             >>> model.fit(seq.repeat(), steps_per_epoch=1000, epochs=90)  # doctest: +SKIP
@@ -252,18 +250,18 @@ class Sequence(KerasData):
         return KerasData(self._loader, self.progress, self._layout, True, self.state_dict)
 
     def preprocessing(self, transform: Transform | None = None) -> Preprocessing:
-        """Return what this Sequence does to a row, as a function of one: for serving.
+        """Return the preprocessing of a row as a function, for serving.
 
-        It takes a path, bytes, an array of pixels or a row, and returns x as the model had it, a
-        batch of one, without chance; it turns predictions into class names; it can be saved. The
-        Sequence's own `transform` and `batch_transform` have no part in it.
+        It takes a path, bytes, an array of pixels, a row, a frame, or a list of these, and returns
+        x as the model got it, without randomness. It also turns predictions into class names, and
+        can be saved. It does not include the Sequence's `transform` and `batch_transform`.
 
         Args:
-            transform: what of `transform` belongs to it, `transform(sample, rng) -> sample`: it
-                gets the arrays of x alone, and None for the generator.
+            transform: `transform(sample, rng) -> sample` to include. It gets only the arrays of x,
+                and None as `rng`.
 
         Raises:
-            ArgumentError: x needs what only training has.
+            ArgumentError: a feature of x follows an image of y.
 
         Example:
             >>> preprocessing = val.preprocessing()  # doctest: +SKIP
@@ -272,16 +270,16 @@ class Sequence(KerasData):
         """
         if transform is not None and not callable(transform):
             raise ArgumentError(
-                f"preprocessing was given {brief(transform)}, expected nothing, or a function: it "
-                "returns what takes a picture: write seq.preprocessing()(picture)"
+                f"preprocessing(transform={brief(transform)}): expected a function or nothing. To "
+                "preprocess a picture, write seq.preprocessing()(picture)"
             )
         return self._binding.preprocessing(keras.config.image_data_format(), transform)
 
     def state_dict(self) -> State:
-        """Return the state of training, as a dict for JSON of less than 1 kB.
+        """Return the state of training as a dict for JSON of less than 1 kB.
 
-        In `fit` it counts the steps that the model has taken, so it is exact in any callback. In a
-        loop of the user it counts the batches that the loop has received.
+        In `fit` it counts steps of the model, so it is exact in any callback. In a loop of the user
+        it counts batches that the loop has received.
 
         Example:
             >>> json.dumps(seq.state_dict())  # doctest: +SKIP
@@ -289,17 +287,18 @@ class Sequence(KerasData):
         return self._identity.state(self.progress.ledger.place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state: the next pass has the rest of its epoch, later ones are whole.
+        """Continue from a state: the next epoch has the remaining rows of the state's epoch.
 
-        The number of processes may differ, which warns; likewise the batch size if the rows taken
-        are whole batches of it. With `bucket_by` and packs, the batch size is part of the order. A
-        Sequence made with `seed=None` takes the seed of the state. Changed labels warn.
+        Another number of processes is allowed, with a warning, and another batch size if the rows
+        taken are whole batches of it; with `bucket_by` and packs the batch size is part of the
+        order. A Sequence with `seed=None` takes the seed of the state. Changed labels cause a
+        warning.
 
         Args:
-            state: as returned by `state_dict`, also after JSON.
+            state: of `state_dict`, also after JSON.
 
         Raises:
-            ArgumentError: it is the state of other rows, another seed or order, or it was edited.
+            ArgumentError: the state has other rows, another seed or order, or was edited.
         """
         identity = self._identity
         if self._seed_was_drawn and isinstance(state, Mapping):
@@ -312,9 +311,9 @@ class Sequence(KerasData):
         self.progress.load(place)
 
     def _check_receipt(self, place: Place, seed: int, processes: int) -> None:
-        """Raise if the receipt of a place is not that of the rows before it.
+        """Raise if the receipt of a state does not match the rows before its step.
 
-        A process counts its own rows alone, and nobody knows which rows were skipped.
+        Not checked for several processes, which count only their own rows, and for skipped rows.
         """
         if place.skipped or processes > 1:
             return
@@ -322,14 +321,14 @@ class Sequence(KerasData):
         taken = min(place.step * self.batch_size, order.places)
         if digest_before(order, self._loader.reader.ids, place.epoch, taken) != place.digest:
             raise ArgumentError(
-                f"receipt={place.digest:032x} of the state is not that of step {place.step} of "
-                f"epoch {place.epoch}: the state was edited or damaged, and rows would be repeated "
-                "and missed. Use an older state, or train from the start"
+                f"the receipt of the state, {place.digest:032x}, does not match step {place.step} "
+                f"of epoch {place.epoch}: the state was edited or damaged. Use an older state, or "
+                "train from the start"
             )
 
     @property
     def _identity(self) -> Identity:
-        """The training to which states belong."""
+        """What a state must have in common with this Sequence."""
         order = self._loader.order
         batches = f" in batches of {order.batch_size}" if order.batch_size else ""
         return Identity(
@@ -339,7 +338,7 @@ class Sequence(KerasData):
 
     @cached_property
     def _ids_digest(self) -> str:
-        return self._binding.columns.ids_digest() or ids_digest(self._loader.reader.ids)
+        return self._binding.ids_digest
 
     def show(
         self,
@@ -375,12 +374,12 @@ class Sequence(KerasData):
         Example:
             >>> train.show(model=model)  # doctest: +SKIP
         """
-        from dfgen.explore.show import show_batch  # the one door to a room above
+        from dfgen.explore.show import show_batch
 
         return show_batch(self, i, n=n, draws=draws, model=model, caption=caption)
 
     def close(self) -> None:
-        """End the threads; the Sequence cannot be used any more."""
+        """End the workers; the Sequence cannot be used afterwards."""
         self._loader.close()
 
     def __enter__(self) -> "Sequence":

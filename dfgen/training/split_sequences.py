@@ -2,31 +2,26 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
-from dfgen.binding.default_features import Options, chosen_features
-from dfgen.binding.mapped_columns import open_mapped
+import numpy as np
+
+from dfgen.binding.arguments import FEATURE_OPTIONS, SequenceArguments
+from dfgen.binding.default_features import chosen_features
 from dfgen.binding.nested import Tree, leaves, map_leaves
-from dfgen.binding.split_rows import (
-    split_rows,
-    warn_of_same_hashes,
-    warn_of_shared_paths,
-)
+from dfgen.binding.opening import open_table
+from dfgen.binding.split_rows import split_rows, warn_of_split_leaks, where_split
 from dfgen.errors import ArgumentError
-from dfgen.limits import DEFAULT
 from dfgen.packs.format import is_pack
 from dfgen.samples.features.chance import without_chance
-from dfgen.stores.store import StorageOptions
 from dfgen.table.any_table import Table
 from dfgen.training.sequence import Sequence
 
 _OF_TRAIN = ("balance", "sampling_weight", "bucket_by", "class_weight", "drop_remainder")
-"""Arguments that choose, weigh or leave out rows of training."""
-
-_OF_ALL = ("id", "image_size", "color_mode", "label_mode", "class_names", "scale", "root",
-           "storage_options", "cache", "pack", "where", "shuffle")  # fmt: skip
-"""Arguments that cannot differ between splits."""
+"""SequenceArguments that draw, weight or leave out rows of training."""
+_MAY_DIFFER = (*_OF_TRAIN, "sample_weight", "batch_size", "transform", "on_error", "limits")
+"""SequenceArguments that `train=` may give."""
 
 
 def sequences(
@@ -38,57 +33,56 @@ def sequences(
     train: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> dict[str, Sequence]:
-    """Return a Sequence for each split, by its name: shuffled for "train", in order for the others.
+    """Return name of a split -> its Sequence, shuffled for "train", in order for the others.
 
-    x, y and class names are chosen from all rows, so that every split has the same class indices.
-    Random crops and flips are for "train"; the others get the `still` form of features: the centre,
-    no flip, `resize="crop"` for `crop="random_resized"`.
+    All rows decide about x, y and class names, so every split has the same class indices. Only
+    "train" has random crops and flips; other splits get the centre, no flip, and `resize="crop"`
+    for `crop="random_resized"`.
 
     Args:
-        manifest: as of Sequence, with a column `split` that has "train".
-        x: as of Sequence.
-        y: as of Sequence.
-        fold: of a manifest with a column `fold` (`dfgen.split(df, folds=5)`): this fold is "val",
+        manifest: as in Sequence, with a column `split` that has "train".
+        x: as in Sequence.
+        y: as in Sequence.
+        fold: the fold for "val", if the manifest has a column `fold` (`dfgen.split(df, folds=5)`);
             all others are "train".
-        train: arguments of Sequence for "train" alone: `{"transform": augment}`.
+        train: arguments of Sequence for "train" only: `{"transform": augment}`.
         **arguments: of Sequence for all splits, except `shuffle`. `balance`, `sampling_weight`,
-            `bucket_by`, `class_weight` and `drop_remainder` are for "train" alone.
+            `bucket_by`, `class_weight` and `drop_remainder` are used only for "train".
 
     Raises:
-        ManifestError: there is no such column, a row has no split, or what Sequence raises.
-        ArgumentError: an argument cannot differ between splits, or what Sequence raises.
+        ManifestError: there is no such column, or a row has no split; and as Sequence.
+        ArgumentError: an argument cannot differ between splits; and as Sequence.
 
     Example:
         >>> seqs = dfgen.sequences(df, y="kind", train={"balance": "kind"})  # doctest: +SKIP
         >>> model.fit(seqs["train"], validation_data=seqs["val"], epochs=10)  # doctest: +SKIP
     """
-    own = dict(train or {})
-    if wrong := [name for name in own if name in _OF_ALL] + ["shuffle"] * ("shuffle" in arguments):
+    own, known = dict(train or {}), {one.name for one in fields(SequenceArguments)}
+    wrong = [name for name in own if name in known and name not in _MAY_DIFFER]
+    if wrong or "shuffle" in arguments:
         raise ArgumentError(
-            f'{wrong[0]}= cannot differ between the splits of sequences, of which only "train" is '
-            "shuffled: make these Sequences yourself, with dfgen.Sequence"
+            f'{[*wrong, "shuffle"][0]}= must be the same for all splits, and only "train" is '
+            "shuffled: create each Sequence yourself, with dfgen.Sequence"
         )
-    options = {f.name: arguments.pop(f.name) for f in fields(Options) if f.name in arguments}
-    limits, where = arguments.get("limits") or DEFAULT, arguments.pop("where", None)
-    storage = StorageOptions(arguments.get("storage_options"))
-    if arguments.get("pack") is None and is_pack(manifest, storage):
+    shared = SequenceArguments(manifest, x, y, **{k: v for k, v in arguments.items() if k in known})
+    if shared.pack is None and is_pack(manifest, shared.storage_options):
         arguments["pack"] = manifest
-    source = open_mapped(manifest, arguments.get("root"), limits, storage, where)
-    columns = replace(source, whole=True)
-    taken = {arguments.get("id"), *leaves(arguments.get("sample_weight"))} - {None}
-    x, y = chosen_features(columns, x, y, Options(**options), taken)
-    arguments["label_mode"] = None if y is None else "int"  # then no column is chosen as the label
+    columns = open_table(shared)
+    x, y = chosen_features(columns, shared)
     parts = split_rows(columns, fold)
-    reads_files = any("path" in feature.columns for feature in leaves(x))
-    if not (reads_files and warn_of_shared_paths(columns, parts)):
-        warn_of_same_hashes(columns, parts)
-    splits = {}
-    for name, rows in parts.items():
-        part = columns.of_split(name, rows, fold)
-        if name == "train":
-            splits[name] = Sequence(part, x, y, **{**arguments, **own})
+    warn_of_split_leaks(columns, parts, any("path" in feature.columns for feature in leaves(x)))
+    options = {k: v for k, v in arguments.items() if k not in FEATURE_OPTIONS}
+    options["label_mode"] = None if y is None else "int"  # then no column is chosen as the label
+    still = {key: map_leaves(without_chance, tree) for key, tree in (("x", x), ("y", y))}
+    sequences = {}
+    for name, mask in parts.items():
+        if columns.stored and columns.file:
+            options |= {"manifest": manifest, "where": where_split(shared.where, name, fold)}
         else:
-            kept = {key: value for key, value in arguments.items() if key not in _OF_TRAIN}
-            still = (map_leaves(without_chance, tree) for tree in (x, y))
-            splits[name] = Sequence(part, *still, shuffle=False, **kept)
-    return splits
+            options |= {"manifest": columns.taking(np.flatnonzero(mask)), "where": None}
+        if name == "train":
+            sequences[name] = Sequence(**{**options, **own, "x": x, "y": y})
+        else:
+            kept = {k: v for k, v in options.items() if k not in _OF_TRAIN}
+            sequences[name] = Sequence(**kept, **still, shuffle=False)
+    return sequences

@@ -8,8 +8,8 @@ import pytest
 from cases import each
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.image import Image
@@ -48,7 +48,7 @@ def frame(tmp_path_factory):
 
 
 def batches(frame, x, y=None, workers=0, **options):
-    found = bind(frame, x, y, options=Options(label_mode="int" if y else None))
+    found = bind(SequenceArguments(frame, x, y, label_mode="int" if y else None))
     loader = Loader(found.reader, shuffle=False, batch_size=10, workers=workers, **options)
     made = [dict(loader.batch(1, step).arrays) for step in range(len(loader))]
     loader.close()
@@ -84,7 +84,7 @@ def test_every_option_makes_the_same_of_rows_as_of_files(frame, rows, files, opt
 
 
 def test_time_that_resizing_rows_takes_is_told(frame):
-    found = bind(frame, Image("rgb.npy", (6, 9), index="index"), options=Options(label_mode=None))
+    found = bind(SequenceArguments(frame, Image("rgb.npy", (6, 9), index="index"), label_mode=None))
     loader = Loader(found.reader, workers=0)
     loader.batch(0, 0)
     assert loader.metrics.seconds["resize"] > 0
@@ -122,7 +122,7 @@ def test_a_transform_sees_rows_as_it_sees_files(frame):
         return {**sample, "image": sample["image"] // 2 + np.uint8(rng.integers(9))}
 
     def made(x):
-        found = bind(frame, x, options=Options(label_mode=None), transform=transform)
+        found = bind(SequenceArguments(frame, x, label_mode=None, transform=transform))
         return Loader(found.reader, shuffle=False, workers=0).batch(0, 0).arrays
 
     assert_same(made(Image("rgb.npy", (9, 9), index="index")), made(Image("png", (9, 9))))
@@ -137,7 +137,7 @@ def test_rows_of_the_size_asked_for_are_taken_a_chunk_at_once(frame, monkeypatch
 
 
 def test_serving_takes_images_as_files_and_arrays(frame):
-    found = bind(frame, Image("rgb.npy", (6, 9), index="index"), options=Options(label_mode=None))
+    found = bind(SequenceArguments(frame, Image("rgb.npy", (6, 9), index="index"), label_mode=None))
     preprocessing = found.preprocessing("channels_last", None)
     expected = batches(frame, Image("png", (6, 9)))["image"][3:4]
     pixels = np.load(frame["rgb.npy"][0])[3]
@@ -152,16 +152,16 @@ def test_x_path_is_an_image_where_rows_are_uint8_pixels(frame, path, shape, tmp_
     frame = frame.assign(path=frame[path])
     if shape is None:  # images and masks: either could be meant
         with pytest.raises(ArgumentError) as caught:
-            bind(frame, options=Options(label_mode=None))
+            bind(SequenceArguments(frame, label_mode=None))
         assert str(caught.value) == (
             'x="path" and the column index are rows of array files: for numbers write '
             'x=dfgen.Array("path", shape=..., index="index"), for images x=dfgen.Image("path", '
             'size=..., index="index")'
         )
         return
-    found = bind(frame, options=Options(image_size=(30, 40), label_mode=None))
+    found = bind(SequenceArguments(frame, image_size=(30, 40), label_mode=None))
     assert found.reader.specs["image"].shape == shape
-    own = bind(frame, options=Options(image_size=None, label_mode=None))
+    own = bind(SequenceArguments(frame, image_size=None, label_mode=None))
     assert own.reader.specs["image"].shape == (HEIGHT, WIDTH, 3)
 
 

@@ -12,9 +12,8 @@ import pandas as pd
 import pytest
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
-from dfgen.binding.ordering import Ordering
 from dfgen.errors import DecodeError
 from dfgen.loading.loader import Loader
 from dfgen.stores.stores import Stores
@@ -58,7 +57,7 @@ def loader_of(frame, x=None, window=10_000, workers=2, **options):
     name = str(frame["path"].iloc[0])
     dataset = "x" if name.endswith(".h5") else None
     x = x or dfgen.Array("path", shape=(5, 7), index="index", dataset=dataset)
-    found = bind(frame, x, options=Options(label_mode=None), ordering=Ordering(window=window))
+    found = bind(SequenceArguments(frame, x, label_mode=None, window=window))
     options = {"batch_size": 32, "workers": workers, **options}
     return Loader(found.reader, order=found.order, **options)
 
@@ -180,7 +179,7 @@ def test_of_a_column_in_another_order_only_its_rows_are_read_ahead(tmp_path, mon
     index = np.arange(2_000)[::-1] * 401 % 2_000
     frame = pd.DataFrame({"id": range(2_000), "path": f"{tmp_path}/x.npy", "index": index})
     x = dfgen.Array("path", shape=(1_000,), index="index")
-    found = bind(frame, x, options=Options(label_mode=None), ordering=Ordering(window=100_000))
+    found = bind(SequenceArguments(frame, x, label_mode=None, window=100_000))
     [*found.reader.ahead(np.array([0, 5, 7, 1_999]))]
     head = os.path.getsize(tmp_path / "x.npy") - 2_000_000
     assert sorted(index[[0, 5, 7, 1_999]].tolist()) == [0, 792, 1_594, 1_599]
@@ -239,9 +238,8 @@ SPARSE = """
 import os, sys, resource
 import numpy as np, pandas as pd
 import dfgen
-from dfgen.binding.ordering import Ordering
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
 
 def resident():
@@ -254,7 +252,7 @@ np.lib.format.open_memmap(path, "w+", "u1", (rows, width)).flush()
 frame = pd.DataFrame({"path": path, "index": np.arange(rows)})
 frame["id"] = frame["index"]
 x = dfgen.Array("path", shape=(width,), dtype="uint8", index="index")
-found = bind(frame, x, options=Options(label_mode=None), ordering=Ordering(window=32_000_000))
+found = bind(SequenceArguments(frame, x, label_mode=None, window=32_000_000))
 loader = Loader(found.reader, order=found.order, batch_size=4, workers=2, max_queue_size=2)
 stream = loader.stream(0, 0)
 most, begin = 0, None

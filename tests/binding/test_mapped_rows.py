@@ -131,7 +131,7 @@ def test_cache_folder_that_cannot_be_written_is_a_warning(pets, tmp_path):
 def test_conditions_on_a_frame_and_without_rows_are_refused(pets):
     with pytest.raises(ArgumentError, match="where"):
         opened(dfgen.read_manifest(pets), where="age > 3")
-    with pytest.raises(ManifestError, match=r"'x', 'é'"):
+    with pytest.raises(ManifestError, match="no rows"):
         opened(pets, where="kind == 'x' and kind == 'é'")
 
 

@@ -15,9 +15,8 @@ import pandas as pd
 import pytest
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
-from dfgen.binding.ordering import Ordering
 from dfgen.loading.loader import Loader
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -25,7 +24,7 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what 
 
 
 def loader_of(manifest, window, **options):
-    bound = bind(manifest, options=Options(label_mode=None), ordering=Ordering(window=window))
+    bound = bind(SequenceArguments(manifest, label_mode=None, window=window))
     return Loader(bound.reader, order=bound.order, **options)
 
 

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image as Pillow
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.preprocessing_json import plain_feature
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
@@ -23,7 +23,7 @@ from dfgen.loading.loader import Loader
 from dfgen.samples.features.base import Feature
 
 ROWS = 6
-NO_LABELS = Options(label_mode=None)
+NO_LABELS = {"label_mode": None}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def df(tmp_path_factory):
 
 
 def bound(df, x, y=None, **options):
-    return bind(df, x, y, options=None if y else NO_LABELS, **options)
+    return bind(SequenceArguments(df, x, y, **({} if y else NO_LABELS), **options))
 
 
 def seen(binding):
@@ -256,11 +256,8 @@ def test_functions_are_saved_by_their_names_and_imported_where_that_is_allowed(d
     loaded = Preprocessing.from_json(text, allow_functions=True)
     assert loaded == made
     np.testing.assert_array_equal(loaded(df)["area"], df["count"] * df["age"])
-    assert refused(lambda: Preprocessing.from_json(text)) == (
-        ArgumentError,
-        f"'{__name__}:area' would be imported, which runs its code: if you trust the file, say "
-        "allow_functions=True",
-    )
+    with pytest.raises(ArgumentError, match="allow_functions"):
+        Preprocessing.from_json(text)
 
 
 def refused(use):
@@ -272,81 +269,49 @@ def refused(use):
 def test_functions_that_no_other_process_could_import_are_named(df):
     nameless = lambda count: count  # noqa: E731
     made = bound(df, dfgen.Column("count", nameless)).preprocessing("channels_last", None)
-    assert refused(made.to_json) == (
-        ArgumentError,
-        f"fn of Column('count') is {nameless!r}, which cannot be saved: another process could not "
-        "import it. Define it by its own name at the top of a module",
-    )
+    with pytest.raises(ArgumentError, match="module"):
+        made.to_json()
     np.testing.assert_array_equal(made({"count": 3}), [3])
     twin = functools.wraps(half)(lambda sample, rng: sample)  # the name stands for half itself
     for transform in (lambda sample, rng: sample, twin):
         made = bound(df, IMAGES["crop"]).preprocessing("channels_last", transform)
         assert refused(made.to_json)[1].startswith("the transform is <function ")
     odd = dfgen.Category("kind", class_names=(b"x",))
-    assert refused(Preprocessing((), "kind", {}, {"kind": odd}).to_json) == (
-        ArgumentError,
-        "class_names of Category('kind') holds b'x', which cannot be saved as JSON",
-    )
+    with pytest.raises(ArgumentError, match=r"class_names.*JSON"):
+        Preprocessing((), "kind", {}, {"kind": odd}).to_json()
 
 
 def changed(text, **values):
     return json.dumps({**json.loads(text), **values})
 
 
-def test_files_that_are_none_or_newer_are_refused(df, tmp_path):
+def test_wrong_json_is_refused(df, tmp_path):
     text = bound(df, IMAGES["crop"], "kind").preprocessing("channels_last", None).to_json()
     path = tmp_path / "p.json"
-    inputs = json.loads(text)["inputs"]
-    inputs["image"]["fields"]["sharpen"] = 3
-    stray = {"image": {"feature": "os:system", "fields": {}}}
-    none = {"image": {"feature": "dfgen:Blob", "fields": {}}}
-    other = {"image": {"feature": "dfgen:split", "fields": {}}}
-    wrong = {"image": {"feature": "dfgen:Image", "fields": {"crop": "left"}}}
-    for content, message in (
-        (changed(text, format=2, dfgen="9.0"),
-         f"the preprocessing was saved by dfgen 9.0 in format 2, but dfgen {dfgen.__version__} "
-         "knows those up to 1: update dfgen"),
-        (text[:40], "this is no JSON of a preprocessing: "),
-        *(
-            (other, "this is JSON, but no preprocessing that dfgen has saved: its format is "
-             f"{version}. Give the file that Preprocessing.save or to_json() has written")
-            for other, version in (
-                ("[1]", None), ('{"format": 1}', None), (changed(text, format=0), 0),
-                (changed(text, format="1"), "'1'"),
-            )
-        ),
-        (changed(text, inputs=inputs),
-         "Image has no field 'sharpen': it was saved by a newer version"),
-        (changed(text, inputs=stray),
-         "'os:system' would be imported, which runs its code: if you trust the file, say "
-         "allow_functions=True"),
-        (changed(text, inputs=none), "'dfgen:Blob' cannot be imported: module 'dfgen' has no"),
-        (changed(text, inputs=other), "'dfgen:split' is no feature"),
-        (changed(text, inputs=wrong), "crop must be one of "),
-        (changed(text, inputs={"image": {}}),
-         "the preprocessing is damaged: inputs.image lacks 'feature'. Save it anew"),
-    ):  # fmt: skip
+    for content, word in (
+        (changed(text, format=2, dfgen="9.0"), "update"),
+        (text[:40], "JSON"),
+        ("[1]", "JSON"),
+        ('{"format": 1}', "JSON"),
+        (changed(text, format="1"), "JSON"),
+        (changed(text, data_format="channels_first"), "edited"),
+        (text.replace('"crop"', '"pad"'), "edited"),
+    ):
         path.write_text(content)
-        kind, found = refused(lambda: dfgen.load_preprocessing(path))
-        assert kind is ArgumentError and found.startswith(f"{path}: {message}")
-    gone = tmp_path / "gone.json"
-    assert refused(lambda: dfgen.load_preprocessing(gone)) == (
-        MissingFileError, f"{gone}: the file does not exist"
-    )  # fmt: skip
+        with pytest.raises(ArgumentError, match=rf"p\.json: .*{word}"):
+            dfgen.load_preprocessing(path)
+    with pytest.raises(MissingFileError, match=r"gone\.json"):
+        dfgen.load_preprocessing(tmp_path / "gone.json")
     path.write_text(text)
     assert dfgen.load_preprocessing(path) == Preprocessing.from_json(text)
 
 
-def test_a_feature_that_lists_no_fields_cannot_be_saved():
+def test_feature_without_fields_cannot_be_saved():
     class Bare(Feature):
         column = "n"
 
-    with pytest.raises(ArgumentError) as error:
+    with pytest.raises(ArgumentError, match="dataclass"):
         plain_feature(Bare())
-    assert str(error.value) == (
-        "Bare('n') cannot be saved, because it does not list its fields: write "
-        "@dataclasses.dataclass(frozen=True) above class Bare"
-    )
 
 
 def test_what_cannot_be_given_is_refused(df, tmp_path):
@@ -368,9 +333,9 @@ def test_what_cannot_be_given_is_refused(df, tmp_path):
         (lambda: image(np.zeros((2, 4, 4, 3), np.uint8)), ArgumentError,
          "an image must be an array (height, width, channels) of 1, 3 or 4 channels"),
         (lambda: image({"file": "a.jpg"}), ManifestError,
-         "row 0 has no 'path', of which x is made. It has: file"),
+         "row 0 has no 'path'"),
         (lambda: image(df["path"][:2]), ManifestError,
-         "row 0 has no 'path', of which x is made. It has: 0, 1"),
+         "row 0 has no 'path'"),
         (lambda: image({"path": None}), ArgumentError,
          "path=None: expected a path, bytes or an array"),
         (lambda: vector("a.npy"), ArgumentError,
@@ -385,13 +350,13 @@ def test_what_cannot_be_given_is_refused(df, tmp_path):
          "Bytes(column='array') takes no array: give the path or the bytes of a file"),
         (lambda: bound(df, [dfgen.Mask("mask", like="y")], {"y": IMAGES["crop"]}).preprocessing(
             "channels_last", None), ArgumentError,
-         "'mask' in x follows 'y' in y, which a row by hand has not"),
+         "'mask' in x follows 'y' in y"),
     ):  # fmt: skip
         found = refused(use)
         assert found[0] is kind and found[1].startswith(message), found
     own = bound(df, dfgen.Image(size=None)).preprocessing("channels_last", None)
     kind, message = refused(lambda: own(b"nothing"))
-    assert kind is DecodeError and message.startswith("path=(7 bytes): ")
+    assert kind is DecodeError and message.startswith("row id=0, path=(7 bytes): ")
 
 
 def test_predictions_become_names_of_classes(df):
@@ -412,7 +377,7 @@ def test_predictions_become_names_of_classes(df):
     assert binary.decode(np.array([0.2, 0.9])) == ["a", "b"]
     for use, message in (
         (lambda: one.decode({"kind": np.eye(2)}),
-         "predictions are a dict, but y is 'label': give them nested as y"),
+         "predictions are a dict, but y is 'label'"),
         (lambda: listed.decode([1]), "predictions are a list, but y is ("),
         (lambda: one.decode(np.eye(3)),
          "predictions of 'kind' have the shape (3, 3), expected numbers of shape (rows, 2)"),

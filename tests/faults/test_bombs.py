@@ -19,8 +19,8 @@ from PIL import Image
 from public.first_batch import x_of
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.errors import DecodeError, DfgenError, ManifestError
 from dfgen.limits import FIXED as BOUNDS
 from dfgen.limits import Limits
@@ -237,7 +237,9 @@ def test_fault_36_a_loader_names_row_and_path_and_its_limits_reach_the_workers(t
          "more than limits.decoded_bytes=20000: if you trust it, give limits=dfgen.Limits"
          "(decoded_bytes=24576)"),
     ):  # fmt: skip
-        reader = bind(frame, options=Options((4, 4), label_mode=None), limits=limits).reader
+        reader = bind(
+            SequenceArguments(frame, image_size=(4, 4), label_mode=None, limits=limits)
+        ).reader
         loader = Loader(
             reader, batch_size=1, workers=1, use_multiprocessing=processes, limits=limits
         )
@@ -321,7 +323,9 @@ def test_fault_68_of_an_animated_bomb_the_first_frame_alone_is_decoded(tmp_path)
     frame = pd.DataFrame({"id": range(len(files)), "path": [*map(str, files)]})
     for most, fits in ((SIDE * SIDE * 12, True), (SIDE * SIDE * 2, False)):
         limits = Limits(decoded_bytes=most)
-        reader = bind(frame, options=Options((4, 4), label_mode=None), limits=limits).reader
+        reader = bind(
+            SequenceArguments(frame, image_size=(4, 4), label_mode=None, limits=limits)
+        ).reader
         for row in range(len(files)):
             out = {"image": np.empty((4, 4, 3), np.uint8)}
             if fits:
@@ -448,7 +452,7 @@ def test_fault_36_a_parquet_file_of_a_billion_equal_values_is_not_unfolded(tmp_p
         writer.write_table(table)
     with pytest.raises(ManifestError) as caught:
         dfgen.read_manifest(path, limits=Limits(decoded_bytes="10MB"))
-    said = "says that it unfolds to 50,331,648 or more, more than limits.decoded_bytes='10MB'"
+    said = "decompresses to 50,331,648 or more, more than limits.decoded_bytes='10MB'"
     assert said in str(caught.value)
 
 

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.array import Array
 
-OPTIONS = Options(image_size=(4, 4), label_mode=None)
+OPTIONS = {"image_size": (4, 4), "label_mode": None}
 SECOND = 10**9
 TIME = 1_700_000_000 * SECOND + 123_456_789
 COPIED = (
@@ -41,7 +41,7 @@ def write(path, row, time=TIME):
 
 
 def rows_and_problems(df, x="path", options=OPTIONS, **more):
-    bound = bind(df, x, options=options, on_error="skip")
+    bound = bind(SequenceArguments(df, x, **options, on_error="skip"))
     loader = Loader(
         bound.reader, problems=bound.problems, batch_size=8, shuffle=False, on_error="skip",
         workers=2, **more,
@@ -60,7 +60,7 @@ def test_an_array_file_that_was_replaced_is_the_problem_of_its_rows(tmp_path):
     frame = pd.DataFrame({"id": range(8), "path": paths, "index": [*range(4)] * 2})
     frame["bytes"] = frame["path"].map(os.path.getsize)
     frame["mtime_ns"] = frame["path"].map(lambda path: os.stat(path).st_mtime_ns)
-    x, options = Array("path", (1,), dtype="int32", index="index"), Options(label_mode=None)
+    x, options = Array("path", (1,), dtype="int32", index="index"), {"label_mode": None}
     assert rows_and_problems(frame, x, options) == ([*range(8)], {})
     np.save(tmp_path / "b.npy", np.arange(9, dtype=np.int32)[:, None])
     rows, problems = rows_and_problems(frame, x, options)

@@ -12,7 +12,8 @@ import pytest
 from messages import message_of
 
 import dfgen
-from dfgen.binding.frame_columns import open_manifest
+from dfgen.binding.arguments import SequenceArguments
+from dfgen.binding.opening import open_table
 from dfgen.errors import ManifestError
 from dfgen.manifest.table_reading import read_table
 
@@ -113,7 +114,7 @@ def test_fault_27_whatever_reads_a_manifest_refuses_a_damaged_one(manifest):
         lambda path: dfgen.diff(path, FRAME),
         lambda path: dfgen.split(path, folds=2),
         lambda path: dfgen.build_manifest(update=path),
-        lambda path: open_manifest(path, None),
+        lambda path: open_table(SequenceArguments(path)),
     ):
         assert str(manifest) in message_of(ManifestError, read, manifest)
     assert manifest.read_bytes() == flipped(data, 4_000)
@@ -164,7 +165,9 @@ def test_facts_and_splits_may_be_changed_by_other_programs_without_a_word(manife
     assert dfgen.read_manifest(manifest)["fold"].tolist() == [0] * ROWS
 
 
-@pytest.mark.parametrize("read", [dfgen.read_manifest, lambda path: open_manifest(path, None)])
+@pytest.mark.parametrize(
+    "read", [dfgen.read_manifest, lambda path: open_table(SequenceArguments(path))]
+)
 def test_labels_changed_by_another_program_are_read_with_a_warning(manifest, read):
     rewritten(manifest, lambda table: table.append_column("more", [list(range(ROWS))]))
     with pytest.warns(UserWarning, match="fingerprint") as caught:

@@ -21,7 +21,7 @@ MOST = 2**26  # bytes that Arrow may take to refuse a file
 
 
 def test_fault_60_of_a_large_table_in_hand_not_each_index_is_looked_at(monkeypatch):
-    monkeypatch.setattr(any_table, "_READ_WHOLE", 0)
+    monkeypatch.setattr(any_table, "_VALIDATED", 0)
     numbers = pa.array([0] * (ROWS - 1) + [100], pa.int8())
     kind = pa.DictionaryArray.from_arrays(numbers, pa.array(["cat"]), safe=False)
     table = pa.table({"id": range(ROWS), "shown": kind})

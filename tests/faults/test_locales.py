@@ -20,9 +20,10 @@ import sys, dfgen
 frame = dfgen.build_manifest(sys.argv[1], pattern="{kind}/{name}.{suffix}", out=sys.argv[2])
 frame = dfgen.read_manifest(sys.argv[2])
 print(*sorted(frame["kind"]), frame["problem"].isna().all(), dfgen.verify(sys.argv[2]).empty)
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.loading.loader import Loader
-bound = bind(frame, y="kind")
+bound = bind(SequenceArguments(frame, y="kind"))
 loader = Loader(bound.reader, batch_size=len(frame), workers=0)
 names = bound.preprocessing("channels_last", None).class_names
 print(sorted(loader.batch(0, 0).arrays["label"].tolist()), *names)

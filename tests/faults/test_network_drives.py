@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.errors import WriteError
 from dfgen.files import only_writer
 from dfgen.loading.loader import Loader
@@ -21,7 +21,7 @@ from dfgen.training.callbacks.generations import Generations
 
 ROWS = 6
 SECOND = 10**9
-NO_LABELS = Options(image_size=(4, 4), label_mode=None)
+NO_LABELS = {"image_size": (4, 4), "label_mode": None}
 SILLY = ".nfs00000000deadbeef00000001"
 """How NFS names a file that was removed while somebody has it open."""
 
@@ -35,7 +35,9 @@ def folder(tmp_path):
 
 
 def first_batch(given, x="path"):
-    loader = Loader(bind(given, x, options=NO_LABELS).reader, batch_size=ROWS, workers=1)
+    loader = Loader(
+        bind(SequenceArguments(given, x, **NO_LABELS)).reader, batch_size=ROWS, workers=1
+    )
     [values] = loader.batch(0, 0).arrays.values()
     loader.close()
     return sorted(values.reshape(ROWS, -1)[:, 0].tolist())
@@ -70,7 +72,7 @@ def test_fault_55_rows_of_a_mapped_array_that_another_machine_replaces(tmp_path,
     path = tmp_path / "x.npy"
     np.save(path, np.zeros((ROWS, 3), np.float32))
     frame = pd.DataFrame({"id": range(ROWS), "path": str(path), "index": range(ROWS)})
-    part = bind(frame, Array("path", (3,), index="index"), options=Options(label_mode=None))
+    part = bind(SequenceArguments(frame, Array("path", (3,), index="index"), label_mode=None))
     loader = Loader(part.reader, batch_size=ROWS, workers=1)
     assert not loader.batch(0, 0).arrays["array"].any()
     file = io.BytesIO()

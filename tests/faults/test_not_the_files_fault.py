@@ -17,8 +17,8 @@ import pytest
 from cases import each
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.errors import DecodeError, MissingFileError, ReadError, is_outside
 from dfgen.loading.loader import Loader
 from dfgen.loading.workers import retries
@@ -27,7 +27,7 @@ from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
 from dfgen.stores.stores import Stores
 
-OPTIONS = Options(image_size=(4, 4), label_mode=None)
+OPTIONS = {"image_size": (4, 4), "label_mode": None}
 ADVICE = "look after the disk or the network (dmesg tells more), then train on from the last backup"
 NO_FAULT = '. That is no fault of the row, which on_error="skip" would skip: '
 
@@ -89,13 +89,13 @@ OPENED(open64)
 
 IN_A_PROCESS = """
 import sys, pandas as pd
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
 from dfgen.loading.workers import retries
 retries.WAITS = (0.01,) * 4
 df = pd.DataFrame({"id": range(8), "path": [f"{sys.argv[1]}/{row}.png" for row in range(8)]})
-bound = bind(df, options=Options(image_size=(4, 4), label_mode=None), on_error="skip")
+bound = bind(SequenceArguments(df, image_size=(4, 4), label_mode=None, on_error="skip"))
 loader = Loader(bound.reader, batch_size=4, shuffle=False, on_error="skip", workers=2)
 """
 
@@ -116,7 +116,7 @@ def folder(tmp_path):
 
 def loader_of(folder, **options):
     df = pd.DataFrame({"id": range(8), "path": [f"{folder}/{row}.png" for row in range(8)]})
-    bound = bind(df, options=OPTIONS, on_error="skip")
+    bound = bind(SequenceArguments(df, **OPTIONS, on_error="skip"))
     options = {"batch_size": 4, "shuffle": False, "on_error": "skip", "workers": 2, **options}
     return Loader(bound.reader, **options)
 
@@ -191,7 +191,7 @@ def folders(folder):
 
 def loader_of_folders(folders):
     df = pd.DataFrame({"id": range(8), "path": [f"{folders}/{row}/0.png" for row in range(8)]})
-    bound = bind(df, options=OPTIONS, on_error="skip")
+    bound = bind(SequenceArguments(df, **OPTIONS, on_error="skip"))
     return Loader(bound.reader, batch_size=4, shuffle=False, on_error="skip", workers=1)
 
 
@@ -505,7 +505,7 @@ def test_relative_paths_are_looked_for_in_the_working_folder_that_they_are_read_
 ):
     monkeypatch.chdir(folder)
     df = pd.DataFrame({"id": range(8), "path": [f"{row}.png" for row in range(8)]})
-    reader = bind(df, options=OPTIONS, on_error="skip").reader
+    reader = bind(SequenceArguments(df, **OPTIONS, on_error="skip")).reader
     monkeypatch.chdir(folder.parent)
     missing = MissingFileError("the file does not exist")
     assert again(missing, read=lambda: None, reader=reader)[0] is None

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.errors import DfgenError, ManifestError
 from dfgen.loading.loader import Loader
 
@@ -24,7 +24,7 @@ def plain(files):
 
 
 def bound(frame, **options):
-    return bind(frame, y="kind", options=Options(image_size=(4, 4), **options))
+    return bind(SequenceArguments(frame, y="kind", image_size=(4, 4), **options))
 
 
 def rows_seen(frame, batch_size=4, **options):
@@ -46,52 +46,26 @@ def due(ids, numbers, labels):
 ALL = (list("uvwxyz"), range(ROWS), [0, 1] * 3)
 
 REFUSED = {
-    "duplicate ids": (
-        lambda df: df.assign(id=[*"uvwwyz"]),
-        'the manifest has ids that are on several rows (1): "w" (rows 2, 3)',
-    ),
-    "null ids": (
-        lambda df: df.assign(id=["u", None, *"wxyz"]),
-        "1 of 6 rows of the manifest have no id: row 1. Fill them, or drop them: ",
-    ),
-    "ids with NaN": (
-        lambda df: df.assign(id=[0, np.nan, 2, 3, 4, 5]),
-        'column "id" of the manifest has type double, expected whole numbers or text',
-    ),
-    "null paths": (
-        lambda df: df.assign(path=[None, *df["path"][1:]]),
-        "column 'path' has no path in 1 rows, the first is row 0: drop them, df = df[df['path'].",
-    ),
+    "duplicate ids": (lambda df: df.assign(id=[*"uvwwyz"]), r'"w" \(rows 2, 3\)'),
+    "null ids": (lambda df: df.assign(id=["u", None, *"wxyz"]), "no id .* row 1"),
+    "ids with NaN": (lambda df: df.assign(id=[0, np.nan, 2, 3, 4, 5]), "id.* double"),
+    "null paths": (lambda df: df.assign(path=[None, *df["path"][1:]]), "no path .* row 0"),
     "null labels": (
-        lambda df: df.assign(kind=pd.Categorical([None, *KINDS[1:]])),
-        "column 'kind' has 1 rows without a class; drop them: df = df[df['kind'].notna()], or, ",
+        lambda df: df.assign(kind=pd.Categorical([None, *KINDS[1:]])), "1 rows without a class"
     ),
-    "NaN": (
-        lambda df: df.assign(kind=[np.nan, 1.0, 2.0, 3.0, 4.0, 5.0]),
-        "column 'kind' has 1 missing values, the first in row 0; drop or fill them: df = df[df[",
-    ),
-    "mixed labels": (
-        lambda df: df.assign(kind=["a", 1, "b", "a", "b", "a"]),
-        "column 'kind' mixes int, str: give it one type, as with df['kind'] = df['kind'].astype(",
-    ),
-    "mixed ids": (
-        lambda df: df.assign(id=["u", 1, *"wxyz"]),
-        "column 'id' mixes int, str: give it one type, as with df['id'] = df['id'].astype(str)",
-    ),
-    "no rows": (lambda df: df[:0], "the manifest has no rows (columns: id, path, kind): was it "),
-    "a column twice": (
-        lambda df: pd.concat([df, df[["kind"]]], axis=1),
-        "the manifest has a column named 'kind' several times: rename it",
-    ),
-}
+    "NaN": (lambda df: df.assign(kind=[np.nan, 1.0, 2.0, 3.0, 4.0, 5.0]), "kind.* in row 0"),
+    "mixed labels": (lambda df: df.assign(kind=["a", 1, "b", "a", "b", "a"]), "kind.* int, str"),
+    "mixed ids": (lambda df: df.assign(id=["u", 1, *"wxyz"]), "id.* int, str"),
+    "no rows": (lambda df: df[:0], "no rows"),
+    "a column twice": (lambda df: pd.concat([df, df[["kind"]]], axis=1), "several times"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", REFUSED)
-def test_fault_39_a_fault_of_a_frame_is_refused_by_column_and_row(plain, fault):
-    spoil, message = REFUSED[fault]
-    with pytest.raises(ManifestError) as caught:
+def test_fault_39_frames_are_refused_by_column_and_row(plain, fault):
+    spoil, word = REFUSED[fault]
+    with pytest.raises(ManifestError, match=word):
         bound(spoil(plain))
-    assert str(caught.value).startswith(message.format(path=plain["path"][1]))
 
 
 def test_fault_39_a_class_that_is_not_among_the_names_is_never_a_new_one(plain):
@@ -185,7 +159,7 @@ def test_fault_40_what_the_owner_does_to_a_frame_later_changes_nothing(plain):
 def test_fault_40_arrays_that_a_frame_was_made_of_may_be_written_over(dtype):
     ids, values = np.arange(ROWS), np.array([1, 0] * 3, dtype)
     frame = pd.DataFrame({"id": ids, "x": values}, copy=False)
-    reader = bind(frame, x="x").reader
+    reader = bind(SequenceArguments(frame, x="x")).reader
     before = _read(reader)
     ids[:], values[:] = 7, 1
     assert _read(reader) == before

@@ -17,6 +17,7 @@ import pytest
 from command import run
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
 from dfgen.samples.features.array import Array
@@ -351,7 +352,7 @@ def test_fault_42_what_decode_returns_wrong_names_row_path_and_function(data, ma
         return made
 
     decode.__qualname__ = "decode"
-    reader = bind(frame, x=Array("path", (2, 3), decode=decode), y=None).reader
+    reader = bind(SequenceArguments(frame, x=Array("path", (2, 3), decode=decode), y=None)).reader
     with pytest.raises(DecodeError) as caught:
         reader.read(1, {"array": np.empty((2, 3), np.float32)}, None)
     path = frame["path"][1]

@@ -22,8 +22,8 @@ import pytest
 from cases import each
 from full_disk import files_of_at_most
 
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.errors import ArgumentError, DecodeError, MissingFileError, TransformError, WorkerError
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Stopwatch
@@ -60,7 +60,7 @@ def frame(tmp_path):
 
 
 def reader_of(frame, x, **options):
-    return bind(frame, x, None, options=Options(label_mode=None), **options).reader
+    return bind(SequenceArguments(frame, x, None, label_mode=None, **options)).reader
 
 
 def image(name="a", **options):

@@ -208,10 +208,7 @@ def test_a_list_that_is_missing_is_told_where_the_function_makes_no_array_of_it(
 
 def test_what_has_no_length_is_refused(rows):
     x = dfgen.Column("label", np.array, (None,))
-    assert message_of(ManifestError, sequence, rows, x) == (
-        "column 'label' holds int64, which has no length: the first length of shape= is that of a "
-        "list in each row, as df['label'] = tokens.tolist()"
-    )
+    assert "int64" in message_of(ManifestError, sequence, rows, x)
     assert "needs arrays of unequal length" in message_of(
         ArgumentError, sequence, rows, "label", bucket_by="length"
     )

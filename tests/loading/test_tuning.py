@@ -11,8 +11,8 @@ import pytest
 from processes_of import children
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.default_features import Options
 from dfgen.loading.loader import Loader
 from dfgen.loading.workers import tuning
 from dfgen.loading.workers.tuning import Chooser, may_be_processes
@@ -135,8 +135,8 @@ def test_processes_are_tried_for_local_files_without_functions_alone(tmp_path, l
     assert not may_be_processes(replace(reader, transform=lambda sample, rng: sample))
     assert not may_be_processes(SampleReader(np.arange(200), ()))
     frame = pd.DataFrame({"id": range(96), "path": reader.features[0].files.to_pylist()})
-    given = {"options": Options(label_mode=None), "x": Image("path", size=(6, 6))}
-    assert may_be_processes(bind(frame, **given).reader)
-    assert not may_be_processes(bind(frame, cache="memory", **given).reader)
+    given = {"label_mode": None, "x": Image("path", size=(6, 6))}
+    assert may_be_processes(bind(SequenceArguments(frame, **given)).reader)
+    assert not may_be_processes(bind(SequenceArguments(frame, cache="memory", **given)).reader)
     dfgen.pack(frame, tmp_path / "packed", image_size=(6, 6))
-    assert not may_be_processes(bind(tmp_path / "packed", **given).reader)
+    assert not may_be_processes(bind(SequenceArguments(tmp_path / "packed", **given)).reader)

@@ -16,6 +16,7 @@ from test_duplicates import in_pairs
 from test_manifest_io import FRAME
 
 import dfgen
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.errors import DfgenError
 from dfgen.loading.loader import Loader
@@ -183,7 +184,7 @@ def test_a_class_outside_the_names_is_an_error_for_every_kind_of_column(values, 
     inside = set(column) <= {*names}
     x, y = ({"kind": feature}, "x") if kind == "input" else ("x", {"kind": feature})
     try:
-        reader = bind(frame, x=x, y=y).reader
+        reader = bind(SequenceArguments(frame, x=x, y=y)).reader
         loader = Loader(reader, batch_size=8, shuffle=False, workers=0)
         (batch,) = loader.batches()
         loader.close()

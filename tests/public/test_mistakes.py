@@ -23,8 +23,6 @@ from dfgen.errors import (
 KINDS = ("cat", "dog", "owl")
 EAGER = keras.backend.backend() == "tensorflow"
 
-pytestmark = pytest.mark.filterwarnings("ignore:column .* is not categorical")
-
 
 @pytest.fixture
 def df(tmp_path, monkeypatch):

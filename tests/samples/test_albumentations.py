@@ -10,8 +10,6 @@ from public.first_batch import batch_of, equal
 import dfgen
 from dfgen.errors import ArgumentError, TransformError
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* is not categorical")
-
 PIXELS = np.random.default_rng(0).integers(0, 256, (16, 20, 3), np.uint8)
 SAME = dfgen.Image("path", size=(16, 20))
 

@@ -11,8 +11,6 @@ from public.first_batch import batch_of, equal, x_of
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* is not categorical")
-
 
 def y_of(files, feature, values, **options):
     df = pd.DataFrame({"id": range(len(values)), "path": files[: len(values)], "c": values})

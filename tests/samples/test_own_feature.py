@@ -12,8 +12,6 @@ from public.first_batch import batch_of, equal, x_of
 import dfgen
 from dfgen.errors import DecodeError, ManifestError
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* is not categorical")
-
 
 @dataclass(frozen=True, repr=False)
 class Events(dfgen.Feature):

@@ -13,8 +13,6 @@ from public.first_batch import batch_of, equal
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* is not categorical")
-
 SIZE = (6, 9)
 SAME = dfgen.Image(size=SIZE)
 SQUARE = [1.0, 1, 5, 1, 5, 4, 1, 4]

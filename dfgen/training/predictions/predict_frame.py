@@ -24,7 +24,6 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.progress_bars import progress
-from dfgen.table.any_table import arrow_table
 from dfgen.table.file_columns import are_files
 from dfgen.training.checks.class_indices import check_trained
 from dfgen.training.checks.model_outputs import known_loss, nested
@@ -166,8 +165,7 @@ def _write_parts(
     """Write the missing part files; return the folder."""
     if "://" in out:
         raise ArgumentError(f"out={out!r} is a URL, expected a local folder")
-    manifest, size = view.binding.columns.source, view.loader.given.size
-    manifest = manifest if isinstance(manifest, pa.Table) else arrow_table(manifest)
+    manifest, size = view.binding.columns.table(), view.loader.given.size
     left_out = [one.name for one in manifest.schema if one.name == "problem" or are_files(one.type)]
     manifest = manifest.drop_columns(left_out).replace_schema_metadata()
     folder, count = os.path.abspath(out), max(1, _PART // size)
