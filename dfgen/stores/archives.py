@@ -108,6 +108,8 @@ class _Archive:
         self._lock = Lock()
         try:
             names, entries = (_zip_index if self.is_zip else _tar_index)(path)
+        except DecodeError:
+            raise
         except (zipfile.BadZipFile, tarfile.TarError, ValueError, OverflowError) as error:
             raise DecodeError(f"the archive {path!r} is damaged: {error}") from error
         self.names: list[str] = names

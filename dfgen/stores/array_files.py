@@ -220,13 +220,14 @@ class ArrayFiles:
             return np.asarray(rows)  # which returns a row in a tenth of the time
 
     def _hdf5(self, source: str | IO[bytes], dataset: str | None) -> ArrayRows:
-        arrays = hdf5_arrays(source, self._cache)
+        found = hdf5_arrays(source, self._cache).items()
+        arrays = {name: array for name, array in found if array.dtype.kind in "biuf"}
         if dataset is None and len(arrays) == 1:
             (dataset,) = arrays
-        if dataset not in arrays or arrays[dataset].dtype.hasobject:
+        if dataset not in arrays:
             raise DecodeError(
-                f"dataset={dataset!r} is not the name of an array of numbers in the HDF5 file, "
-                f"which has {', '.join(arrays) or 'none'}"
+                f"dataset={dataset!r} must be the name of an array of numbers in the HDF5 file: "
+                f"{', '.join(arrays) or 'it has none'}"
             )
         check_row(arrays[dataset], self.store.limits)
         return _mapped(arrays[dataset], source)

@@ -210,9 +210,8 @@ def _raised(error: Exception, path: str) -> Exception:
         )
     if kind in ("ValueError", "InvalidPathError"):
         return DecodeError("the URL has an empty part, . or .., or a control character in its key")
-    return AccessError(  # workers do not retry it
-        f"the file cannot be read: {place} answered {status or kind} after all retries"
-    )
+    what = f"answered {status}" if status else f"cannot be reached ({kind})"
+    return AccessError(f"the file cannot be read after all retries: {place} {what}")
 
 
 def _head(meta: Any) -> Head:

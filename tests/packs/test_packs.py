@@ -165,6 +165,54 @@ def test_images_of_several_sizes(tmp_path):
             np.testing.assert_array_equal(packed[step][0], loose[step][0])
 
 
+PACKED = {
+    "rgb": {},
+    "rgba": {"color_mode": "rgba"},
+    "gray": {"color_mode": "grayscale"},
+    "16-bit files": {"format": "original"},
+    "files of several sizes": {"format": "original"},
+    "smaller JPEGs": {"format": "jpeg", "max_side": 8},
+}
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_packed_values_open_in_other_programs(tmp_path, kind):
+    sizes = [(9 + row, 7) if "several" in kind else (9, 7) for row in range(4)]
+    contents = [pictures(1, size, row)[1][0] for row, size in enumerate(sizes)]
+    if kind == "16-bit files":
+        deep = np.random.default_rng(0).integers(0, 2**16, (4, 9, 7), np.uint16)
+        contents = [cv2.imencode(".png", each)[1].tobytes() for each in deep]
+    frame = written(tmp_path / "imgs", contents)
+    dfgen.pack(frame, tmp_path / "packed", **PACKED[kind])
+    polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    path, name = tmp_path / "packed" / "shard-00000.arrow", "path_pixels"
+    name = "path_bytes" if "format" in PACKED[kind] else name
+    found = pd.read_feather(path)
+    values = dict(zip(found.id, found[name], strict=True))
+    assert sorted(values) == frame.id.tolist()
+    if PACKED[kind] == {"format": "original"}:
+        assert [values[id] for id in frame.id] == contents
+    elif name == "path_bytes":
+        shapes = {cv2.imdecode(np.frombuffer(data, np.uint8), -1).shape for data in values.values()}
+        assert shapes == {(8, 6, 3)}
+    else:
+        channels = {"rgb": 3, "rgba": 4, "gray": 1}[kind]
+        x = dfgen.Image(color_mode=PACKED[kind].get("color_mode", "rgb"), size=(9, 7))
+        for pixels, rows in passes(frame, x, epochs=1):
+            for image, row in zip(pixels, rows, strict=True):
+                assert image.shape == (9, 7, channels)
+                np.testing.assert_array_equal(np.reshape(values[f"r{row}"], image.shape), image)
+    shard = polars.read_ipc(path)
+    relation = duckdb.sql("select * from shard").df()
+    for other in (shard.to_dict(as_series=False), relation.to_dict("list")):
+        assert other["id"] == found.id.tolist()
+        for mine, theirs in zip(found[name], other[name], strict=True):
+            if isinstance(mine, bytes):
+                assert bytes(theirs) == mine
+            else:
+                assert np.ravel(theirs).tolist() == np.ravel(mine).tolist()
+
+
 def test_wrong_arguments_are_named(frame, pack, tmp_path):
     for options, word in (
         ({"format": "jpeg", "color_mode": "rgba"}, "rgba"),

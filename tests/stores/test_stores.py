@@ -96,7 +96,7 @@ def test_members_of_a_tar(folder):
     assert stores.read(f"tar://a.bin::{path}") == stores.begin(f"tar://a.bin::{path}")[1].read()
     with tarfile.open(folder / "b.tar.gz", "w:gz") as file:
         file.add(folder / "a.bin")
-    with pytest.raises(DecodeError, match="gunzip"):
+    with pytest.raises(DecodeError, match=r"b.tar.gz' is compressed.*gunzip"):
         stores.read(f"tar://a.bin::{folder}/b.tar.gz")
     for wrong in ("zip://a.png", f"zip://a::zip://b::{path}", "zip://a::s3://b/c.zip"):
         with pytest.raises((ArgumentError, DecodeError), match="member"):
@@ -130,9 +130,10 @@ def test_hdf5_rows_in_chunks_and_other_files(tmp_path):
     np.testing.assert_array_equal(out, values[[7, 0, 7]])
     assert not arrays.take(path, np.array([20]), out[:1], "x")
     arrays.ahead(path, np.array([1, 9]), "x")
-    for name in ("text", "away", None):
-        with pytest.raises(DecodeError, match="text"):
+    for name in ("text", "away"):
+        with pytest.raises(DecodeError, match="numbers in the HDF5 file: x"):
             arrays.row(path, 0, name)
+    assert arrays.row(path, 2).tolist() == values[2].tolist()
     with h5py.File(tmp_path / "b.h5", "w") as file:
         layout = h5py.VirtualLayout((20, 3), "f4")
         layout[:] = h5py.VirtualSource(path, "x", (20, 3))
