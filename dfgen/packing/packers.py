@@ -28,7 +28,7 @@ FORMATS_OF = {
     "original": (),
     "jpeg": ("color_mode", "max_side", "quality"),
 }
-"""Format of a pack -> the arguments that are for it."""
+"""Format of a pack -> its own arguments."""
 
 _DEFAULTS = {"max_side": 512, "quality": 92}
 _OF_PIXEL = 0.35  # bytes of a JPEG per pixel, about, for photographs of quality 92
@@ -37,7 +37,7 @@ _HEADER = 600  # bytes of a JPEG without its pixels
 
 @dataclass(frozen=True)
 class PixelPacker:
-    """Pixels of one size, exactly those that a Sequence makes of the files."""
+    """Pixels of one size, equal to those that a Sequence makes of the files."""
 
     image: Image
     suffix = "_pixels"
@@ -56,11 +56,11 @@ class PixelPacker:
         return np.zeros((rows, *self.image.spec.shape), np.uint8)
 
     def pack(self, content: Content, store: Any, into: Any, row: int) -> None:
-        """Read one file and keep what it becomes as `into[row]`."""
+        """Read one file and store what it becomes in `into[row]`."""
         self.image.read(content, into[row], Reading(store))
 
     def column(self, into: Any, good: Present) -> pa.Array:
-        """Return the packed column, null where a row is not good."""
+        """Return the packed column, null if a row is not good."""
         kind = pa.fixed_shape_tensor(pa.uint8(), into.shape[1:])
         into[~good] = 0
         values = pa.Array.from_buffers(pa.uint8(), into.size, [None, pa.py_buffer(into)])
@@ -85,11 +85,11 @@ class WholeFiles:
         return [b""] * rows
 
     def pack(self, content: Content, store: Any, into: Any, row: int) -> None:
-        """Read one file and keep what it becomes as `into[row]`."""
+        """Read one file and store what it becomes in `into[row]`."""
         into[row] = store.read(content)
 
     def column(self, into: Any, good: Present) -> pa.Array:
-        """Return the packed column, null where a row is not good."""
+        """Return the packed column, null if a row is not good."""
         kept = [data if is_good else b"" for data, is_good in zip(into, good.tolist(), strict=True)]
         ends = np.cumsum([0, *map(len, kept)], dtype=np.int64)
         buffers = [_validity(good), pa.py_buffer(ends), pa.py_buffer(b"".join(kept))]
@@ -98,9 +98,9 @@ class WholeFiles:
 
 @dataclass(frozen=True)
 class SmallerJpegs(WholeFiles):
-    """JPEGs whose longer side is at most `max_side`; smaller files stay as they are.
+    """JPEGs whose longer side is at most `max_side`.
 
-    That is, if they are JPEGs that need no turning. Others are encoded: upright, without EXIF.
+    Smaller JPEGs that are upright stay as they are. Other files are encoded without EXIF.
     """
 
     max_side: int
@@ -115,7 +115,7 @@ class SmallerJpegs(WholeFiles):
         return nbytes
 
     def pack(self, content: Content, store: Any, into: Any, row: int) -> None:
-        """Read one file and keep what it becomes as `into[row]`."""
+        """Read one file and store what it becomes in `into[row]`."""
         data, stays = store.read(content), False
         if sniff(data[:16]) == "jpeg":
             header = parse_header(io.BytesIO(data), "jpeg", store.limits)
@@ -202,8 +202,8 @@ class PackArguments:
         if self.format == "original":
             return WholeFiles()
         if self.format == "jpeg":
-            side, quality = (getattr(self, name) or _DEFAULTS[name] for name in _DEFAULTS)
-            return SmallerJpegs(side, quality, self.color_mode)
+            packed = self.described
+            return SmallerJpegs(packed["max_side"], packed["quality"], self.color_mode)
         return PixelPacker(
             Image(
                 size=self.image_size or size, color_mode=self.color_mode, resize=self.resize,
@@ -213,11 +213,10 @@ class PackArguments:
 
     @property
     def described(self) -> dict[str, Any]:
-        """The arguments that the pack keeps; None if the format has no use for one."""
-        found: dict[str, Any] = {"format": self.format}
-        for name in (field.name for field in fields(self)[1:8]):
-            value = getattr(self, name)
-            value = _DEFAULTS.get(name) if value is None else value
-            found[name] = value if name in FORMATS_OF[self.format] else None
-        size = found["image_size"]
-        return found | {"image_size": None if size is None else list(size)}
+        """The arguments that the pack keeps; None for those of other formats."""
+        names = [field.name for field in fields(self)[1:8]]
+        own = {name: getattr(self, name) for name in names if name in FORMATS_OF[self.format]}
+        own |= {name: _DEFAULTS[name] for name in own.keys() & _DEFAULTS if own[name] is None}
+        if own.get("image_size") is not None:
+            own["image_size"] = list(self.image_size)
+        return {"format": self.format, **dict.fromkeys(names), **own}

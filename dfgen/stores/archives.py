@@ -89,6 +89,7 @@ class _Entry(NamedTuple):
     mtime_ns: int
     crc: int
     method: int
+    place: int = 0  # among the entries
 
 
 _ENTRY = np.dtype([(name, "<i8") for name in _Entry._fields])
@@ -118,6 +119,8 @@ class _Archive:
         last = np.append(hashes[order][1:] != hashes[order][:-1], True)[: len(order)]
         order = order[last]  # of members with one name the last counts
         self._hashes, self._entries = hashes[order], np.array(entries, _ENTRY)[order]
+        self._entries["place"] = np.arange(len(order))
+        self._intact = np.zeros(len(order), np.bool_)
 
     def __del__(self, close: Any = os.close) -> None:
         if self.descriptor >= 0:
@@ -141,6 +144,12 @@ class _Archive:
         if place == len(self._hashes) or self._hashes.item(place) != key:
             return None
         return _Entry(*self._entries.item(place))
+
+    def is_intact(self, entry: _Entry, data: bytes) -> bool:
+        """Return whether a member has its size and, when first read, its checksum; tar has none."""
+        if len(data) == entry.size and self.is_zip and not self._intact[entry.place]:
+            self._intact[entry.place] = zlib.crc32(data) == entry.crc
+        return len(data) == entry.size and (not self.is_zip or bool(self._intact[entry.place]))
 
 
 _Index = tuple[list[str], list[tuple[int, ...]]]
@@ -193,7 +202,7 @@ def _tar_index(path: str) -> _Index:
 class Archives(Store):
     """Members of local archives. An archive that changed is indexed again.
 
-    The bytes of a zip's member are compared with their checksum; tar has none.
+    A zip's member is compared with its checksum when a process first reads it; tar has none.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -282,7 +291,7 @@ class Archives(Store):
                 data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, size + 1)
             except zlib.error as error:
                 raise DecodeError(f"the member is damaged: {error}") from error
-        if len(data) != size or (archive.is_zip and zlib.crc32(data) != entry.crc):
+        if not archive.is_intact(entry, data):
             raise DecodeError("the member is damaged: its size or checksum differs from the index")
         return data
 
