@@ -10,8 +10,8 @@ import zipfile
 import zlib
 from contextlib import suppress
 from datetime import date
-from functools import partial
-from threading import Lock
+from functools import lru_cache
+from threading import Lock, RLock
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -19,8 +19,7 @@ import numpy as np
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, MissingFileError, unreadable
 from dfgen.limits import refuse_bytes
 from dfgen.platform_calls import READING, read_at
-from dfgen.stores.open_files import OpenFiles
-from dfgen.stores.store import Head, Store, check_size, file_of_ranges
+from dfgen.stores.store import MOST_OPEN, Head, Store, check_size, file_of_ranges
 
 ARCHIVES = ("zip", "tar")
 """Schemes of the paths of members."""
@@ -207,7 +206,7 @@ class Archives(Store):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._opened = OpenFiles()
+        self._opened, self._lock = lru_cache(MOST_OPEN)(_Archive), RLock()
 
     def read(self, path: Any, size: int | None = None) -> bytes:
         """Return the bytes of a member."""
@@ -247,16 +246,15 @@ class Archives(Store):
 
     def close(self) -> None:
         """Close all archives."""
-        self._opened.close()
+        self._opened.cache_clear()
 
     def _archive(self, member: Member) -> _Archive:
         path = os.path.join(self.folder, member.archive)
         try:
             status = os.stat(path)
             version = status.st_size, status.st_mtime_ns, status.st_ino
-            make = partial(_Archive, member.kind, path, version)
-            archive: _Archive = self._opened.get((member.kind, path), version, make)
-            return archive
+            with self._lock:  # or threads would index it together
+                return self._opened(member.kind, path, version)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise MissingFileError(f"there is no archive {path!r}") from error
 

@@ -3,8 +3,9 @@
 import io
 import math
 import os
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
+from threading import RLock
 from typing import IO, Any
 
 import numpy as np
@@ -14,8 +15,7 @@ from dfgen.errors import DecodeError, DfgenError, reason, unreadable
 from dfgen.limits import DEFAULT, Limits
 from dfgen.spec import IntArray, Values
 from dfgen.stores.local_files import prefetch
-from dfgen.stores.open_files import OpenFiles
-from dfgen.stores.store import Store, check_size
+from dfgen.stores.store import MOST_OPEN, Store, check_size
 
 ArrayHeader = tuple[tuple[int, ...], bool, np.dtype[Any]]
 """Shape, Fortran order and dtype."""
@@ -124,7 +124,8 @@ class ArrayFiles:
 
     def __init__(self, store: Store, cache: int = CHUNK_CACHE) -> None:
         self.store, self._cache = store, cache
-        self._opened = OpenFiles()
+        self._opened = lru_cache(MOST_OPEN)(partial(_open, store, cache))
+        self._lock = RLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ArrayFiles, (self.store, self._cache)
@@ -143,9 +144,8 @@ class ArrayFiles:
         """
         head = self.store.head(path)
         check_size(head.size, size)
-        version = head.size, head.mtime_ns, head.version
-        open_file = partial(self._open, path, dataset)
-        return self._opened.get((path, dataset), version, open_file)
+        with self._lock:
+            return self._opened(path, dataset, (head.size, head.mtime_ns, head.version))
 
     def row(
         self, path: str, index: int, dataset: str | None = None, size: int | None = None
@@ -197,40 +197,42 @@ class ArrayFiles:
 
     def close(self) -> None:
         """Close all files."""
-        self._opened.close()
+        self._opened.cache_clear()
 
-    def _open(self, path: str, dataset: str | None) -> ArrayRows:
-        local = "://" not in path
-        source: Any = os.path.join(self.store.folder, path) if local else self.store.read(path)
-        with open(source, "rb") if local else io.BytesIO(source) as file:
-            begin = file.read(8)
-            if begin == HDF5:
-                return self._hdf5(source if local else io.BytesIO(source), dataset)
-            if not begin.startswith(b"\x93NUMPY") or dataset is not None:
-                asked = "" if dataset is None else f" with dataset={dataset!r}"
-                raise DecodeError(f"expected .npy, or HDF5{asked}: the file begins with {begin!r}")
-            file.seek(0)
-            shape, fortran, dtype = whole_array(file, self.store.limits)
-            if not shape:
-                raise DecodeError("the array is a single number, and has no rows")
-            if not local:
-                return decode_array(source, self.store.limits)
-            rows = np.memmap(source, dtype, "r", file.tell(), shape, "F" if fortran else "C")
-            check_row(rows, self.store.limits)
-            return np.asarray(rows)  # which returns a row in a tenth of the time
 
-    def _hdf5(self, source: str | IO[bytes], dataset: str | None) -> ArrayRows:
-        found = hdf5_arrays(source, self._cache).items()
-        arrays = {name: array for name, array in found if array.dtype.kind in "biuf"}
-        if dataset is None and len(arrays) == 1:
-            (dataset,) = arrays
-        if dataset not in arrays:
-            raise DecodeError(
-                f"dataset={dataset!r} must be the name of an array of numbers in the HDF5 file: "
-                f"{', '.join(arrays) or 'it has none'}"
-            )
-        check_row(arrays[dataset], self.store.limits)
-        return _mapped(arrays[dataset], source)
+def _open(store: Store, cache: int, path: str, dataset: str | None, version: object) -> ArrayRows:
+    local = "://" not in path
+    source: Any = os.path.join(store.folder, path) if local else store.read(path)
+    with open(source, "rb") if local else io.BytesIO(source) as file:
+        begin = file.read(8)
+        if begin == HDF5:
+            return _hdf5(source if local else io.BytesIO(source), dataset, cache, store.limits)
+        if not begin.startswith(b"\x93NUMPY") or dataset is not None:
+            asked = "" if dataset is None else f" with dataset={dataset!r}"
+            raise DecodeError(f"expected .npy, or HDF5{asked}: the file begins with {begin!r}")
+        file.seek(0)
+        shape, fortran, dtype = whole_array(file, store.limits)
+        if not shape:
+            raise DecodeError("the array is a single number, and has no rows")
+        if not local:
+            return decode_array(source, store.limits)
+        rows = np.memmap(source, dtype, "r", file.tell(), shape, "F" if fortran else "C")
+        check_row(rows, store.limits)
+        return np.asarray(rows)  # which returns a row in a tenth of the time
+
+
+def _hdf5(source: str | IO[bytes], dataset: str | None, cache: int, limits: Limits) -> ArrayRows:
+    found = hdf5_arrays(source, cache).items()
+    arrays = {name: array for name, array in found if array.dtype.kind in "biuf"}
+    if dataset is None and len(arrays) == 1:
+        (dataset,) = arrays
+    if dataset not in arrays:
+        raise DecodeError(
+            f"dataset={dataset!r} must be the name of an array of numbers in the HDF5 file: "
+            f"{', '.join(arrays) or 'it has none'}"
+        )
+    check_row(arrays[dataset], limits)
+    return _mapped(arrays[dataset], source)
 
 
 def _mapped(array: Any, source: str | IO[bytes]) -> ArrayRows:

@@ -11,6 +11,9 @@ from dfgen.limits import DEFAULT, Limits
 FIRST = 1 << 15
 """Bytes of a remote file that `begin` fetches: they hold most headers."""
 
+MOST_OPEN = 128
+"""Files that a store keeps open: a process may have 256 to 1024 of them."""
+
 _MORE = 1 << 17  # bytes of the second request for the same file; each further one doubles
 
 
