@@ -6,6 +6,7 @@ obstore is Rust's `object_store`: it signs, keeps connections, retries, and rele
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from importlib.util import find_spec
@@ -65,26 +66,22 @@ class Objects(Store):
     def read(self, path: Any, size: int | None = None) -> bytes:
         """Return the bytes of an object, with one request."""
         client, key = self._client(path)
-        try:
+        with _errors(path):
             answer = client.get(key)
             check_size(answer.meta["size"], size)
             refuse_bytes(answer.meta["size"], self.limits)
             return bytes(answer.bytes())
-        except Exception as error:
-            raise _raised(error, path) from None
 
     def head(self, path: Any) -> Head:
         """Return size and time of an object; `version` is its ETag."""
         client, key = self._client(path)
-        try:
+        with _errors(path):
             try:
                 return _head(client.head(key))
             except Exception as error:
                 if _status(error) not in _NO_HEAD:
                     raise
             return _head(client.get(key).meta)
-        except Exception as error:
-            raise _raised(error, path) from None
 
     def begin(self, path: Any) -> tuple[Head, IO[bytes]]:
         """Return the head of an object and a file, of which the first bytes were fetched."""
@@ -117,20 +114,16 @@ class Objects(Store):
                 "and path_column="
             )
         client, key = self._client(prefix)
-        try:
+        with _errors(prefix):
             for page in client.list(key.strip("/") or None):
                 for meta in page:
                     yield f"{_parts(prefix)[0]}/{meta['path']}", _head(meta)
-        except Exception as error:
-            raise _raised(error, prefix) from None
 
     def write(self, path: str, data: bytes) -> None:
         """Write an object, whole or not at all."""
         client, key = self._client(path)
-        try:
+        with _errors(path):
             client.put(key, data)
-        except Exception as error:
-            raise _raised(error, path) from None
 
     def close(self) -> None:
         """Close all connections."""
@@ -183,6 +176,14 @@ def _client(place: str, options: StorageOptions) -> Any:
 def _status(error: Exception) -> str:
     status = _STATUS.search(str(error))
     return status[1] if status else ""
+
+
+@contextmanager
+def _errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _raised(error, path) from None
 
 
 def _raised(error: Exception, path: str) -> Exception:
