@@ -1,6 +1,6 @@
 """Is dfgen ahead of its peers on loose files?
 
-Prints a table for each kind of file. `--chart` also draws the first one into peers.png.
+Prints a table for each kind of file. `--chart` also draws the first one into docs/pictures/loaders.png.
 """
 
 import sys
@@ -141,7 +141,7 @@ def draw(rates: Rates) -> None:
         axes.set_title(title, loc="left", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"JPEG 500x375 to 224x224, images/s on {THREADS} CPUs", x=0.01, ha="left")
-    figure.savefig(HERE / "peers.png", dpi=80)
+    figure.savefig(HERE.parent / "docs/pictures/loaders.png", dpi=80)
 
 
 if __name__ == "__main__":
