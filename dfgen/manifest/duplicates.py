@@ -165,7 +165,7 @@ def told(rows: int, row: object, part: object, other: object, place: object) -> 
         f"{rows:,} {have} picture in an earlier split, as id {quote(row)} of "
         f"{quote(part)} that of id {quote(other)} of {quote(place)}: they are trained on and "
         "measured on. Keep copies in one split, group_duplicates=True (--group-duplicates), or "
-        "drop them: df.drop(leaks(df).index), with dfgen.manifest.duplicates.leaks"
+        "drop them: df.drop(dfgen.leaks(df).index)"
     )
 
 

@@ -116,7 +116,8 @@ def _of_text(where: str, schema: pa.Schema) -> Condition:
         tree = ast.parse(_QUOTED.sub(alias, where).strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ArgumentError(
-            f'where={where!r} cannot be read, {reason(error)}: {_EXPECTED}. Write "==" to compare'
+            f"where={where!r} cannot be read, {getattr(error, 'msg', error)}: {_EXPECTED}. Write "
+            '"==" to compare'
         ) from None
     names = {alias: name for name, alias in quoted.items()}
     asked: dict[str, str] = {}

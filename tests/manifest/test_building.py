@@ -236,6 +236,14 @@ def test_lacking_classes_and_empty_splits_are_warned_of(folder):
         dfgen.build_manifest(**build, split={"a": 1})
 
 
+def test_look_alike_classes_and_splits_are_warned_of(folder):
+    labels = table(*NAMES, kind=["cat", "Cat ", "dog"], split=["train", "Train", "val"])
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        dfgen.build_manifest(labels=labels, path_column="file", root="imgs")
+    shown = "".join(str(one.message) for one in caught if "case or blanks" in str(one.message))
+    assert "'Cat ', 'cat'" in shown and "'Train', 'train'" in shown
+
+
 def test_an_ordinary_build_warns_and_prints_nothing(tmp_path, capsys):
     pets(tmp_path, 12, split={"a": 0.5, "b": 0.5}, stratify="kind", out=tmp_path / "m.parquet")
     assert capsys.readouterr() == ("", "")

@@ -266,8 +266,7 @@ def test_without_copies_the_split_is_the_same_as_without_looking_for_them():
 LEAK = (
     "2 rows have a copy of their picture in an earlier split, as id {} of {} that of id {} of {}: "
     "they are trained on and measured on. Keep copies in one split, group_duplicates=True "
-    "(--group-duplicates), or drop them: df.drop(leaks(df).index), with "
-    "dfgen.manifest.duplicates.leaks"
+    "(--group-duplicates), or drop them: df.drop(dfgen.leaks(df).index)"
 )
 OF_VAL = LEAK.format('"val/0.png"', '"val"', '"train/0.png"', '"train"')
 

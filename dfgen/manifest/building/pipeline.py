@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote, warn
+from dfgen.explain.labels import warn_of_look_alikes
 from dfgen.explain.missing import missing_path
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.file_facts import NOT_THERE, Access
@@ -77,6 +78,11 @@ def build_frame(recipe: Recipe, old: Old | None, out: str | None, access: Access
     warn_of_leaks(frame)
     _warn_of_problems(frame)
     labels = {name: grown.labels[name] for name in kept}
+    names = {name: [*label.get("class_names", [])] for name, label in labels.items()}
+    if "split" in frame:
+        names["split"] = frame["split"].cat.categories.tolist()
+    for name, classes in names.items():
+        warn_of_look_alikes(f"column {name!r}", classes, "correct the source")
     frame.attrs = {"dfgen": {"root": root, "labels": labels, "recipe": recorded}}
     if out is not None:
         write_frame(frame, out, frame.attrs["dfgen"], recipe["root"], access.options)
