@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from dfgen.binding.table_columns import Columns
 from dfgen.checks import whole
 from dfgen.errors import ArgumentError, ManifestError, column_list, listed, warn
-from dfgen.manifest.duplicates import shared_paths, told
+from dfgen.manifest.duplicates import leak_message, shared_paths
 from dfgen.table.arrow_types import is_text, refuse_missing, value_type
 
 Masks = dict[str, npt.NDArray[np.bool_]]
@@ -103,4 +103,4 @@ def warn_of_split_leaks(columns: Columns, parts: Masks, of_files: bool) -> None:
     places = [int(rows[0]), int(copy)]
     ids = columns["id"].take(pa.array(places)).to_pylist() if "id" in columns.names else places
     part = next(name for name, mask in parts.items() if mask[rows[0]])
-    warn(told(len(rows), ids[0], part, ids[1], "train"))
+    warn(leak_message(len(rows), ids[0], part, ids[1], "train"))

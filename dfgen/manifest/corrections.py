@@ -74,14 +74,14 @@ def update_labels(
     return frame
 
 
-def _corrected(before: pd.DataFrame, given: Path | Table, wanted: list[str]) -> pd.DataFrame:
+def _corrected(before: pd.DataFrame, fixes: Path | Table, wanted: list[str]) -> pd.DataFrame:
     table = arrow_table(before)
     validate(table)
     labels = label_columns(table.column_names)
-    given = os.fspath(given) if isinstance(given, os.PathLike) else given
-    where = given if isinstance(given, str) else "the table of corrections"
+    fixes = os.fspath(fixes) if isinstance(fixes, os.PathLike) else fixes
+    where = fixes if isinstance(fixes, str) else "the table of corrections"
     text = [name for name in labels if is_text(value_type(table[name].type))]
-    rows = read_labels(given, ["id", *text])
+    rows = read_labels(fixes, ["id", *text])
     names = wanted or [name for name in rows.column_names if name != "id"]
     for name in ["id", *names]:
         if name not in rows.column_names or name not in ["id", *labels]:
@@ -108,21 +108,21 @@ def _corrected(before: pd.DataFrame, given: Path | Table, wanted: list[str]) -> 
     return frame
 
 
-def _places(given: pa.ChunkedArray, ids: pa.ChunkedArray, where: str) -> pa.Array:
+def _places(keys: pa.ChunkedArray, ids: pa.ChunkedArray, where: str) -> pa.Array:
     """Return the row of the manifest of each id."""
     try:
-        given = given.cast(ids.type)
+        keys = keys.cast(ids.type)
     except pa.ArrowInvalid as error:
         raise ManifestError(
-            f"the ids of {where} are not of type {ids.type}, as those of the manifest: {error}"
+            f"the ids of {where} are not of type {ids.type}, as in the manifest: {error}"
         ) from None
-    refuse_repeated(given, where)
-    places = pc.index_in(given, value_set=ids)
+    refuse_repeated(keys, where)
+    places = pc.index_in(keys, value_set=ids)
     if places.null_count:
-        unknown = given.filter(pc.is_null(places)).to_pylist()
+        unknown = keys.filter(pc.is_null(places)).to_pylist()
         near = did_you_mean(str(unknown[0]), ids.to_pylist()) if is_text(ids.type) else ""
         raise ManifestError(
-            f"{len(unknown):,} of {len(given):,} ids of {where} are not in the manifest: "
+            f"{len(unknown):,} of {len(keys):,} ids of {where} are not in the manifest: "
             f"{listed(unknown)}.{near} Correct these ids, or drop their rows"
         )
     return places.combine_chunks()
@@ -139,12 +139,12 @@ def _values(rows: pa.Table, name: str, old: pa.ChunkedArray, where: str) -> pa.A
                 f"{fault}"
             )
 
-    given, kind = plain(rows[name]), plain(old).type
+    fixes, kind = plain(rows[name]), plain(old).type
     try:
-        values = given.cast(kind)
+        values = fixes.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ManifestError(
-            f"column {quote(name)} of {where} has type {given.type}, expected {kind} as in the "
+            f"column {quote(name)} of {where} has type {fixes.type}, expected {kind} as in the "
             f"manifest: {error}"
         ) from None
     lost = pc.and_(values.is_null(), plain(old).is_valid())

@@ -88,13 +88,13 @@ def diff(a: Path | Table, b: Path | Table) -> pd.DataFrame:
     return in_order(pa.concat_tables(parts), DIFFERENCES)
 
 
-def in_order(found: pa.Table, changes: tuple[str, ...]) -> pd.DataFrame:
+def in_order(rows: pa.Table, changes: tuple[str, ...]) -> pd.DataFrame:
     """Return a list of changes as a frame, sorted by kind, without secrets of URLs."""
-    for name in found.column_names:
-        if pa.types.is_string(found[name].type):
-            shown = [value and without_secrets(value) for value in found[name].to_pylist()]
-            found = with_column(found, name, pa.array(shown, pa.string()))
-    frame: pd.DataFrame = found.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    for name in rows.column_names:
+        if pa.types.is_string(rows[name].type):
+            shown = [value and without_secrets(value) for value in rows[name].to_pylist()]
+            rows = with_column(rows, name, pa.array(shown, pa.string()))
+    frame: pd.DataFrame = rows.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
     frame["change"] = pd.Categorical(frame["change"], categories=changes)
     return frame.sort_values("change", kind="stable", ignore_index=True)
 

@@ -29,7 +29,7 @@ def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataF
     """Return the rows whose files are copies of each other, in groups.
 
     Look at them before `dfgen.split(group_duplicates=True)`, or drop rows:
-    `df.drop(found.index[found.duplicated("group")])` leaves one row of each group.
+    `df.drop(copies.index[copies.duplicated("group")])` leaves one row of each group.
 
     Args:
         manifest: a file, or a frame or another table, with the columns `digest` and `phash`.
@@ -39,7 +39,7 @@ def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataF
     Returns:
         A row for each row that has a copy, with its index, sorted by group. `group`: from 0, in the
         order of their first rows. `kind`: "exact" if all files of the group have the same bytes,
-        else "near". `distance`: bits between its hash and that of the first row. `id`, `path`, and
+        else "near". `distance`: bits between its hash and the first row's. `id`, `path`, and
         `split` or `fold` if the manifest has them. Rows of one path are one file.
 
     Raises:
@@ -60,17 +60,17 @@ def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataF
     first = groups[rows]
     same = (files.digests[rows] == files.digests[first]) & (files.digests[rows] >= 0)
     exact = pd.Series(same).groupby(first).transform("all").to_numpy()
-    found = _columns(frame, rows)
-    found.insert(0, "group", np.unique(first, return_inverse=True)[1].astype(np.int64))
-    found.insert(1, "kind", np.where(exact, "exact", "near"))
-    found.insert(2, "distance", files.distance(rows, first))
-    return found
+    copies = _columns(frame, rows)
+    copies.insert(0, "group", np.unique(first, return_inverse=True)[1].astype(np.int64))
+    copies.insert(1, "kind", np.where(exact, "exact", "near"))
+    copies.insert(2, "distance", files.distance(rows, first))
+    return copies
 
 
 def leaks(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
     """Return the rows whose picture is in an earlier split too, such as of "val" in "train".
 
-    A model is then measured on what it was trained on. `df.drop(found.index)` removes them from the
+    A model is then measured on its training data. `df.drop(leaks(df).index)` removes them from the
     later split, and `dfgen.split(df, ..., group_duplicates=True)` makes splits without leaks.
 
     Args:
@@ -99,21 +99,21 @@ def leaks(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
             'the manifest has neither "split" nor "fold". Make one: dfgen.split. Columns: '
             f"{column_list(frame.columns)}"
         )
-    found = leaking_rows(frame, part, within)
-    rows, copies = (_columns(frame, found[name].to_numpy()) for name in ("row", "copy"))
+    pairs = leaking_rows(frame, part, within)
+    rows, copies = (_columns(frame, pairs[name].to_numpy()) for name in ("row", "copy"))
     return rows.assign(
         **copies.add_prefix("other_").set_axis(rows.index),
-        kind=np.array(["same file", "exact", "near"], object)[found["kind"]],
-        distance=found["distance"].to_numpy(),
+        kind=np.array(["same file", "exact", "near"], object)[pairs["kind"]],
+        distance=pairs["distance"].to_numpy(),
     )
 
 
 def _columns(frame: pd.DataFrame, rows: IntArray) -> pd.DataFrame:
     """Return id, path, and split or fold of rows."""
     names = [name for name in ("id", "path", part_column(frame)) if name in frame]
-    found = frame[names].iloc[rows].copy()
-    found.attrs = {}
-    return found
+    columns = frame[names].iloc[rows].copy()
+    columns.attrs = {}
+    return columns
 
 
 def shared_paths(paths: pa.Array, parts: npt.NDArray[np.int64]) -> str | None:
@@ -147,10 +147,12 @@ def warn_of_leaks(frame: pd.DataFrame, copies: bool = True) -> None:
         return
     hashed = copies and all(name in frame for name in OF_WHOLE_FILES)
     if hashed and pd.api.types.is_integer_dtype(frame["phash"]):  # else a column of the user's own
-        found = leaking_rows(frame, part)
-        if len(found):
-            one, other = (frame[["id", part]].iloc[found[name][0]] for name in ("row", "copy"))
-            warn(told(found["row"].nunique(), one["id"], one[part], other["id"], other[part]))
+        pairs = leaking_rows(frame, part)
+        if len(pairs):
+            one, other = (frame[["id", part]].iloc[pairs[name][0]] for name in ("row", "copy"))
+            warn(
+                leak_message(pairs["row"].nunique(), one["id"], one[part], other["id"], other[part])
+            )
             return
     if "path" in frame and "index" not in frame:
         paths = arrow_table(frame[["path"]])["path"]
@@ -158,7 +160,7 @@ def warn_of_leaks(frame: pd.DataFrame, copies: bool = True) -> None:
             warn(shared)
 
 
-def told(rows: int, row: object, part: object, other: object, place: object) -> str:
+def leak_message(rows: int, row: object, part: object, other: object, place: object) -> str:
     """Return the warning about rows that leak, with one row and its copy."""
     have = "row has a copy of its" if rows == 1 else "rows have a copy of their"
     return (
@@ -177,7 +179,7 @@ _BANDS = (0, 13, 26, 39, 52)  # first bits; of 13 bits, the last of 12
 _CROWD = 2000  # hashes with the same band that each is compared with
 _SAMPLED = 1_000_000
 _ALIKE = 12  # bits: pairs that differ in more are no copies
-_MANY = 1000  # pictures of which no half can be copies of one
+_MANY = 1000  # so many pictures are not all copies of one
 _RARE = 4.7  # standard deviations below the mean: one pair of a million
 
 
@@ -186,7 +188,7 @@ def near_pairs(hashes: Hashes, within: int = WITHIN) -> tuple[IntArray, IntArray
 
     In a band that more than 2,000 hashes share, each is compared with the 2,000 after it.
     """
-    found = [np.empty((2, 0), np.int64)]
+    pairs = [np.empty((2, 0), np.int64)]
     with progress(len(_BANDS), "Comparing pictures", " passes") as bar:
         for start in _BANDS:
             keys = hashes >> np.uint64(start) & np.uint64(0x1FFF)
@@ -197,9 +199,9 @@ def near_pairs(hashes: Hashes, within: int = WITHIN) -> tuple[IntArray, IntArray
                 here = here[here + step < ends[here]]
                 left, right = order[here], order[here + step]
                 near = bits_between(hashes[left], hashes[right]) <= within
-                found.append(np.sort([left[near], right[near]], axis=0))
+                pairs.append(np.sort([left[near], right[near]], axis=0))
             bar.update()
-    one, other = np.unique(np.concatenate(found, axis=1), axis=1)
+    one, other = np.unique(np.concatenate(pairs, axis=1), axis=1)
     return one, other
 
 
@@ -256,10 +258,10 @@ class FileCopies:
     def distance(self, rows: IntArray, others: IntArray) -> IntArray:
         """Return the bits between the hashes of rows; 0 if one has none."""
         both = (self.hashes[rows] >= 0) & (self.hashes[others] >= 0)
-        found = np.zeros(len(rows), np.int64)
+        bits = np.zeros(len(rows), np.int64)
         one, other = (self.distinct[self.hashes[each[both]]] for each in (rows, others))
-        found[both] = bits_between(one, other)
-        return found
+        bits[both] = bits_between(one, other)
+        return bits
 
 
 def joined_rows(count: int, one: IntArray, other: IntArray) -> IntArray:
@@ -281,7 +283,7 @@ def file_copies(frame: pd.DataFrame) -> FileCopies:
     missing = [name for name in ("digest", "phash") if name not in frame]
     if missing:
         raise ManifestError(
-            f'the manifest has no column "{missing[0]}", which copies are found by. Build it with '
+            f'the manifest has no column "{missing[0]}", which identifies copies. Build it with '
             f'facts="full" (--facts full). Columns: {column_list(frame.columns)}'
         )
     hashes = arrow_table(frame[["phash"]])["phash"]
@@ -329,7 +331,7 @@ def leaking_rows(frame: pd.DataFrame, part: str, within: int | None = None) -> p
     one, other = files.pairs(within)
     same = np.arange(len(files.distinct))
     near = pd.DataFrame({"code": np.r_[one, other, same], "near": np.r_[other, one, same]})
-    found = []
+    leaking = []
     for kind, codes in enumerate((files.paths, files.digests, files.hashes)):
         rows = pd.DataFrame(
             {"code": codes, "row": np.arange(len(frame)), "part": parts, "kind": kind}
@@ -340,8 +342,8 @@ def leaking_rows(frame: pd.DataFrame, part: str, within: int | None = None) -> p
         if kind == 2:
             rows = rows.merge(near, on="code").assign(code=lambda rows: rows["near"])
         pairs = rows.merge(copies, on="code")
-        found.append(pairs[pairs["earlier"] < pairs["part"]])
-    pairs = pd.concat(found)
+        leaking.append(pairs[pairs["earlier"] < pairs["part"]])
+    pairs = pd.concat(leaking)
     pairs["distance"] = files.distance(pairs["row"].to_numpy(), pairs["copy"].to_numpy())
     pairs = pairs.sort_values(["row", "earlier", "kind", "distance", "copy"], ignore_index=True)
     pairs = pairs.drop_duplicates(["row", "earlier"], ignore_index=True)

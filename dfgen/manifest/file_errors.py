@@ -10,8 +10,6 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.platform_calls import READING
 
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-TOLD = (DfgenError, MemoryError)
-"""Errors that need no file name added."""
 
 
 @contextlib.contextmanager
@@ -25,15 +23,25 @@ def reading(
 ) -> Iterator[int]:
     """Yield the bytes of a regular file to read; errors raised inside name the file.
 
-    The `form` is what it is read as, such as " as YAML", `missing` the message if it does not
-    exist, `bound` the limit of its bytes.
+    The `bound` is the limit of its bytes, the other arguments are those of `naming`.
     """
-    try:
+    with naming(path, form, missing, advice):
         nbytes = check_file(path)
         if bound is not None and not limits.allows(bound, nbytes):
             raise ManifestError(limits.refusal(bound, nbytes, f"{path} has {nbytes:,} bytes"))
         yield nbytes
-    except TOLD:
+
+
+@contextlib.contextmanager
+def naming(path: str, form: str = "", missing: str = "", advice: str = "") -> Iterator[None]:
+    """Have errors raised inside name a file.
+
+    The `form` is what it is read as, such as " as YAML", `missing` the message if it does not
+    exist.
+    """
+    try:
+        yield
+    except (DfgenError, MemoryError, Warning):
         raise
     except Exception as error:
         raise fault_of(error, path, form, missing, advice) from error
@@ -42,12 +50,12 @@ def reading(
 def fault_of(
     error: Exception, path: str, form: str = "", missing: str = "", advice: str = ""
 ) -> ManifestError | MissingFileError | ReadError:
-    """Return the error that names a file, for the error of its reader; see `reading`."""
+    """Return the error that names a file, for the error of its reader; see `naming`."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError(missing or f"there is no file {path}. Looked in {os.getcwd()}")
     if is_outside(error):
-        told = str(error.__cause__ or error)
-        return ReadError(f"{path} cannot be read, and the file is not at fault: {told}")
+        message = str(error.__cause__ or error)
+        return ReadError(f"{path} cannot be read, and the file is not at fault: {message}")
     return ManifestError(f"{path} cannot be read{form}: {said(error)}{advice}")
 
 

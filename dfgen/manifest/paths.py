@@ -33,7 +33,7 @@ _UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
 def absolute_place(place: str, folder: str = "") -> str:
     """Return a folder, archive or address as absolute; relative ones start at a folder.
 
-    An archive may be given as the file that it is.
+    An archive may be the path of its file.
     """
     member = member_of(place)
     if member is None:

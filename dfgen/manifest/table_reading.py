@@ -135,14 +135,14 @@ class ManifestFile:
     @cached_property
     def _key_values(self) -> dict[bytes, bytes]:
         """The schema metadata. The footer holds it twice: if the copies differ, it is damaged."""
-        found: dict[bytes, bytes] = self.file.schema_arrow.metadata or {}
+        values: dict[bytes, bytes] = self.file.schema_arrow.metadata or {}
         copies = self.file.metadata.metadata or {}
-        if any(copies.get(key, value) != value for key, value in found.items()):
+        if any(copies.get(key, value) != value for key, value in values.items()):
             raise ManifestError(
                 f"{self.path} is damaged: its footer holds two metadata that should be the same. "
                 "Take another copy of the file, or build it again"
             )
-        return found
+        return values
 
     @cached_property
     def empty(self) -> pa.Table:
@@ -160,7 +160,7 @@ class ManifestFile:
         """The class names of categories that are no labels: those of all row groups."""
         schema = self.file.schema_arrow
         labels = {*label_columns(schema.names)}
-        found = {}
+        classes = {}
         for field in schema:
             if pa.types.is_dictionary(field.type) and field.name not in labels:
                 chunks = [
@@ -169,8 +169,8 @@ class ManifestFile:
                     for chunk in self.file.read_row_group(group, [field.name])[0].chunks
                 ]
                 names = pa.chunked_array(chunks, field.type.value_type)
-                found[field.name] = pc.unique(names).drop_null()
-        return found
+                classes[field.name] = pc.unique(names).drop_null()
+        return classes
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return all rows, with stored paths."""
@@ -234,9 +234,9 @@ def _unreadable(path: str, error: Exception) -> ManifestError:
 
 
 def warn_of_change(path: str) -> None:
-    """Warn that the rows are not those that dfgen wrote."""
+    """Warn that the rows are not as dfgen wrote them."""
     warn(
-        f"{path}: its ids, paths or labels are not those that dfgen wrote, by their fingerprint: "
+        f"{path}: by their fingerprint, its ids, paths or labels are not as dfgen wrote them: "
         "another program changed it, or it is damaged. If the change is intended, write it again: "
         "dfgen.write_manifest(dfgen.read_manifest(path), path)"
     )

@@ -111,12 +111,12 @@ def verify(
         table = arrow_table(frame, name)
         validate(table, name)
         table, facts = _facts_now(table, access, decode)
-        found, differs = _findings(table, facts)
+        findings, differs = _findings(table, facts)
         if write:
             facts = with_column(facts, "problem", problems_now(table, facts))
             rows = pc.indices_nonzero(differs).to_numpy()
             write_manifest(_as_now(frame, facts, rows), name, root, storage_options)
-    return in_order(found.filter(pc.is_valid(found["change"])), FINDINGS)
+    return in_order(findings.filter(pc.is_valid(findings["change"])), FINDINGS)
 
 
 def _facts_now(table: pa.Table, access: Access, decode: bool) -> tuple[pa.Table, pa.Table]:
@@ -167,8 +167,8 @@ def _findings(table: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Array]:
     detail = pc.coalesce(problem_now, detail)
     ids = table["id"].cast(pa.int64()) if pa.types.is_integer(table["id"].type) else table["id"]
     paths = table["path"].cast(pa.string())
-    found = pa.table({"change": change, "id": ids, "path": paths, "detail": detail})
-    return found, pc.or_(changed, pc.and_(bad, news))
+    findings = pa.table({"change": change, "id": ids, "path": paths, "detail": detail})
+    return findings, pc.or_(changed, pc.and_(bad, news))
 
 
 def _as_now(frame: pd.DataFrame, facts: pa.Table, rows: np.ndarray) -> pd.DataFrame:

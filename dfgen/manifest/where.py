@@ -1,7 +1,7 @@
 """Conditions on rows, and names of columns: `where=` and `columns=` of `read_manifest`.
 
-A text is given to `DataFrame.eval`, row group by row group, so it may hold only what judges each
-row by itself.
+A text is given to `DataFrame.eval`, row group by row group, so it may hold only tests of single
+rows.
 """
 
 import ast
@@ -109,8 +109,8 @@ def condition_of(where: Any, empty: pa.Table) -> Condition | None:
 def _of_text(where: str, schema: pa.Schema) -> Condition:
     quoted: dict[str, str] = {}
 
-    def alias(found: re.Match[str]) -> str:
-        return found[1] or quoted.setdefault(found[2], f"quoted_{len(quoted)}_")
+    def alias(match: re.Match[str]) -> str:
+        return match[1] or quoted.setdefault(match[2], f"quoted_{len(quoted)}_")
 
     try:
         tree = ast.parse(_QUOTED.sub(alias, where).strip(), mode="eval").body

@@ -59,7 +59,7 @@ def write_rows(
     """Write tables with the same columns as one manifest, whole or not at all.
 
     One row group of their rows is in memory at a time. `known` is their `df.attrs["dfgen"]`. If it
-    `is_stream`, more than one table may come, so that the root must be given.
+    `is_stream`, more than one table may come, so the root is required.
     """
 
     def write(file: Any) -> None:

@@ -116,7 +116,7 @@ def make_plan(
     known = sizes_of_files(columns, PATH)
     files = known
     if arguments.format == "original" and files is None:
-        files = stat_files(bound.values, Access(options=options))[0].to_numpy()
+        files = stat_files(bound.values, Access(options=options))["bytes"].to_numpy()
     nbytes = packer.nbytes(sizes, files, len(table))
     order = permutation(np.arange(len(table)), len(table), seed=arguments.seed, epoch=0, tag="pack")
     starts = _starts(nbytes[order], arguments.nbytes)

@@ -42,8 +42,8 @@ def place_boxes(
 ) -> tuple[pa.Table, pa.Array]:
     """Turn and scale the shapes of a table to its images, upright and in pixels.
 
-    Shapes in pixels as stored are turned with the image, unless the annotated size is that of the
-    upright image. `relative` shapes are shares (0 to 1) of the upright image. A box outside of the
+    Shapes in pixels as stored are turned with the image, unless the annotated size is already
+    upright. `relative` shapes are shares (0 to 1) of the upright image. A box outside of the
     image by up to a pixel is cut off at the edge. Return the table without `ANNOTATED`, and the
     problem of each row.
     """
@@ -71,7 +71,7 @@ def place_boxes(
         placed = _turn(points, owners, images)
         if name == "boxes":
             placed, faults = _check(points.reshape(-1, 4), placed.reshape(-1, 4), rows, images)
-            _name_faults(problems, faults, placed, rows, table, images)
+            _name_faults(problems, faults, placed, rows, table["labels"], images)
         if name == "keypoints":  # as numbers of pixels, whose middles were turned
             placed[:, :2] -= 0.5 * (placed[:, 2:] > 0)
         missing = column.is_null().to_numpy(zero_copy_only=False)
@@ -124,16 +124,16 @@ def _images(
     drawn = np.stack([_whole(table, name, len(table)) for name in ANNOTATED], axis=1)
     orientation = _whole(facts, "orientation", len(table))
     upright = np.where(orientation[:, None] >= 5, size[:, ::-1], size)
-    known, told, as_stored, as_upright = (
+    known, annotated, as_stored, as_upright = (
         np.asarray(both.all(axis=1))
         for both in (size > 0, drawn > 0, drawn == size, drawn == upright)
     )
-    turned = known & (~told | as_stored) & (not relative)
+    turned = known & (~annotated | as_stored) & (not relative)
     problems: list[str | None] = [None] * len(table)
-    for row in np.flatnonzero(known & told & ~as_stored & ~as_upright):
+    for row in np.flatnonzero(known & annotated & ~as_stored & ~as_upright):
         ours, theirs = (" x ".join(map(str, sizes[row].tolist())) for sizes in (size, drawn))
         problems[row] = f"annotated for another size: {theirs} pixels, the file is {ours}"
-    limits = np.where(known[:, None], upright, np.where(told[:, None], drawn, 0))
+    limits = np.where(known[:, None], upright, np.where(annotated[:, None], drawn, 0))
     return Images(size[:, 0], size[:, 1], np.where(turned, orientation, 1), limits), problems
 
 
@@ -159,8 +159,8 @@ def _turn(points: Numbers, rows: Numbers, images: Images) -> Numbers:
 
 def _check(
     drawn: Numbers, placed: Numbers, rows: Numbers, images: Images
-) -> tuple[Numbers, dict[str, Numbers]]:
-    """Return upright boxes cut off at the edge, and fault -> which boxes have it."""
+) -> tuple[Numbers, Numbers]:
+    """Return upright boxes cut off at the edge, and the fault of each, or ""."""
     inverted = ~(drawn[:, :2] <= drawn[:, 2:]).all(axis=1)  # NaN too
     empty = (drawn[:, :2] == drawn[:, 2:]).any(axis=1)
     corners = placed.reshape(-1, 2, 2)
@@ -169,29 +169,28 @@ def _check(
     high = np.where(turned[:, None], corners.max(axis=1), corners[:, 1])
     limits = np.where(images.limits[rows] > 0, images.limits[rows], np.inf)
     out = (low < -ROUNDING) | (high > limits + ROUNDING) | (high <= 0) | (low >= limits)
-    outside = out.any(axis=1) & ~inverted & ~empty
-    faults = {"inverted": inverted, "empty": empty & ~inverted, "outside the image": outside}
-    whole = ~(inverted | empty | outside)
+    names = ["inverted", "empty", "outside the image"]
+    faults = np.select([inverted, empty, out.any(axis=1)], names, "")
+    whole = faults == ""
     low[whole], high[whole] = np.maximum(low, 0)[whole], np.minimum(high, limits)[whole]
     return np.concatenate([low, high], axis=1), faults
 
 
 def _name_faults(
     problems: list[str | None],
-    faults: dict[str, Numbers],
+    faults: Numbers,
     boxes: Numbers,
     rows: Numbers,
-    table: pa.Table,
+    labels: pa.ChunkedArray,
     images: Images,
 ) -> None:
     """Name the first fault of each row's boxes, where the row has no other problem yet."""
-    for box in np.flatnonzero(np.any([*faults.values()], axis=0)):
+    for box in np.flatnonzero(faults != ""):
         row = int(rows[box])
         if problems[row] is not None:
             continue
-        fault = next(name for name, where in faults.items() if where[box])
-        label = table["labels"][row][int(box - np.searchsorted(rows, row))]
+        label = labels[row][int(box - np.searchsorted(rows, row))]
         corners = ", ".join(f"{number:g}" for number in boxes[box])
         width, height = images.limits[row]
         size = f", the image is {width} x {height} pixels" if width else ""
-        problems[row] = f"a box is {fault}: {label} ({corners}){size}"
+        problems[row] = f"a box is {faults[box]}: {label} ({corners}){size}"

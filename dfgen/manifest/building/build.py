@@ -102,7 +102,7 @@ def build_manifest(
             (the default), `"keep"` or `"drop"`.
         facts: what to read of each file: `"header"` (the default) reads size, time and header;
             `"none"` nothing; `"full"` decodes it, which finds broken files, and adds `digest` and
-            `phash`, by which copies are found.
+            `phash`, which identify copies.
         split: each split and its share, as in `{"train": 0.8, "val": 0.2}`.
         folds: the number of folds for cross-validation, the column `fold`, instead of splits.
         stratify: the column whose classes get exactly these shares.
@@ -140,20 +140,20 @@ def build_manifest(
     Example:
         >>> df = build_manifest("imgs", pattern="{kind}/{id}.jpg")  # doctest: +SKIP
     """
-    given = locals()
+    arguments = locals()
     refuse_unknown(build_manifest, unknown)
     options = StorageOptions(storage_options)
     access = Access(workers, limits_given(limits), options, executor)
     old = None if update is None else read_old(update, access)
     known, where = (None, "") if old is None else (old.recipe, old.name)
-    recipe = recipe_of(build_manifest, given, known, where, access.limits)
+    recipe = recipe_of(build_manifest, arguments, known, where, access.limits)
     if out is None:
         return build_frame(recipe, old, None, access)
     place = os.fspath(out)
     check_out(place, options)
     if not is_plain(place):
         return build_frame(recipe, old, place, access)
-    kept = KeptFacts.beside(place, recipe["facts"] == "full", access.limits)
+    kept = KeptFacts(place, recipe["facts"] == "full", access.limits)
     with only_writer_of(place):
         frame = build_frame(recipe, old, place, replace(access, kept=kept))
         kept.remove()

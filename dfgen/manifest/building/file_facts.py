@@ -76,13 +76,13 @@ def read_here(files: Any, access: Access, decode: bool) -> Iterator[SomeFacts]:
 def _read_many(files: Any, store: Store, decode: bool) -> list[pa.RecordBatch]:
     one_by_one = (content.as_py() for content in files)  # bytes take memory
     contents = files.to_pylist() if is_text(files.type) else one_by_one
-    found = [_read(content, store, decode) for content in contents]
+    results = [_read(content, store, decode) for content in contents]
     try:
-        return [_facts(found)]
+        return [_facts(results)]
     except MemoryError:
         raise
     except Exception:  # a value that does not fit into the type of a fact
-        return [facts_of_one(*one) for one in found]
+        return [facts_of_one(*one) for one in results]
 
 
 def facts_of_one(
@@ -97,8 +97,8 @@ def facts_of_one(
         return _facts([(head, None, None, f"its facts cannot be stored: {reason(error)}")])
 
 
-def _facts(found: list[_Found]) -> pa.RecordBatch:
-    heads, headers, wholes, problems = zip(*found, strict=True)
+def _facts(results: list[_Found]) -> pa.RecordBatch:
+    heads, headers, wholes, problems = zip(*results, strict=True)
     sources = {"bytes": heads, "mtime_ns": heads} | dict.fromkeys(OF_WHOLE_FILES, wholes)
     arrays = []
     for name, kind in zip(SCHEMA.names[:-1], SCHEMA.types, strict=False):

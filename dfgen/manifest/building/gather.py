@@ -7,7 +7,7 @@ from dfgen.errors import ArgumentError, ManifestError, did_you_mean, quote
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.join import join, key_text
 from dfgen.manifest.building.recipe import OF_TABLE, Recipe
-from dfgen.manifest.file_errors import TOLD, fault_of
+from dfgen.manifest.file_errors import naming
 from dfgen.manifest.paths import is_address, tidied, tidy
 from dfgen.manifest.schema import (
     FACTS,
@@ -64,24 +64,16 @@ def _labels(recipe: Recipe, access: Access) -> pa.Table:
     if recipe["labels"] is None:
         return pa.table({})
     text = [recipe.key, recipe["id"] or "id"]
-    try:
+    with naming(f"labels={recipe.table}"):
         return read_labels(recipe["labels"], text, access.limits, recipe.format)
-    except (*TOLD, Warning):
-        raise
-    except Exception as error:  # of a reader
-        raise fault_of(error, f"labels={recipe.table}") from error
 
 
 def _source(recipe: Recipe, pattern: Pattern | None, access: Access) -> Rows:
     read = SOURCES[recipe.kind]
     more = {"pattern": pattern, "limits": access.limits, "options": access.options}
     names = [name for name in read.__annotations__ if name != "return"]
-    try:
+    with naming(f"{recipe.kind}={recipe[recipe.kind]}"):
         return read(**{name: more[name] if name in more else recipe[name] for name in names})
-    except (*TOLD, Warning):
-        raise
-    except Exception as error:  # of a reader
-        raise fault_of(error, f"{recipe.kind}={recipe[recipe.kind]}") from error
 
 
 def _check_names(known: list[str], recipe: Recipe) -> None:
@@ -171,7 +163,7 @@ def _with_absolute_paths(table: pa.Table, folder: str) -> pa.Table:
     files = table[name]
     if name == "path":
         files = tidy(files.cast(pa.string()), folder)
-    elif is_file_struct(files.type):  # some of which may be paths
+    elif is_file_struct(files.type):  # some may be paths
         paths, data = paths_of(files), pc.struct_field(files, "bytes")
         absolute = tidy(paths.cast(pa.string()), folder).cast(paths.type)
         files = with_paths(files, pc.if_else(pc.is_null(data), absolute, paths))

@@ -7,7 +7,6 @@ import os
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -21,27 +20,20 @@ from dfgen.limits import Limits
 KEPT_EVERY = 5.0  # seconds of reading, which a killed build loses at most
 
 
-@dataclass
 class KeptFacts:
-    """A folder of facts with the paths of their files."""
+    """A folder of facts with the paths of their files; facts read in another way are not used."""
 
-    folder: str  # absolute; it is made with the first facts
-    kind: str  # the way in which facts were read; facts of another kind are not used
-    _waiting: list[pa.Table] = field(default_factory=list)
-    _since: float = field(default_factory=time.monotonic)
-
-    @classmethod
-    def beside(cls, manifest: str, full: bool, limits: Limits) -> "KeptFacts":
-        """Return the facts of the build of a manifest."""
-        kind = xxhash.xxh3_64_hexdigest(repr((__version__, full, limits)).encode())
-        return cls(f"{os.path.realpath(manifest)}.building", kind)
+    def __init__(self, manifest: str, full: bool, limits: Limits) -> None:
+        self.folder = f"{os.path.realpath(manifest)}.building"
+        self._kind = xxhash.xxh3_64_hexdigest(repr((__version__, full, limits)).encode())
+        self._waiting, self._since = list[pa.Table](), time.monotonic()
 
     def read(self) -> pa.Table | None:
         """Return the facts of an earlier build; None: there are none."""
         tables = []
         with suppress(FileNotFoundError):
             for name in sorted(os.listdir(self.folder)):
-                if name.startswith(self.kind) and name.endswith(".arrow"):
+                if name.startswith(self._kind) and name.endswith(".arrow"):
                     path = os.path.join(self.folder, name)
                     with suppress(OSError, pa.ArrowInvalid), pa.ipc.open_file(path) as reader:
                         tables.append(reader.read_all())
@@ -61,7 +53,7 @@ class KeptFacts:
             table = pa.concat_tables(parts).combine_chunks()
             digest = xxhash.xxh3_64_hexdigest("\0".join(table["path"].to_pylist()).encode())
             os.makedirs(self.folder, exist_ok=True)
-            path = os.path.join(self.folder, f"{self.kind}-{digest}.arrow")
+            path = os.path.join(self.folder, f"{self._kind}-{digest}.arrow")
             write_whole(path, lambda file: _write(table, file))
 
     def remove(self) -> None:

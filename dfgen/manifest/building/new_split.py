@@ -1,4 +1,4 @@
-"""Split a manifest anew."""
+"""`split`: divide a manifest into splits or folds."""
 
 from collections.abc import Mapping
 from typing import Any, Never

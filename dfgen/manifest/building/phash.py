@@ -39,11 +39,11 @@ def reduction_for_hash(size: Size) -> int:
 def perceptual_hash(
     pixels: Pixels, size: Size, reduced: int = 1, orientation: int = 1
 ) -> int | None:
-    """Return the hash of a picture, 64 bits, half of which are set.
+    """Return the hash of a picture, 64 bits, half of them set.
 
     None for pictures below 32 pixels a side, and for plain pictures, whose hashes are equal by
-    chance. The pixels are gray or RGB as stored, `reduced` from `size` (height, width); the hash is
-    that of the upright picture.
+    chance. The pixels are gray or RGB as stored, `reduced` from `size` (height, width); the hash
+    describes the upright picture.
     """
     if min(size) < _SIDE:
         return None

@@ -124,7 +124,7 @@ def facts_of(
     old: Old | None,
     listed: pa.Table | None = None,
 ) -> pa.Table:
-    """Return the facts of files, opening only those that the old manifest does not know."""
+    """Return the facts of files, opening only files that the old manifest does not know."""
     full = recipe["facts"] == "full"
     known = old.table if old else None
     whole = full or (known is not None and has_whole_facts(known.schema))
@@ -165,7 +165,7 @@ def _with_parts(frame: pd.DataFrame, recipe: Recipe, kept: Mapping[str, pd.Serie
     if how.divides and how.column in frame:
         argument = "split" if how.folds is None else "folds"
         raise ManifestError(
-            f'{argument}= (--{argument}) is given, but the source has a column "{how.column}": '
+            f'{argument}= (--{argument}) was passed, but the source has a column "{how.column}": '
             f"leave {argument}= out to use the column, or rename it"
         )
     for name, old in kept.items():

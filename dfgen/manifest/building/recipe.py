@@ -37,20 +37,20 @@ _FOLDER = ", the folder of the files. A frame with id and path is a manifest; la
 class Recipe:
     """The arguments of `build_manifest` that say which rows there are: `recipe[name]`."""
 
-    def __init__(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-        self.function, self.given = function, dict(given)
-        for name in {"label", "category"} & given.keys():
-            value = given[name]
-            self.given[name] = (value,) if isinstance(value, str) else tuple(value)
+    def __init__(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+        self.function, self.arguments = function, dict(arguments)
+        for name in {"label", "category"} & arguments.keys():
+            value = arguments[name]
+            self.arguments[name] = (value,) if isinstance(value, str) else tuple(value)
         self.kind = self._kind()
         self.splitting = Splitting(
-            **{name: given[name] for name in Splitting.__annotations__ if name in given}
+            **{name: arguments[name] for name in Splitting.__annotations__ if name in arguments}
         )
-        self.format = TableFormat(*map(given.get, TableFormat._fields))
+        self.format = TableFormat(*map(arguments.get, TableFormat._fields))
         self._check()
 
     def __getitem__(self, name: str) -> Any:
-        return self.given.get(name, _DEFAULTS.get(name))
+        return self.arguments.get(name, _DEFAULTS.get(name))
 
     @property
     def table(self) -> str:
@@ -78,7 +78,7 @@ class Recipe:
 
     def recorded(self) -> dict[str, Any]:
         """Return the arguments as plain JSON types, with absolute paths."""
-        values = _with_folder(self.function, self.given, os.getcwd())
+        values = _with_folder(self.function, self.arguments, os.getcwd())
         for name, value in values.items():
             if isinstance(value, tuple):
                 values[name] = list(value)
@@ -89,13 +89,13 @@ class Recipe:
         return values
 
     def _kind(self) -> str:
-        kinds = [name for name in SOURCES if name in self.given]
+        kinds = [name for name in SOURCES if name in self.arguments]
         if len(kinds) > 1:
             raise ArgumentError(
                 f"{' and '.join(f'{name}=' for name in kinds)} both say where the rows come from: "
                 "give one of them. Build the others separately, and pandas.concat the frames"
             )
-        if not kinds and not {"labels", "path_column"} <= self.given.keys():
+        if not kinds and not {"labels", "path_column"} <= self.arguments.keys():
             raise ArgumentError(
                 "nothing says where the rows come from: give a folder of files, voc=, coco= or "
                 "yolo=, or a table that names the files, labels= and path_column="
@@ -104,13 +104,13 @@ class Recipe:
 
     def _check(self) -> None:
         """Raise if arguments do not go together."""
-        has_table, has_on = "labels" in self.given, "on" in self.given
+        has_table, has_on = "labels" in self.arguments, "on" in self.arguments
         takers = {
             name: [kind for kind, read in SOURCES.items() if name in read.__annotations__]
             for name in ("images", "image_sets", "pattern")
         } | {"path_column": [OF_TABLE]}
         for name, kinds in takers.items():
-            if name in self.given and self.kind not in kinds:
+            if name in self.arguments and self.kind not in kinds:
                 raise ArgumentError(
                     f"{name}= does not go with {self.kind}=, but with "
                     f"{' or '.join(f'{kind}=' for kind in kinds)}: leave it out"
@@ -162,29 +162,31 @@ def recipe_of(
     They are completed by a recipe file, if `source` is one, else by the recipe that is `known` of
     the manifest `where`. A source of another kind replaces such a recipe.
     """
-    given = {k: _as_text(values[k]) for k in _names_of(function) if values[k] is not None}
-    given = {name: v for name, v in given.items() if not (isinstance(v, list | tuple) and not v)}
-    check_types(function, given)
-    source = given.get("source")
+    arguments = {k: _as_text(values[k]) for k in _names_of(function) if values[k] is not None}
+    arguments = {
+        name: v for name, v in arguments.items() if not (isinstance(v, list | tuple) and not v)
+    }
+    check_types(function, arguments)
+    source = arguments.get("source")
     if isinstance(source, str) and source.endswith(".toml"):
         known = read_recipe(function, source, limits)
-        del given["source"]
+        del arguments["source"]
     base = dict(known or {})
-    kinds = [name for name in (*SOURCES, "path_column") if name in given]
+    kinds = [name for name in (*SOURCES, "path_column") if name in arguments]
     if kinds and kinds[0] not in base:
         base = {}
     if known == {} and not kinds:
         raise ArgumentError(
             f"{where} has no recipe, because it was not built by build_manifest: name the source"
         )
-    if "labels" in given:  # written in another way than the table before
+    if "labels" in arguments:  # written in another way than the table before
         base = {name: value for name, value in base.items() if name not in TableFormat._fields}
-    if base.get("labels") == A_FRAME and "labels" not in given:
+    if base.get("labels") == A_FRAME and "labels" not in arguments:
         raise ArgumentError(
             f"the labels of {where} came from a DataFrame, which a manifest does not keep: give it "
             "again, labels=df, or write it to a file and give that"
         )
-    return Recipe(function, {**base, **given})
+    return Recipe(function, {**base, **arguments})
 
 
 def _names_of(function: Callable[..., Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reads the facts of files, here or by an executor: of all files, or of those that changed.
+"""Reads the facts of files, here or by an executor: of all files, or of changed ones.
 
 A file may also be decoded to its end. Then the message of its decoder is its problem, after
 `UNDECODABLE`, and stays its problem until the file changes, because the header is fine.
@@ -52,13 +52,13 @@ _OF_A_WORKER = 16  # tasks, so that no worker is idle at the end for long
 def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.Table:
     """Read size, time and header of each file; with `decode` the whole file.
 
-    The files are an Arrow column of paths or bytes, of which one at a time becomes a Python object.
+    The files are an Arrow column of paths or bytes; one at a time becomes a Python object.
     A file with a fault keeps its row: `problem` has the reason, as `kind` or `kind: details`. The
     columns are those of `SCHEMA`, null if unknown.
     """
     paths = is_text(files.type)
     kept = access.kept if paths else None
-    found = dict[int, list[pa.RecordBatch]]()
+    batches = dict[int, list[pa.RecordBatch]]()
     if access.executor and paths:
         reading = spread_facts(files, access, decode, access.executor)
     else:
@@ -66,7 +66,7 @@ def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.T
     with progress(len(files), "Decoding files" if decode else "Reading headers", " files") as bar:
         try:
             for start, facts in reading:
-                found[start], number = facts, sum(map(len, facts))
+                batches[start], number = facts, sum(map(len, facts))
                 if kept:
                     kept.add(files[start : start + number], facts)
                 bar.update(number)
@@ -75,8 +75,8 @@ def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.T
                 if kept:
                     kept.write()
             raise
-    parts = chain.from_iterable(found[start] for start in sorted(found))
-    return pa.Table.from_batches(parts, SCHEMA)
+    in_order = chain.from_iterable(batches[start] for start in sorted(batches))
+    return pa.Table.from_batches(in_order, SCHEMA)
 
 
 def refresh_facts(
@@ -127,7 +127,7 @@ def refresh_facts(
 
 
 def problems_now(rows: pa.Table, facts: pa.Table) -> pa.ChunkedArray:
-    """Return the problem of each row: that of its file now, else the known one of its labels.
+    """Return the problem of each row: of its file now, else the known one of its labels.
 
     The problem of a row whose header could be read is not one of the file.
     """
@@ -178,11 +178,11 @@ def _sizes_and_times(paths: pa.Array, listed: pa.Table | None, access: Access) -
         places = pc.index_in(paths.cast(listed["path"].type), value_set=listed["path"])
         if not places.null_count:
             return listed.take(places)
-    return pa.table([*stat_files(paths, access)], ["bytes", "mtime_ns"])
+    return stat_files(paths, access)
 
 
-def stat_files(paths: pa.Array, access: Access = USUAL) -> tuple[pa.Array, pa.Array]:
-    """Return size and time of each file; -1 if there is none.
+def stat_files(paths: pa.Array, access: Access = USUAL) -> pa.Table:
+    """Return `bytes` and `mtime_ns` of each file; -1 if there is none.
 
     Threads begin if a file takes long, as behind a network. On a local disk twelve take twice as
     long as one.
@@ -205,8 +205,7 @@ def stat_files(paths: pa.Array, access: Access = USUAL) -> tuple[pa.Array, pa.Ar
         for part in pool.map(stat_many, tasks):
             parts.append(part)
             bar.update(part.shape[1])
-    sizes, times = np.concatenate(parts, axis=1)
-    return pa.array(sizes), pa.array(times)
+    return pa.table([*np.concatenate(parts, axis=1)], ["bytes", "mtime_ns"])
 
 
 def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:

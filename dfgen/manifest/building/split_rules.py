@@ -92,9 +92,9 @@ class Splitting:
         names = [str(fold) for fold in range(self.folds)]
         known = None if kept is None else kept.astype("Int64").astype("string")
         shares = dict.fromkeys(names, 1 / self.folds)
-        found = assign_splits(ids, shares, kept=known, level=True, **options)
-        numbers = np.array([int(name) for name in found.categories], np.int8)
-        return numbers[np.asarray(found.codes)]
+        folds = assign_splits(ids, shares, kept=known, level=True, **options)
+        numbers = np.array([int(name) for name in folds.categories], np.int8)
+        return numbers[np.asarray(folds.codes)]
 
     def warn_of_lacking(self, frame: pd.DataFrame, labels: list[str]) -> None:
         """Warn of each split or fold without rows, or without rows of a class."""

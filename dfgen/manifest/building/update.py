@@ -79,9 +79,9 @@ def grow(
     `read` reads the facts of old files that the source no longer has; None: they stay.
     """
     fresh, places = _matched(fresh, old)
-    found = np.zeros(len(old.table), bool)
-    found[places[places >= 0]] = True
-    if not found.any():
+    matched = np.zeros(len(old.table), bool)
+    matched[places[places >= 0]] = True
+    if not matched.any():
         raise ManifestError(
             f"none of the {count(len(old.table), 'row')} of {old.name} is in the source, by id or "
             f"by path, such as {quote(old.table['path'][0].as_py())}. Check the source, or build "
@@ -89,7 +89,7 @@ def grow(
         )
     before, fresh = _same_classes(old.table, fresh)
     known = {**old.labels, **labels} | _same_lists(old.labels, labels)
-    gone = np.flatnonzero(~found)
+    gone = np.flatnonzero(~matched)
     rest = before.take(pa.array(gone))
     if read is not None and len(gone):
         facts = read(rest["path"])
@@ -159,8 +159,8 @@ def _matched(fresh: pa.Table, old: Old) -> tuple[pa.Table, IntArray]:
 
 
 def _indices(values: pa.ChunkedArray, known: pa.ChunkedArray) -> IntArray:
-    found: IntArray = pc.fill_null(pc.index_in(values, value_set=known), -1).to_numpy()
-    return found.astype(np.int64)
+    places: IntArray = pc.fill_null(pc.index_in(values, value_set=known), -1).to_numpy()
+    return places.astype(np.int64)
 
 
 def _are_unique(paths: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -189,19 +189,19 @@ def _columns(
     """Return the columns of the annotations: lists in the order of the file."""
     owners = [annotation.image_id for annotation in annotations]
     keys = _ids(owners, f"annotations[].image_id of {path}")
-    found = pc.index_in(keys, value_set=ids) if keys.type == ids.type else pa.nulls(len(keys))
-    if found.null_count:
-        number = found.is_null().index(True).as_py()
+    places = pc.index_in(keys, value_set=ids) if keys.type == ids.type else pa.nulls(len(keys))
+    if places.null_count:
+        number = places.is_null().index(True).as_py()
         raise ManifestError(
             f"{path}: annotations[{number}] has image_id {quote(owners[number])}, which no image "
-            f"has. {found.null_count} of {len(owners)} annotations have no image: correct the file"
+            f"has. {places.null_count} of {len(owners)} annotations have no image: correct the file"
         )
-    rows = found.to_numpy().astype(np.int64)
+    rows = places.to_numpy().astype(np.int64)
     boxed = [n for n, annotation in enumerate(annotations) if annotation.bbox]
-    told = [n for n, annotation in enumerate(annotations) if annotation.caption is not None]
+    captioned = [n for n, annotation in enumerate(annotations) if annotation.caption is not None]
     has_boxes = any(annotation.bbox is not None for annotation in annotations)
-    if empty := len(annotations) - len({*boxed, *told}):
-        if not (has_boxes or told):
+    if empty := len(annotations) - len({*boxed, *captioned}):
+        if not (has_boxes or captioned):
             raise ManifestError(f"{path}: no annotation has a bbox or a caption")
         warn(f"Left out {empty:,} of {count(len(annotations), 'annotation')} of {path}: no bbox.")
     columns: dict[str, pa.Array] = {}
@@ -209,9 +209,9 @@ def _columns(
         order, lengths = _by_image(rows[boxed], len(ids))
         items = {boxed[place]: annotations[boxed[place]] for place in order.to_pylist()}
         columns |= _boxes(items, lengths, classes, path)
-    if told:
-        order, lengths = _by_image(rows[told], len(ids))
-        captions = pa.array([annotations[n].caption for n in told], pa.string())
+    if captioned:
+        order, lengths = _by_image(rows[captioned], len(ids))
+        captions = pa.array([annotations[n].caption for n in captioned], pa.string())
         columns["captions"] = nest(captions.take(order), lengths)
     return columns
 

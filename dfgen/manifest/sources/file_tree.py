@@ -231,10 +231,10 @@ def _objects(url: str, options: StorageOptions | None, skipped: Skipped) -> pa.T
                     column.append(value)
                 bar.update()
     except ReadError as error:
-        told = str(error).partition(": ")[2]
-        if "there is no bucket" in told:
-            raise MissingFileError(told) from None
-        raise type(error)(f"{url} cannot be listed: {told}") from None
+        message = str(error).partition(": ")[2]
+        if "there is no bucket" in message:
+            raise MissingFileError(message) from None
+        raise type(error)(f"{url} cannot be listed: {message}") from None
     columns = ([path[len(url) + 1 :] for path in columns[0]], *columns[1:])
     table = pa.table(
         [pa.array(*pair) for pair in zip(columns, _LISTED.types, strict=True)], _LISTED
@@ -249,7 +249,7 @@ def _objects(url: str, options: StorageOptions | None, skipped: Skipped) -> pa.T
 
 def _opened(paths: pa.ChunkedArray, skipped: Skipped) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """Return the paths that a decoder opens, and which those are; the others are skipped."""
-    ends = "|".join(map(re.escape, formats_by_suffix()))  # of which some have two dots
+    ends = "|".join(map(re.escape, formats_by_suffix()))  # some have two dots
     hidden = pc.match_substring_regex(paths, r"(^|/)\.[^/]")
     known = pc.match_substring_regex(pc.utf8_lower(paths), rf"(?:{ends})\z")
     opened = pc.and_not(known, hidden)

@@ -46,11 +46,10 @@ def list_pairs(
     """Return the files in two folders; other files are skipped, by their absolute paths."""
     others = (Skipped(list), Skipped(list))
     table = files_below(images, pattern, others[0])
-    found = (table["path"].to_pylist(), list_files(annotations, (suffix,), others[1]).to_pylist())
+    files, texts = table["path"].to_pylist(), list_files(annotations, (suffix,), others[1])
     folders = (absolute_place(images), os.path.abspath(annotations))
-    taken = {
-        f"{folder}/{path}" for folder, paths in zip(folders, found, strict=True) for path in paths
-    }
+    taken = {f"{folders[0]}/{path}" for path in files}
+    taken |= {f"{folders[1]}/{path}" for path in texts.to_pylist()}
     left = dict[str, str]()
     for folder, reasons in zip(folders, others, strict=True):
         left |= {f"{folder}/{path}": why for why, paths in reasons.items() for path in paths}
@@ -58,7 +57,7 @@ def list_pairs(
         if path not in taken:  # both may share one tree
             skipped[reason].append(path)
     rows = [] if pattern is None else table.to_pylist()
-    return Listing(*found, {without_suffix(row.pop("path")): row for row in rows})
+    return Listing(files, texts.to_pylist(), {without_suffix(row.pop("path")): row for row in rows})
 
 
 def pair(

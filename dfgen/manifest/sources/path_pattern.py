@@ -18,7 +18,7 @@ _HELP = "Example: {kind}/{shard}/{id:int}.jpg. Write doubled braces for braces i
 
 @dataclass(frozen=True)
 class Pattern:
-    """A parsed pattern: its fields in order, and those that are whole numbers.
+    """A parsed pattern: its fields in order, and its fields of whole numbers.
 
     It describes the whole path below the folder. A field matches one or more characters, but no
     `/`. `{_}` makes no column. `regex` is the same for Arrow, with one named group a field.

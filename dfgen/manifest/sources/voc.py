@@ -68,9 +68,9 @@ def read_voc(
 ) -> Rows:
     """Return images with the boxes of their XML files.
 
-    The annotation of `a/b.jpg` is `a/b.xml`, whatever the XML says. Columns: `label`, the class of
-    the largest box or `background`; `boxes`, xyxy in pixels as the XML has them; `labels`, their
-    classes; the annotated size; of the folder of a year also the paths of masks.
+    The annotation of `a/b.jpg` is `a/b.xml`; the name in the XML is ignored. Columns: `label`, the
+    class of the largest box or `background`; `boxes`, xyxy in pixels as in the XML; `labels`, their
+    classes; the annotated size; for the folder of a year also the paths of masks.
     """
     check_folder(voc, "Give the folder of the XML files")
     year = os.path.isdir(f"{voc}/Annotations")
@@ -127,10 +127,10 @@ def _row(
     if annotation is None:
         return row
     path = f"{folder}/{annotation}"
-    found, problem = annotations.read(lambda: read_annotation(path, limits))
+    content, problem = annotations.read(lambda: read_annotation(path, limits))
     row["problem"] = problem if image else f"no image for this annotation: {path}"
-    if found is not None:
-        size, names, boxes = found
+    if content is not None:
+        size, names, boxes = content
         areas = [(right - left) * (bottom - top) for left, top, right, bottom in boxes]
         row |= dict(zip(ANNOTATED, size, strict=True), boxes=boxes, labels=names)
         row["label"] = names[areas.index(max(areas))] if boxes else BACKGROUND

@@ -192,13 +192,13 @@ def load_yaml(text: str, path: str, limits: Limits) -> Any:
     for event in yaml.parse(text, yaml.SafeLoader):
         aliases += isinstance(event, yaml.AliasEvent)
         depth += isinstance(event, _OPENS) - isinstance(event, _CLOSES)
-        for name, found, what in (
+        for name, number, fault in (
             ("aliases", aliases, "refers to parts of itself"),
             ("nesting", depth, "has lists or mappings in each other"),
         ):
-            if not limits.allows(name, found):
-                told = f"{path} {what} {found:,} times or more"
-                raise ManifestError(limits.refusal(name, 10 * found, told))
+            if not limits.allows(name, number):
+                what = f"{path} {fault} {number:,} times or more"
+                raise ManifestError(limits.refusal(name, 10 * number, what))
     return yaml.safe_load(text)
 
 
@@ -242,15 +242,15 @@ def _class_names(names: Any, number: Any, file: str) -> list[str]:
         raise ManifestError(
             f"{file}: names have the keys {[*numbered]}, expected {[*range(len(names))]}"
         )
-    found = [numbered[index] for index in range(len(names))]
-    odd = next((name for name in found if not isinstance(name, str) or not name), None)
+    classes = [numbered[index] for index in range(len(names))]
+    odd = next((name for name in classes if not isinstance(name, str) or not name), None)
     if odd is not None:
-        raise ManifestError(f"{file}: names has {odd!r} in {found}, expected the name of a class")
-    if len({*found}) < len(found):
-        raise ManifestError(f"{file}: two classes have the same name: {found}")
-    if number not in (None, len(found)):
-        raise ManifestError(f"{file}: nc is {number}, but there are {len(found)} names")
-    return found
+        raise ManifestError(f"{file}: names has {odd!r} in {classes}, expected the name of a class")
+    if len({*classes}) < len(classes):
+        raise ManifestError(f"{file}: two classes have the same name: {classes}")
+    if number not in (None, len(classes)):
+        raise ManifestError(f"{file}: nc is {number}, but there are {len(classes)} names")
+    return classes
 
 
 def _listed(value: Any) -> list[Any]:
@@ -277,8 +277,8 @@ def _items(
     images, texts = _folders(place)
     if os.path.isdir(texts):
         listing = list_pairs(images, texts, ".txt", skipped)
-        found = [path for path in listing.annotations if path != "classes.txt"]
-        listing = listing._replace(annotations=found)
+        labels = [path for path in listing.annotations if path != "classes.txt"]
+        listing = listing._replace(annotations=labels)
         pairs = pair(listing, (images, texts), ".txt", unmatched, bare=True)
         return [
             _Item(split, True, Pair(a and f"{images}/{a}", b and f"{texts}/{b}")) for a, b in pairs
@@ -296,8 +296,8 @@ def _folders(place: str) -> tuple[str, str]:
     """Return the folders of images and labels: the last `images` of the path becomes `labels`."""
     if os.path.isdir(f"{place}/images"):
         return f"{place}/images", f"{place}/labels"
-    head, found, tail = f"{place}/".replace(os.sep, "/").rpartition("/images/")
-    return place, f"{head}/labels/{tail}".rstrip("/") if found else place
+    head, mark, tail = f"{place}/".replace(os.sep, "/").rpartition("/images/")
+    return place, f"{head}/labels/{tail}".rstrip("/") if mark else place
 
 
 def _listed_images(file: str, data: DataSet, limits: Limits) -> list[Pair]:

@@ -71,7 +71,7 @@ def assign_splits(
     names, known = _known_codes(len(ids), list(shares), kept)
     weights = np.array([shares.get(name, 0) for name in names]) / sum(shares.values())
     units, unit_keys = units_of(ids, group)
-    settled = np.full(len(unit_keys), -1)  # the split of each unit; that of its last row
+    settled = np.full(len(unit_keys), -1)  # the split of each unit, by its last row
     settled[units[known >= 0]] = known[known >= 0]
     numbers = np.zeros(len(unit_keys))
     free = np.flatnonzero(settled < 0)
