@@ -59,10 +59,13 @@ class Work(Generic[_Task]):
 def check_executor(given: object) -> None:
     """Raise an ArgumentError for an object that is no executor and does not create one."""
     submits = callable(getattr(given, "submit", None)) and not isinstance(given, type)
-    if given is not None and not submits and (isinstance(given, type) or not callable(given)):
+    is_client = submits and hasattr(given, "get_executor")  # of Dask
+    makes = callable(given) and not isinstance(given, type)
+    if given is not None and (is_client or not (submits or makes)):
+        advice = "leave it out, or give a ProcessPoolExecutor()"
+        advice = "give client.get_executor(pure=False)" if is_client else advice
         raise ArgumentError(
-            f"executor must be a concurrent.futures.Executor, got {brief(given)}: leave it out, "
-            "or give a ProcessPoolExecutor()"
+            f"executor must be a concurrent.futures.Executor, got {brief(given)}: {advice}"
         )
 
 

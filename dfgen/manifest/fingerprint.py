@@ -2,7 +2,7 @@
 
 It is a BLAKE2b-128 of the ids in row order, the stored paths, the labels, and the digests of the
 files if there are any. Splits and other facts do not count, so a copied data set keeps its
-fingerprint. manifests/README.md specifies the bytes for other programs.
+fingerprint. docs/reference/manifests.md specifies the bytes for other programs.
 """
 
 import json

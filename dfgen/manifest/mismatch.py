@@ -29,7 +29,10 @@ _CAUSES: dict[str, tuple[str, Callable[[pa.ChunkedArray], pa.ChunkedArray]]] = {
     "upper and lower case": ("write both in the same case", pc.utf8_lower),
     "the extension": ("join on stem if keys have none, else on name", _without(_EXTENSION)),
     "the folder": ("join on relpath if keys are whole paths, else on name", _without(_FOLDER)),
-    "the folder and the extension": ("cut both off", _without(f"{_FOLDER}|{_EXTENSION}")),
+    "the folder and the extension": (
+        "join on stem if keys have neither, else cut both off",
+        _without(f"{_FOLDER}|{_EXTENSION}"),
+    ),
     "leading zeros": ("use {field:int} in the pattern", _without(r"^0+([0-9])", r"\1")),
     "whole numbers that became floats": (
         'convert them: .astype(float).astype("int64") in pandas, without missing values',

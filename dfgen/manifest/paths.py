@@ -164,7 +164,7 @@ def _any(mask: Any) -> bool:
 
 
 def check_stored_paths(table: pa.Table, root: str | None, where: str) -> None:
-    """Raise if a stored path is not as manifests/README.md specifies it."""
+    """Raise if a stored path is not as docs/reference/manifests.md specifies it."""
     if "path" not in table.column_names or not len(table):
         return
     paths = table["path"]

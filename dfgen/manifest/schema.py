@@ -1,6 +1,6 @@
 """The columns of a manifest: their types, their labels, and their checks.
 
-manifests/README.md specifies the format for other programs.
+docs/reference/manifests.md specifies the format for other programs.
 """
 
 from collections.abc import Collection, Container, Mapping, Sequence

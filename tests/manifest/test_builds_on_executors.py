@@ -126,6 +126,11 @@ def test_executor_gives_the_rows_of_the_serial_build(data, kind, request):
         executor.shutdown()
 
 
+def test_dask_client_is_refused_with_its_executor(data, client):
+    with pytest.raises(ArgumentError, match=r"client\.get_executor"):
+        build(data, executor=client)
+
+
 def test_dropped_doubled_delayed_and_reordered_tasks_change_nothing(data):
     serial, seen = build(data, facts="full"), {}
     for seed in range(6):

@@ -87,7 +87,7 @@ TABLE = pa.table(
 
 
 def test_the_fingerprint_is_that_of_the_specification():
-    """manifests/README.md shows these bytes."""
+    """docs/reference/manifests.md shows these bytes."""
     table = pa.table({"id": [1], "path": ["a.png"]})
     assert fingerprint(table) == "4eb5c79142ed03aff127a24c629d1af9"
 

@@ -1,7 +1,6 @@
 """Recipes: TOML files of the arguments of a build, and the recipes of the repository."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -33,11 +32,6 @@ def shipped(folder, name, **options):
 def test_every_shipped_recipe_is_built_here():
     names = {"digits.toml", "listing.toml", "voc.toml", "coco.toml"}
     assert {path.name for path in SHIPPED.glob("*.toml")} == names
-
-
-def test_page_of_the_format_names_existing_files():
-    names = re.findall(r"`((?:dfgen|docs)/[^` ]+)`", (SHIPPED / "README.md").read_text())
-    assert names and all((SHIPPED.parent / name).exists() for name in names)
 
 
 def test_digits(tmp_path):

@@ -32,7 +32,7 @@ def codes(frame, *shares, **options):
 
 
 def numbers(ids, seed):
-    """The numbers that manifests/README.md specifies."""
+    """The numbers that docs/reference/manifests.md specifies."""
     digests = [hashlib.blake2b(f"{seed}\n{key}".encode(), digest_size=8).digest() for key in ids]
     return np.array([int.from_bytes(one, "little") / 2**64 for one in digests])
 

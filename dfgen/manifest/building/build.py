@@ -62,7 +62,7 @@ def build_manifest(
     """Build a manifest from a folder of files, a table of labels, or annotations.
 
     Use it once for a data set, then `read_manifest` its file. `dfgen build-manifest` is the same.
-    manifests/README.md shows the smallest tree of each source.
+    docs/reference/manifests.md shows the smallest tree of each source.
 
     Args:
         source: a folder, a zip or tar archive, or the URL of a folder (`s3://bucket/imgs`). Each

@@ -22,6 +22,7 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import WHOLE, read_labels
 from dfgen.manifest.sources.path_pattern import Pattern, parse_pattern
 from dfgen.manifest.sources.source import ANNOTATED, Rows
+from dfgen.table.arrow_types import is_text
 from dfgen.table.file_columns import are_files, is_file_struct, paths_of, with_paths
 
 
@@ -43,9 +44,9 @@ def gather(recipe: Recipe, access: Access) -> Rows:
     if recipe["on"] is not None:
         table = join(table, labels, recipe, pattern)
     if not len(table):
-        raise ManifestError(
-            'no file has labels or annotations, so there are no rows. unmatched="error" says why'
-        )
+        why = 'no file has labels or annotations. unmatched="error" names them'
+        why = f"{recipe.table} is empty" if recipe.kind == OF_TABLE else why
+        raise ManifestError(f"there are no rows: {why}")
     if "path" in table.column_names and not is_address(rows.folder):
         table = with_column(table, "path", tidied(table["path"]))
     if "problem" in table.column_names and table["problem"].null_count == len(table):
@@ -132,12 +133,14 @@ def _with_id(table: pa.Table, recipe: Recipe, pattern: Pattern | None) -> pa.Tab
         )
     if pa.types.is_dictionary(ids.type):
         ids = ids.cast(ids.type.value_type)
-    if name in (*fields, "path") and pc.count_distinct(ids).as_py() < len(ids) - ids.null_count:
+    is_id = is_text(ids.type) or pa.types.is_integer(ids.type)  # else `validate` raises
+    if is_id and pc.count_distinct(ids).as_py() < len(ids) - ids.null_count:
         twice = repeated(ids.drop_null())[0].as_py()
         raise ManifestError(
             f"{twice['counts']} rows have the {name} {quote(twice['values'])}: name the column of "
-            "ids with id= (--id), or keep one row for each file. Without a field {id} in the "
-            f"pattern the paths are the ids. Columns: {', '.join(table.column_names)}"
+            "unique ids with id= (--id), or keep one row for each file. Without id=, {id} in the "
+            "pattern and a column id, paths are the ids. Columns: "
+            f"{', '.join(dict.fromkeys([*table.column_names, name]))}"
         )
     of_file = isinstance(recipe["labels"], str) and name not in (*fields, "path", recipe.key)
     if of_file and pa.types.is_string(ids.type) and not ids.null_count:

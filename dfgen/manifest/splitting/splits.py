@@ -1,7 +1,7 @@
 """The split column: which rows are for training, validation and test.
 
 All functions are pure: the same keys, shares and seed give the same splits on every machine. The
-number behind each row is `uniform(key, seed)`; manifests/README.md specifies it.
+number behind each row is `uniform(key, seed)`; docs/reference/manifests.md specifies it.
 """
 
 import hashlib
