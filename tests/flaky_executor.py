@@ -16,6 +16,8 @@ from dfgen.manifest.building import file_facts, kept_facts, scan
 class FlakyExecutor(Executor):
     """Does each task with odds, one at a time: `faults` counts what went wrong.
 
+    No task is lost twice, because a file that is lost three times has a problem.
+
     Args:
         seed: of the faults.
     """
@@ -24,7 +26,7 @@ class FlakyExecutor(Executor):
 
     def __init__(self, seed):
         self._random, self._lock, self._pool = random.Random(seed), Lock(), ThreadPoolExecutor(1)
-        self._waiting = []
+        self._waiting, self._lost = [], set()
         self.faults = dict.fromkeys(("drop", "lose", "double", "reorder"), 0)
 
     def submit(self, call, /, *arguments):
@@ -40,6 +42,9 @@ class FlakyExecutor(Executor):
             self.faults["reorder"] += place > 0
             future, call, arguments = self._waiting.pop(place)
         fault = self._random.choice([*[""] * 6, "double", "lose", "drop"])
+        if fault in ("drop", "lose"):
+            fault = "" if repr(arguments) in self._lost else fault
+            self._lost.add(repr(arguments))
         self.faults |= {fault: self.faults.get(fault, 0) + 1}
         if fault == "drop":
             future.cancel()

@@ -32,18 +32,17 @@ def test_unique_numbers_are_valid_in_any_order():
         validate(pa.table({"id": ids, "path": list("abc")}))
 
 
-def test_column_names_must_be_different_text():
-    with pytest.raises(ManifestError) as caught:
-        to_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))
-    assert str(caught.value) == "the frame has a column named 'a' several times: rename it"
-    with pytest.raises(ManifestError) as caught:
-        to_table(pd.DataFrame([[1, 2]]))
-    assert str(caught.value) == "the frame has a column named 0, which is not text: rename it"
-
-
-def test_mixed_values_are_refused_with_the_column():
-    with pytest.raises(ManifestError, match=r"column .mixed. of the frame mixes int, str: "):
-        to_table(pd.DataFrame({"mixed": [1, "a"]}))
+@pytest.mark.parametrize(
+    ("frame", "word"),
+    [
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "'a' several times"),
+        (pd.DataFrame([[1, 2]]), "0, which is not text"),
+        (pd.DataFrame({"mixed": [1, "a"]}), "'mixed' of the frame has int, str"),
+    ],
+)
+def test_columns_that_are_no_table_are_named(frame, word):
+    with pytest.raises(ManifestError, match=word):
+        to_table(frame)
 
 
 def test_labels_are_described_by_their_kind():
