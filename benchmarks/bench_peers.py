@@ -1,6 +1,6 @@
 """Is dfgen ahead of its peers on loose files?
 
-Prints a table for each kind of file. `--chart` also draws the first one into docs/pictures/loaders.png.
+Prints a table for each kind of file. `--chart` also draws the first one for the docs.
 """
 
 import sys

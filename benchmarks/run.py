@@ -16,7 +16,7 @@ def main() -> int:
     """Return 1 if a benchmark fails."""
     parser = argparse.ArgumentParser(description="Runs dfgen's benchmarks.")
     parser.add_argument("--only", default=",".join(NAMES), help=f"some of {', '.join(NAMES)}")
-    parser.add_argument("--results", action="store_true", help="write RESULTS.md and the chart of the docs")
+    parser.add_argument("--results", action="store_true", help="write RESULTS.md and a chart")
     options = parser.parse_args()
     names = options.only.split(",")
     if unknown := {*names} - {*NAMES}:
