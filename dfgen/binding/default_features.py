@@ -16,6 +16,7 @@ from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
 from dfgen.binding.rows_of_arrays import array_feature
 from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, DecodeError, brief, column_list
+from dfgen.explain.names import warn_of_lookalikes
 from dfgen.manifest.schema import label_columns
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import Category
@@ -176,7 +177,14 @@ def _resolved(columns: Columns, argument: str, feature: object) -> Feature:
         )
     for name in feature.columns:
         columns.check(type(feature).__name__, name)
-    return feature.resolve(replace(columns, checks_classes=argument == "y"))
+    resolved = feature.resolve(replace(columns, checks_classes=argument == "y"))
+    if resolved.class_names:
+        name = getattr(feature, "labels", None) or feature.columns[0]
+        known = feature.class_names or columns.labels.get(name, {}).get("class_names")
+        can_change = not known and getattr(feature, "sep", None) is None
+        source, kind = columns.source if can_change else None, columns[name].type
+        warn_of_lookalikes(name, resolved.class_names, source, kind)
+    return resolved
 
 
 def _only_label(columns: Columns, used: Iterable[str]) -> str | None:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, brief
+from dfgen.explain.names import warn_of_lookalikes
 from dfgen.loading.order.buckets import Bucketed
 from dfgen.loading.order.draws import Drawn, drawn_by_shares, drawn_by_weights
 from dfgen.loading.order.epochs import InOrder, Order, Shuffled
@@ -141,6 +142,7 @@ def _values(columns: Columns, name: str) -> pa.Array:
             f'balance="{name}": the column holds {values.type}, expected classes, as text, whole '
             "numbers or booleans. To draw rows by weight, give sampling_weight="
         )
+    warn_of_lookalikes(name, values, columns.source)
     values = values.cast(kind)  # nulls may stand among the categories
     if values.null_count:
         raise ManifestError(

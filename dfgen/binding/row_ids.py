@@ -9,7 +9,7 @@ from dfgen.binding.table_columns import Columns
 from dfgen.errors import ManifestError, column_list
 from dfgen.manifest.schema import refuse_repeated
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.table.arrow_types import in_one, is_text, refuse_missing, value_type
+from dfgen.table.arrow_types import in_one, is_text, refuse_empty_keys, value_type
 from dfgen.table.file_columns import paths_of
 from dfgen.table.mapped_column import MappedColumn
 
@@ -40,7 +40,7 @@ def ids_of(columns: Columns, id: str | None, bound: BoundFeature | None) -> Any:
             f'column "{name}" of ids has {ids.type}, expected whole numbers or text: df["{name}"] '
             f'= df["{name}"].astype("int64"), or .astype(str), after dropping rows without an id'
         )
-    refuse_missing(name, ids, "id", f'drop them, df = df[df["{name}"].notna()]')
+    refuse_empty_keys(name, ids, "id")
     try:
         refuse_repeated(pa.chunked_array([ids]), "the manifest")
     except ManifestError as error:

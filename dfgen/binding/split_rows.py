@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from dfgen.binding.table_columns import Columns
 from dfgen.checks import whole
 from dfgen.errors import ArgumentError, ManifestError, column_list, listed, warn
+from dfgen.explain.names import warn_of_lookalikes
 from dfgen.manifest.duplicates import leak_message, shared_paths
-from dfgen.table.arrow_types import is_text, refuse_missing, value_type
+from dfgen.table.arrow_types import is_text, refuse_empty_keys, value_type
 
 Masks = dict[str, npt.NDArray[np.bool_]]
 """Name of a split -> whether each row is in it."""
@@ -27,7 +28,8 @@ def split_rows(columns: Columns, fold: int | None = None) -> Masks:
             f"{column_list(columns.names)}"
         )
     values = columns[column]
-    refuse_missing(column, values, column, f"drop them: df = df[df[{column!r}].notna()]")
+    refuse_empty_keys(column, values, column)
+    warn_of_lookalikes(column, values, columns.source)
     return _by_split(values) if fold is None else _by_fold(columns, values, whole("fold", fold))
 
 

@@ -1,7 +1,6 @@
 """Warns about suspicious class names, unless `class_names=` lists them."""
 
 from ast import literal_eval
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -54,11 +53,6 @@ def check_classes(rows: Any, column: str, names: pa.Array, single: bool) -> None
             f"{here} has the class {listed(missing)} in {number:,} rows, the text of missing "
             f"values. Drop them, df = df[~df[{column!r}].isin({missing})], or give class_names="
         )
-    warn_of_look_alikes(
-        here,
-        names,
-        f"df[{column!r}] = df[{column!r}].str.strip().str.lower(); if not, give class_names=",
-    )
     if single and not categories and len(rows) >= _FEW and len(names) > 0.9 * len(rows):
         warn(
             f"{here} has {len(names):,} classes in {len(rows):,} rows, such as {shown[0]!r}, "
@@ -72,22 +66,6 @@ def check_classes(rows: Any, column: str, names: pa.Array, single: bool) -> None
             f"{here} has the class {several!r}, which looks like several labels, expected one "
             f'class. For several write y=dfgen.MultiLabel({column!r}, sep="{separator}"), '
             "else give class_names="
-        )
-
-
-def warn_of_look_alikes(where: str, names: Any, advice: str) -> None:
-    """Warn about names that differ only in case, blanks or their Unicode form."""
-    names = pa.array(names) if isinstance(names, list) else names
-    if not is_text(names.type):
-        return
-    forms = pc.utf8_lower(pc.utf8_trim_whitespace(pc.utf8_normalize(names, form="NFC")))
-    forms = pc.replace_substring_regex(forms, r"\s+", " ").to_pylist()
-    twice = {form for form, number in Counter(forms).items() if number > 1}
-    alike = [name for name, form in zip(names.to_pylist(), forms, strict=True) if form in twice]
-    if any(len(form) > 2 for form in twice):  # CO and Co are different
-        warn(
-            f"{where} has the classes {listed(alike)}, which differ only in case or blanks. If "
-            f"they are the same, {advice}"
         )
 
 

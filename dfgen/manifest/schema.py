@@ -10,7 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, column_list, did_you_mean, first, quote
-from dfgen.table.arrow_types import are_numbers, check_names, is_list, is_text
+from dfgen.table.arrow_types import (
+    are_numbers,
+    check_names,
+    drop_empty,
+    empty_keys,
+    is_list,
+    is_text,
+    text_where,
+)
 from dfgen.table.file_columns import are_files
 
 SCHEMA = pa.schema(
@@ -164,14 +172,12 @@ def check_table(table: pa.Table, where: str = "the manifest") -> None:
 
 
 def _refuse_empty(table: pa.Table, name: str, where: str) -> None:
-    empty = pc.is_null(table[name])
-    if is_text(table[name].type):
-        empty = pc.fill_null(pc.equal(table[name], ""), True)
+    empty = empty_keys(table[name])
     rows = ", ".join(map(str, first(rows_where(empty))))
     if rows:
         raise ManifestError(
             f"{pc.sum(empty).as_py()} of {len(table)} rows of {where} have no {name}: row {rows}. "
-            f'Fill them, or drop them: df = df[df["{name}"].notna()]'
+            f"Fill them, or drop them: {drop_empty(name)}"
         )
 
 
@@ -236,6 +242,8 @@ def to_categories(
         if name not in table.column_names or (label and label.get("kind") == "text"):
             continue
         column = table[name]
+        if name == "split" and is_text(column.type):
+            column = text_where(pc.invert(empty_keys(column)), column)
         if pa.types.is_dictionary(column.type):
             continue
         wanted = name in (*named, *always, "split") or label is not None

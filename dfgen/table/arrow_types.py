@@ -196,6 +196,19 @@ def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
 
 
+def empty_keys(values: pa.Array | pa.ChunkedArray) -> Any:
+    """Return for each key whether it is missing, or text for that: "" or "nan"."""
+    kind = value_type(values.type)
+    if not is_text(kind):
+        return pc.is_null(values)
+    return pc.is_in(values.cast(kind), value_set=pa.array([None, "", "nan"], kind))
+
+
+def drop_empty(column: str) -> str:
+    """Return the code that drops rows with an empty key."""
+    return f"df = df[df[{column!r}].notna() & ~df[{column!r}].isin(['', 'nan'])]"
+
+
 def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
     """Return which values are null, or NaN."""
     if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
@@ -208,12 +221,20 @@ def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> None:
     """Raise a ManifestError if a column has nulls."""
-    if values.null_count:
-        row = pc.indices_nonzero(pc.is_null(values))[0]
+    _refuse_rows(column, pc.is_null(values) if values.null_count else None, what, advice)
+
+
+def refuse_empty_keys(column: str, values: pa.Array, what: str) -> None:
+    """Raise a ManifestError if a column of keys has nulls, or text for them."""
+    _refuse_rows(column, empty_keys(values), what, f"drop them, {drop_empty(column)}")
+
+
+def _refuse_rows(column: str, wrong: pa.Array | None, what: str, advice: str) -> None:
+    if rows := [] if wrong is None else pc.indices_nonzero(wrong):
         raise ManifestError(
-            f"column {column!r} has no {what} in {values.null_count:,} rows, the first is row "
-            f"{row}: {advice}",
-            row=row.as_py(),
+            f"column {column!r} has no {what} in {len(rows):,} rows, the first is row {rows[0]}: "
+            f"{advice}",
+            row=rows[0].as_py(),
         )
 
 

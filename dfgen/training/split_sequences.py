@@ -16,6 +16,8 @@ from dfgen.errors import ArgumentError
 from dfgen.packs.format import is_pack
 from dfgen.samples.features.chance import without_chance
 from dfgen.table.any_table import Table
+from dfgen.training.checks.class_indices import warn_of_unseen
+from dfgen.training.keras_data import view_of
 from dfgen.training.sequence import Sequence
 
 _OF_TRAIN = ("balance", "sampling_weight", "bucket_by", "class_weight", "drop_remainder")
@@ -85,4 +87,6 @@ def sequences(
         else:
             kept = {k: v for k, v in options.items() if k not in _OF_TRAIN}
             sequences[name] = Sequence(**kept, **still, shuffle=False)
+    for name in sequences.keys() - {"train"}:
+        warn_of_unseen(view_of(sequences["train"]), view_of(sequences[name]), f"split {name!r}")
     return sequences

@@ -82,6 +82,7 @@ def split(
         )
     known = frame.attrs.get("dfgen")
     parts = how.parts(frame)
+    how.warn_of_lookalikes(frame, manifest)
     from_source = any(name in frame for name in PARTS)
     frame = frame.drop(columns=[name for name in PARTS if name in frame])
     place = len([name for name in frame.columns if name not in FACTS])

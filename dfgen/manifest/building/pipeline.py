@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote, warn
-from dfgen.explain.labels import warn_of_look_alikes
 from dfgen.explain.missing import missing_path
+from dfgen.explain.names import warn_of_lookalikes
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.file_facts import NOT_THERE, Access
 from dfgen.manifest.building.gather import gather
@@ -24,6 +24,7 @@ from dfgen.manifest.schema import (
     FACTS,
     OF_WHOLE_FILES,
     PARTS,
+    Label,
     describe_labels,
     files_column,
     has_whole_facts,
@@ -36,6 +37,7 @@ from dfgen.manifest.schema import (
 from dfgen.manifest.sources.source import Rows
 from dfgen.stores.stores import has_store, scheme_of
 from dfgen.table.any_table import PANDAS_TYPES, to_frame
+from dfgen.table.arrow_types import is_text
 from dfgen.table.file_columns import are_files
 
 
@@ -64,6 +66,8 @@ def build_frame(recipe: Recipe, old: Old | None, out: str | None, access: Access
     if recipe["label"]:
         wanted = (*recipe["label"], *recipe["category"], recipe["path_column"])
         kept = [name for name in kept if name in wanted]
+    _warn_of_lookalikes(grown.table, grown.labels, kept)
+    recipe.splitting.warn_of_lookalikes(frame, None)
     recipe.splitting.warn_of_lacking(frame, kept)
     recorded, how = recipe.recorded(), recipe.splitting
     before = old.recipe if old else {}
@@ -78,15 +82,18 @@ def build_frame(recipe: Recipe, old: Old | None, out: str | None, access: Access
     warn_of_leaks(frame)
     _warn_of_problems(frame)
     labels = {name: grown.labels[name] for name in kept}
-    names = {name: [*label.get("class_names", [])] for name, label in labels.items()}
-    if "split" in frame:
-        names["split"] = frame["split"].cat.categories.tolist()
-    for name, classes in names.items():
-        warn_of_look_alikes(f"column {name!r}", classes, "correct the source")
     frame.attrs = {"dfgen": {"root": root, "labels": labels, "recipe": recorded}}
     if out is not None:
         write_frame(frame, out, frame.attrs["dfgen"], recipe["root"], access.options)
     return frame
+
+
+def _warn_of_lookalikes(table: pa.Table, labels: Mapping[str, Label], kept: list[str]) -> None:
+    """Warn about names that look alike in categories, lists of labels and splits."""
+    for name in [*kept, *PARTS]:
+        if name in table.column_names and not is_text(table[name].type) and name != "captions":
+            names = labels.get(name, {}).get("class_names")
+            warn_of_lookalikes(name, names or table[name])
 
 
 def _with_facts(

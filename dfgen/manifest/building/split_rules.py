@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from dfgen.checks import whole
 from dfgen.errors import EXAMPLES, ArgumentError, brief, quote, warn
+from dfgen.explain.names import warn_of_lookalikes
 from dfgen.manifest.duplicates import file_copies, first_rows, joined_rows
 from dfgen.manifest.splitting.splits import assign_splits, check_shares, units_of
 
@@ -59,6 +61,14 @@ class Splitting:
         """Argument -> the column that it names."""
         columns = {"stratify": self.stratify, "group": self.group}
         return {name: column for name, column in columns.items() if column is not None}
+
+    def warn_of_lookalikes(self, frame: pd.DataFrame, source: object) -> None:
+        """Warn about groups and classes that look alike in a table, from that of the user."""
+        for name in self.named.values():
+            keys = [key for key in frame[name].unique() if isinstance(key, str)]
+            names = pa.array(keys, pa.string())
+            categorical = isinstance(frame[name].dtype, pd.CategoricalDtype)
+            warn_of_lookalikes(name, names.dictionary_encode() if categorical else names, source)
 
     def parts(self, frame: pd.DataFrame, kept: MaybeSeries = None) -> pd.Series:
         """Return the split or fold of each row; rows that have one in `kept` keep it."""

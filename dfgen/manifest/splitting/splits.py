@@ -102,7 +102,7 @@ def units_of(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[objec
     """Return the unit of each row (itself, or its group), and the key of each unit."""
     if group is None:
         return np.arange(len(ids)), ids.tolist()
-    empty = np.flatnonzero(group.isna())
+    empty = np.flatnonzero(group.isna() | group.isin(["", "nan"]))
     if len(empty):
         shown = ", ".join(f"{row} (id {quote(ids.iloc[row])})" for row in empty[:EXAMPLES])
         raise ManifestError(

@@ -128,6 +128,10 @@ def png_header(data: bytes, file: IO[bytes] | None = None) -> Header:
 
     Without a file, `data` is the whole PNG.
     """
+    if data[12:16] == b"CgBI":
+        raise DecodeError(
+            "it is Apple's CgBI, no PNG, as Xcode writes into apps: convert it to PNG"
+        )
     header = _png_start(data[16:26])
     at, exif = 33, b""
     while True:

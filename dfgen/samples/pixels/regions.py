@@ -1,5 +1,6 @@
 """Regions of an image as COCO writes them, polygons and run lengths, drawn by pycocotools."""
 
+import re
 from typing import Any, TypedDict
 
 import msgspec
@@ -21,6 +22,8 @@ class RunLengths(TypedDict):
 
 Region = list[list[float]] | RunLengths  # polygons: x, y of each corner, in pixels
 
+_KAGGLE = re.compile(r"\s*[0-9]+(\s+[0-9]+)+\s*")  # start and length of each run
+
 _decoder = msgspec.json.Decoder(Region)
 
 
@@ -32,6 +35,12 @@ def parsed(given: Any) -> Region:
         region: Region = _decoder.decode(given)
         return region
     except msgspec.DecodeError as error:
+        if _KAGGLE.fullmatch(given):
+            raise DecodeError(
+                f"a segmentation is {brief(given)}, Kaggle's run lengths. dfgen.Column(column, "
+                "mask_of, shape=(height, width, 1)) reads them: docs/guides/own-formats.md has "
+                "mask_of"
+            ) from None
         raise DecodeError(
             f"a segmentation is {brief(given)}, expected COCO's polygons, [[x, y, x, y, ...], ...],"
             f' or run lengths, {{"size": [height, width], "counts": ...}}: {error}'

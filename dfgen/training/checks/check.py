@@ -12,7 +12,13 @@ from dfgen.errors import ArgumentError, warn
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.pixels.scaling import rescale
-from dfgen.training.checks.class_indices import check_trained, features, moved_class, target_classes
+from dfgen.training.checks.class_indices import (
+    check_trained,
+    features,
+    moved_class,
+    target_classes,
+    warn_of_unseen,
+)
 from dfgen.training.checks.losses import check_losses
 from dfgen.training.checks.scale_check import scaled_twice
 from dfgen.training.layout import SequenceView
@@ -92,6 +98,7 @@ def _check_validation(call: Any, train: SequenceView, val: SequenceView) -> None
         raise ArgumentError("validation_data=sequence.repeat() never ends: give validation_steps=")
     if moved := moved_class(target_classes(train), target_classes(val)):
         raise ArgumentError(f"validation_data: {moved}")
+    warn_of_unseen(train, val, "validation_data")
     if type(call.model).test_step is not keras.Model.test_step:
         return
     for what in ("x", "y"):

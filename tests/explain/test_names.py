@@ -1,0 +1,224 @@
+"""Names that look alike and empty keys, wherever they enter, and the code that messages print."""
+
+import re
+import unicodedata
+import warnings
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import dfgen
+from dfgen.errors import DfgenError
+from dfgen.explain import names as module
+from dfgen.training.checks import class_indices as module_of_checks
+
+CHANGES = {
+    "case": str.swapcase,
+    "blank before": lambda name: f" {name}",
+    "blank after": lambda name: f"{name} ",
+    "no-break space": lambda name: f"{name}\u00a0",
+    "zero width": lambda name: f"{name[:1]}\u200b{name[1:]}",
+    "byte order mark": lambda name: f"\ufeff{name}",
+    "decomposed": lambda name: unicodedata.normalize("NFD", name),
+    "double blank": lambda name: name.replace(" ", "  "),
+}
+WORDS = st.text("abXYéßñ'\"\\ {}日", min_size=2, max_size=8).map(str.strip).filter(bool)
+PROPERTY = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+ROWS = 24
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    module._WARNED.clear()
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Paths of images."""
+    folder = tmp_path_factory.mktemp("images")
+    for row in range(ROWS):
+        Image.new("L", (3, 3), row).save(folder / f"{row}.png")
+    return [str(folder / f"{row}.png") for row in range(ROWS)]
+
+
+def told(call):
+    """Return the messages about names that look alike."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            call()
+        except DfgenError as error:
+            assert "class" in str(error) or "split" in str(error), error
+    return [str(one.message) for one in caught if "look alike" in str(one.message)]
+
+
+def corrected(df, message):
+    """Return the frame after the code of a message."""
+    code = message[message.index("df[") :]
+    found = {"df": df.copy()}
+    exec(code, found)
+    return found["df"]
+
+
+def sequence(df, **options):
+    with dfgen.Sequence(df, "f", workers=0, **options) as seq:
+        return seq[0]
+
+
+def as_lists(values):
+    return [[value, "other"] for value in values]
+
+
+PLACES = {
+    "split": ("split", list, lambda df: dfgen.sequences(df, "f", workers=0)),
+    "group": ("who", list, lambda df: dfgen.split(df, {"train": 0.5, "val": 0.5}, group="who")),
+    "stratify": (
+        "kind", list, lambda df: dfgen.split(df, {"train": 0.5, "val": 0.5}, stratify="kind")
+    ),
+    "stratified categories": (
+        "kind", pd.Categorical,
+        lambda df: dfgen.split(df, {"train": 0.5, "val": 0.5}, stratify="kind"),
+    ),
+    "balance": ("source", list, partial(sequence, balance="source", y=None)),
+    "text": ("kind", list, partial(sequence, y="kind")),
+    "categories": ("kind", pd.Categorical, partial(sequence, y="kind")),
+    "lists": ("tags", as_lists, lambda df: sequence(df, y=dfgen.MultiLabel("tags"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@PROPERTY
+@given(word=WORDS, change=st.sampled_from([*CHANGES]))
+def test_lookalikes_of_frames_are_corrected_by_the_code(place, word, change):
+    module._WARNED.clear()
+    word = "train" if place == "split" else word
+    other = CHANGES[change](word)
+    assume(other != word and module.folded(other) == module.folded(word) and word != "zz")
+    column, made, call = PLACES[place]
+    values = [word, other, "zz"] * (ROWS // 3)
+    df = pd.DataFrame({"id": range(ROWS), "f": np.arange(ROWS, dtype=float), "path": "a"})
+    df["path"] = [f"{row}.png" for row in range(ROWS)]
+    df[column] = made(values)
+    messages = told(lambda: call(df))
+    assert len(messages) == 1 and f"column {column!r}" in messages[0]
+    assert repr(word) in messages[0] or ascii(word) in messages[0]
+    fixed = corrected(df, messages[0])
+    module._WARNED.clear()
+    assert told(lambda: call(fixed)) == []
+    flat = [name for value in fixed[column] for name in (value if made is as_lists else [value])]
+    assert len({*flat} - {"zz", "other"}) == 1
+    assert fixed[column].dtype == df[column].dtype or made is pd.Categorical
+
+
+@PROPERTY
+@given(word=WORDS, change=st.sampled_from([*CHANGES]), source=st.sampled_from(["frame", "csv"]))
+def test_lookalikes_are_seen_in_builds(images, tmp_path, word, change, source):
+    module._WARNED.clear()
+    other = CHANGES[change](word)
+    assume(other != word and module.folded(other) == module.folded(word))
+    labels = pd.DataFrame({"path": images, "kind": [word, other] * (ROWS // 2)})
+    if source == "csv":
+        labels.to_csv(tmp_path / "labels.csv", index=False)
+        labels = tmp_path / "labels.csv"
+    build = partial(dfgen.build_manifest, labels=labels, path_column="path", facts="none")
+    messages = told(build)
+    assert len(messages) == 1 and "column 'kind'" in messages[0] and "df[" not in messages[0]
+
+
+def test_class_names_and_annotations_are_checked():
+    df = pd.DataFrame({"f": [0.0, 1.0], "kind": ["dog", "cat"], "id": [0, 1]})
+    kinds = dfgen.Category("kind", class_names=["cat", "dog", "Dog"])
+    [message] = told(lambda: sequence(df, y=kinds))
+    assert "'dog', 'Dog'" in message and "df[" not in message
+
+
+def test_many_names_are_one_warning_of_some_length():
+    names = [f"class {number}" for number in range(50)]
+    df = pd.DataFrame({"f": 0.0, "kind": [*names, *map(str.upper, names)], "id": range(100)})
+    [message] = told(lambda: sequence(df, y="kind"))
+    assert "and 47 more groups" in message and len(message) < 1_000
+    assert told(lambda: sequence(df, y="kind")) == []  # once per process
+
+
+def test_ordered_categories_keep_their_order():
+    sizes = pd.Categorical(["big", "small", "Big", None], ["small", "big", "Big"], ordered=True)
+    df = pd.DataFrame({"f": 0.0, "size": sizes, "id": range(4)}).dropna()
+    [message] = told(lambda: sequence(df, y="size"))
+    fixed = corrected(df, message)
+    assert fixed["size"].dtype == pd.CategoricalDtype(["small", "big"], ordered=True)
+    assert fixed["size"].tolist() == ["big", "small", "big"]
+
+
+@pytest.mark.parametrize("empty", ["", "nan"])
+@pytest.mark.parametrize("place", ["split", "group", "id"])
+def test_empty_keys_are_missing_and_the_code_drops_them(place, empty):
+    key = {"group": "who"}.get(place, place)
+    df = pd.DataFrame({"id": [f"r{row}" for row in range(8)], "f": 0.0, "path": [*"abcdefgh"]})
+    df["split"], df["who"] = ["train", "val"] * 4, [*"aabbccdd"]
+    df.loc[3, key] = empty
+    call = {
+        "split": lambda df: dfgen.sequences(df, "f", workers=0),
+        "group": lambda df: dfgen.split(df, {"train": 0.5, "val": 0.5}, group="who"),
+        "id": lambda df: dfgen.Sequence(df, "f", label_mode=None, workers=0).close(),
+    }[place]
+    with pytest.raises(DfgenError, match="row") as caught:
+        call(df)
+    code = re.search(r"df = df\[.*\]", str(caught.value))
+    if code is not None:
+        found = {"df": df}
+        exec(code[0], found)
+        assert len(found["df"]) == 7
+        call(found["df"])
+
+
+UNSEEN = {
+    "one class": (["a", "b", "a", "c"], "kind"),
+    "lists": ([["a"], ["b", "a"], ["b"], ["c", "a"]], dfgen.MultiLabel("kind")),
+}
+
+
+@pytest.mark.parametrize("case", UNSEEN)
+def test_classes_without_training_rows_are_named_in_sequences_and_fit(case):
+    keras = pytest.importorskip("keras")
+    kinds, y = UNSEEN[case]
+    df = pd.DataFrame({"id": range(4), "f": 0.0, "kind": kinds, "other": 1.0})
+    df["split"] = ["train", "train", "val", "val"]
+    module_of_checks._warn_once.cache_clear()
+    with pytest.warns(UserWarning, match=r"split 'val' has the class 'c' in column 'kind', but no"):
+        seqs = dfgen.sequences(df, "f", y, workers=0)
+    lists = case == "lists"
+    last = keras.layers.Dense(3, activation="sigmoid" if lists else "softmax")
+    model = keras.Sequential([keras.Input(()), keras.layers.Reshape((1,)), last])
+    model.compile("sgd", "binary_crossentropy" if lists else "sparse_categorical_crossentropy")
+    with pytest.warns(UserWarning, match="validation_data has the class 'c'"):
+        model.fit(seqs["train"], validation_data=seqs["val"], verbose=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dfgen.sequences(df, "f", y, workers=0)  # once per process
+    assert not [one for one in caught if "no training row" in str(one.message)]
+
+
+def test_apple_images_and_kaggle_masks_are_named(tmp_path):
+    data = b"\x89PNG\r\n\x1a\n\0\0\0\4CgBIP\0 \2" + bytes(40)
+    (tmp_path / "icon.png").write_bytes(data)
+    with pytest.warns(UserWarning, match="problem"):
+        df = dfgen.build_manifest(tmp_path)
+    assert "Apple's CgBI" in df["problem"].item()
+    Image.new("L", (9, 9)).save(tmp_path / "0.png")
+    masks = pd.DataFrame({"path": [str(tmp_path / "0.png")], "runs": [["1 3 10 5"]], "id": 0})
+    masks["kinds"] = [["salt"]]
+    regions = dfgen.Segmentation("runs", labels="kinds")
+    with (
+        dfgen.Sequence(masks, dfgen.Image("path"), regions, workers=0) as seq,
+        pytest.raises(DfgenError, match="Kaggle's run lengths"),
+    ):
+        seq[0]
