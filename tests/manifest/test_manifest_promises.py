@@ -1,4 +1,4 @@
-"""What docs/about/promises.md says of manifests, tried with what its first tests leave out."""
+"""Promises of docs/about/guarantees.md on manifests, with odd tables and files."""
 
 import random
 import threading
