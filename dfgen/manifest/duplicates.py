@@ -68,7 +68,7 @@ def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataF
 
 
 def leaks(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
-    """Return the rows whose picture is in an earlier split too, such as of "val" in "train".
+    """Return the rows whose picture is also in an earlier split, such as "val" rows in "train".
 
     A model is then measured on its training data. `df.drop(leaks(df).index)` removes them from the
     later split, and `dfgen.split(df, ..., group_duplicates=True)` makes splits without leaks.
@@ -241,9 +241,8 @@ class FileCopies:
 
     def pairs(self, within: int | None) -> tuple[IntArray, IntArray]:
         """Return the places of hashes that are near each other."""
-        if within is None:
-            return near_pairs(self.distinct, usual_within(self.distinct))
-        return near_pairs(self.distinct, whole("within", within, least=0, most=WITHIN))
+        usual = usual_within(self.distinct) if within is None else within
+        return near_pairs(self.distinct, whole("within", usual, least=0, most=WITHIN))
 
     def groups(self, within: int | None) -> IntArray:
         """Return the first row of the group of each row."""

@@ -12,7 +12,7 @@ _SHOWN = 3
 
 
 class JoinSide(NamedTuple):
-    """One side of a join: all keys as text, which have no partner, and words to say so."""
+    """One side of a join: all keys as text, which lack a partner, and words for that."""
 
     keys: pa.ChunkedArray
     lonely: pa.ChunkedArray

@@ -157,7 +157,7 @@ class ManifestFile:
 
     @cached_property
     def _names(self) -> dict[str, pa.Array]:
-        """The class names of categories that are no labels: those of all row groups."""
+        """The class names, in all row groups, of categories that are no labels."""
         schema = self.file.schema_arrow
         labels = {*label_columns(schema.names)}
         classes = {}

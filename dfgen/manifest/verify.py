@@ -139,7 +139,7 @@ def _facts_now(table: pa.Table, access: Access, decode: bool) -> tuple[pa.Table,
 
 
 def _findings(table: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Array]:
-    """Return a finding per row, whose `change` is null if there is none, and which rows differ."""
+    """Return a finding per row, with null as `change` if there is none, and which rows differ."""
     known = {name: plain(table[name]) for name in FACTS if name in table.column_names}
     facts = {name: plain(now[name]) for name in now.column_names}
     nothing = pa.nulls(len(table), pa.string())
@@ -172,7 +172,7 @@ def _findings(table: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Array]:
 
 
 def _as_now(frame: pd.DataFrame, facts: pa.Table, rows: np.ndarray) -> pd.DataFrame:
-    """Return a frame whose facts in these rows are those of the disk."""
+    """Return a frame whose facts in these rows are as on the disk."""
     now: pd.DataFrame = facts.to_pandas(types_mapper=PANDAS_TYPES.get).set_index(frame.index)
     frame = frame.copy()
     for name in now:

@@ -142,7 +142,7 @@ def _of_text(where: str, schema: pa.Schema) -> Condition:
 
 
 def _is_row_by_row(node: ast.AST) -> bool:
-    """Whether a part of a text judges each row by itself."""
+    """Whether a part of a text tests each row on its own."""
     if isinstance(node, ast.Attribute):
         of_text = isinstance(node.value, ast.Attribute) and node.value.attr == "str"
         of_column = isinstance(node.value, ast.Name) and node.attr in (*_METHODS, "str")

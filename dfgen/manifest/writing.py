@@ -44,7 +44,7 @@ from dfgen.table.file_columns import are_files
 
 GROUP_ROWS = 1 << 17
 """Rows of a row group."""
-_GROUP_BYTES = 1 << 27  # of a row group whose rows hold files
+_GROUP_BYTES = 1 << 27  # of a row group with the files themselves
 _FOOTER_END = 8  # bytes: the length of the footer, and PAR1
 
 
@@ -148,7 +148,7 @@ class _Rows:
         self._labels = describe_labels(table, self._known.get("labels"))
         self._digest.update(table)
         ids = table["id"].combine_chunks()
-        is_number = pa.types.is_integer(ids.type)  # which may share memory with other columns
+        is_number = pa.types.is_integer(ids.type)  # and may share memory with other columns
         self._ids.append(pa.array(np.array(ids), ids.type) if is_number else ids)
         return table
 

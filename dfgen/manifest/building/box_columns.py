@@ -22,7 +22,7 @@ from dfgen.table import arrow_types as arrow
 
 SHAPES = {"boxes": 2, "polygons": 2, "keypoints": 3}
 """Column of shapes -> numbers a point: x, y, and of a key point whether it is seen."""
-ROUNDING = 1.0  # a box may stand out by a pixel: rounded, or counted from 1; it is cut off
+ROUNDING = 1.0  # pixels by which a box may be outside, as by rounding; it is cut off
 
 Numbers = npt.NDArray[Any]
 
@@ -72,7 +72,7 @@ def place_boxes(
         if name == "boxes":
             placed, faults = _check(points.reshape(-1, 4), placed.reshape(-1, 4), rows, images)
             _name_faults(problems, faults, placed, rows, table["labels"], images)
-        if name == "keypoints":  # as numbers of pixels, whose middles were turned
+        if name == "keypoints":  # pixel indices; the centres were turned
             placed[:, :2] -= 0.5 * (placed[:, 2:] > 0)
         missing = column.is_null().to_numpy(zero_copy_only=False)
         inner = nest(pa.array(placed.astype(np.float32).ravel()), sizes)

@@ -17,7 +17,7 @@ from dfgen import __version__
 from dfgen.files import write_whole
 from dfgen.limits import Limits
 
-KEPT_EVERY = 5.0  # seconds of reading, which a killed build loses at most
+KEPT_EVERY = 5.0  # seconds of reading that a killed build can lose
 
 
 class KeptFacts:

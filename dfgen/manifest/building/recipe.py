@@ -26,7 +26,7 @@ from dfgen.stores.stores import has_store, scheme_of
 A_FRAME = "a DataFrame"
 """The value that a recipe records for a label table that is not a file."""
 OF_TABLE = "labels"
-"""The kind of a build whose rows are those of its label table."""
+"""The kind of a build with a row for each row of its label table."""
 _OF_A_CALL = ("update", "out", "workers", "executor", "limits", "storage_options", "unknown")
 """Arguments that no recipe has."""
 _DEFAULTS = {"unmatched": "error", "facts": "header", "label": (), "category": ()}

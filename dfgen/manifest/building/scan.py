@@ -210,7 +210,7 @@ def stat_files(paths: pa.Array, access: Access = USUAL) -> pa.Table:
 
 def _stat_many(paths: list[str], store: Store) -> npt.NDArray[np.int64]:
     try:
-        heads = [store.head(path) for path in paths]  # no map, which a StopIteration would end
+        heads = [store.head(path) for path in paths]  # map() would end at a StopIteration
         sizes, times, *_ = zip(*heads, strict=True)
         return np.array([sizes, [-1 if one is None else one for one in times]], np.int64)
     except MemoryError:

@@ -248,7 +248,7 @@ def _objects(url: str, options: StorageOptions | None, skipped: Skipped) -> pa.T
 
 
 def _opened(paths: pa.ChunkedArray, skipped: Skipped) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Return the paths that a decoder opens, and which those are; the others are skipped."""
+    """Return the paths that a decoder opens, and the mask of them; the others are skipped."""
     ends = "|".join(map(re.escape, formats_by_suffix()))  # some have two dots
     hidden = pc.match_substring_regex(paths, r"(^|/)\.[^/]")
     known = pc.match_substring_regex(pc.utf8_lower(paths), rf"(?:{ends})\z")

@@ -134,7 +134,7 @@ def _read_separated(
 
     def read(threads: bool) -> pa.Table:
         how = pa.csv.ReadOptions(use_threads=threads, encoding=encoding.removesuffix("-sig"))
-        held = file.getvalue() if isinstance(file, io.BytesIO) else None  # a view may not be closed
+        held = file.getvalue() if isinstance(file, io.BytesIO) else None  # a view cannot be closed
         with pa.OSFile(path) if held is None else pa.BufferReader(held) as again:
             return pa.csv.read_csv(again, how, parse, convert)  # whose threads read ahead
 

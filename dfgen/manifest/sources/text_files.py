@@ -48,7 +48,7 @@ def lines_of(text: str) -> list[tuple[int, str]]:
 def read_json(path: str, kind: type[_Decoded], expected: str, limits: Limits) -> _Decoded:
     """Return the JSON of a file in a type of msgspec; `expected` describes the type.
 
-    NaN and Infinity, which are not JSON but which many programs write, are read as null.
+    NaN and Infinity are read as null: they are not JSON, but many programs write them.
     """
     note = ""
     with reading(path, limits=limits, bound="file_bytes") as nbytes, open(path, "rb") as file:
