@@ -1,4 +1,4 @@
-"""What predictions of a model stand for, by the features of its targets."""
+"""Class names of predictions."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def meaning(feature: Feature | None, predictions: Any) -> Any:
     Predictions of other targets stay as they are.
 
     Raises:
-        ArgumentError: they are not what a model of these classes predicts.
+        ArgumentError: shape or values do not fit the classes.
     """
     if not isinstance(feature, Category | MultiLabel):
         return predictions

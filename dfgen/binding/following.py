@@ -1,4 +1,4 @@
-"""Which image a mask, boxes or a second image follow."""
+"""`like=`: the image that a mask, boxes or a second image follow."""
 
 from collections.abc import Mapping
 

@@ -10,15 +10,17 @@ from dfgen.spec import Spec
 
 
 def image_of_pack(image: Any, spec: Spec | None, packed: Mapping[str, Any]) -> Any:
-    """Return an Image that is made of what a pack holds, or refuse one that cannot be.
+    """Return an Image that reads packed values.
 
-    By default it has the size of the packed pixels, resized as the pack says; another size is made
-    of them.
+    By default it has the size of the packed pixels. Another size is resized from them.
 
     Args:
         image: the `Image`.
         spec: of the packed pixels, None for lengths that differ; None: whole files were packed.
-        packed: the arguments that they were packed by.
+        packed: the arguments of `dfgen.pack`.
+
+    Raises:
+        ArgumentError: the pack cannot make this image.
     """
     mode = packed.get("color_mode")
     if image.like is not None or mode is None:

@@ -1,6 +1,6 @@
 """`dfgen.pack`: a plan, shards on many workers, the columns of the manifest, and the index last.
 
-Each file appears whole or not at all, so the next run continues after one that was killed.
+Each file appears whole or not at all, so the next run continues after a killed one.
 """
 
 import os
@@ -155,7 +155,7 @@ def _check_folder(folder: str) -> None:
 
 
 def _write(plan: PackPlan, workers: int, executor: Made | None) -> pa.Table:
-    """Write what is missing of a pack, and return its table."""
+    """Write the missing files of a pack, and return its table."""
     folder, index = plan.folder, os.path.join(plan.folder, INDEX)
     try:
         os.makedirs(folder, exist_ok=True)
@@ -192,7 +192,7 @@ def _write(plan: PackPlan, workers: int, executor: Made | None) -> pa.Table:
 
 
 def _shards(plan: PackPlan, workers: int, executor: Made | None) -> tuple[str, list[WrittenShard]]:
-    """Return the id of a pack and its shards; those of an earlier run are read, not made."""
+    """Return the id of a pack and its shards. Shards of an earlier run are kept."""
     there = [number for number in range(len(plan)) if os.path.exists(plan.path(number))]
     rows = (plan.starts[1:] - plan.starts[:-1]).tolist()
     kept = {n: read_shard(plan.path(n), plan.identity, rows[n]) for n in there}
@@ -234,5 +234,5 @@ def _in_threads(
             first, future = pending.popleft()
             yield first, future.result()
     finally:
-        readers.shutdown(wait=False, cancel_futures=True)  # which ends what waits for them
+        readers.shutdown(wait=False, cancel_futures=True)  # or writers wait for them
         writers.shutdown(cancel_futures=True)

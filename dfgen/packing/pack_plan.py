@@ -1,4 +1,4 @@
-"""The plan of a pack: which rows are in which shard, and what tells it from another pack."""
+"""The plan of a pack: the rows of each shard, and the identity of the pack."""
 
 import os
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ _SIZES = ("width", "height", "orientation")
 
 @dataclass(frozen=True)
 class PackPlan:
-    """Which rows are in which shard.
+    """The rows of each shard.
 
     Args:
         folder: the absolute path of the pack.
@@ -47,7 +47,7 @@ class PackPlan:
         whole: all rows of it, in its own order, as one task.
         order: the row of the manifest at each place of the pack.
         starts: the first place of each shard, and the number of rows.
-        identity: tells this pack from another.
+        identity: equal identities make equal packs.
     """
 
     folder: str
@@ -65,7 +65,7 @@ class PackPlan:
         return in_pack(self.folder, f"shard-{shard:05}.arrow")
 
     def task(self, shard: int, id: str) -> ShardTask:
-        """Return what is needed to write a shard of the pack with this id."""
+        """Return the task that writes a shard of the pack with this id."""
         rows, whole = self.order[self.starts[shard] : self.starts[shard + 1]], self.whole
         places, path = pa.array(rows), self.path(shard)
         return replace(
@@ -185,7 +185,7 @@ def _one_size(columns: Columns, sizes: Any) -> Any:
 
 
 def _starts(nbytes: IntArray, most: int) -> IntArray:
-    """Return where shards of equal bytes begin, with at most `most` bytes, and the end."""
+    """Return the first place of each shard of at most `most` bytes, and the end."""
     ends = np.cumsum(nbytes)
     shards = max(1, -(-int(ends[-1]) // most))
     wanted = np.arange(1, shards) * (ends[-1] / shards)

@@ -1,4 +1,4 @@
-"""Packers: what a file becomes in a pack: pixels, its own bytes, or a smaller JPEG."""
+"""Packers turn a file into pixels, its own bytes, or a smaller JPEG."""
 
 import io
 from dataclasses import dataclass, fields
@@ -52,11 +52,11 @@ class PixelPacker:
         return np.full(rows, prod(self.image.spec.shape), np.int64)
 
     def begin(self, rows: int) -> Any:
-        """Return what `pack` fills."""
+        """Return the buffer that `pack` fills."""
         return np.zeros((rows, *self.image.spec.shape), np.uint8)
 
     def pack(self, content: Content, store: Any, into: Any, row: int) -> None:
-        """Read one file and store what it becomes in `into[row]`."""
+        """Read one file and store the result in `into[row]`."""
         self.image.read(content, into[row], Reading(store))
 
     def column(self, into: Any, good: Present) -> pa.Array:
@@ -81,11 +81,11 @@ class WholeFiles:
         return np.asarray(files, np.int64).clip(0)
 
     def begin(self, rows: int) -> Any:
-        """Return what `pack` fills."""
+        """Return the buffer that `pack` fills."""
         return [b""] * rows
 
     def pack(self, content: Content, store: Any, into: Any, row: int) -> None:
-        """Read one file and store what it becomes in `into[row]`."""
+        """Read one file and store the result in `into[row]`."""
         into[row] = store.read(content)
 
     def column(self, into: Any, good: Present) -> pa.Array:
@@ -108,14 +108,14 @@ class SmallerJpegs(WholeFiles):
     color_mode: str
 
     def nbytes(self, sizes: Sizes | None, files: IntArray | None, rows: int) -> IntArray:
-        """Return about how many bytes each row takes."""
+        """Return an estimate of the bytes of each row."""
         lengths = np.asarray(sizes, np.float64)
         scales = np.minimum(1, self.max_side / np.maximum(1, lengths.max(axis=1)))
         nbytes: IntArray = (lengths.prod(axis=1) * scales**2 * _OF_PIXEL).astype(np.int64) + _HEADER
         return nbytes
 
     def pack(self, content: Content, store: Any, into: Any, row: int) -> None:
-        """Read one file and store what it becomes in `into[row]`."""
+        """Read one file and store the result in `into[row]`."""
         data, stays = store.read(content), False
         if sniff(data[:16]) == "jpeg":
             header = parse_header(io.BytesIO(data), "jpeg", store.limits)
@@ -198,7 +198,7 @@ class PackArguments:
         return self.format == "jpeg" or (self.format == "pixels" and self.image_size is None)
 
     def packer(self, size: Size | None) -> Packer:
-        """Return what the files become; `size` is that of all images, if they have one size."""
+        """Return the packer; `size` is the common size of all images, if any."""
         if self.format == "original":
             return WholeFiles()
         if self.format == "jpeg":

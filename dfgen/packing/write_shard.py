@@ -40,8 +40,8 @@ class ShardTask:
         rows: the columns of the manifest as they are stored, `problem` among them.
         contents: the absolute path of each row.
         sizes: of the files in the manifest, -1 if unknown; None: all are.
-        packer: what the files become.
-        limits: what one file may ask for.
+        packer: converts the files.
+        limits: of one file.
         options: open remote files.
         identity: of the pack: `id` and `plan`.
     """
@@ -56,14 +56,14 @@ class ShardTask:
     identity: dict[str, Any]
 
     def reader(self) -> SampleReader:
-        """Return a reader, which names the rows in messages and reads their files."""
+        """Return the reader of the files."""
         bound = BoundFeature(PATH, Image(PATH), self.contents)
         store = store_of([self.contents], self.limits, self.options)
         return SampleReader(self.rows["id"], (bound,), None, store)
 
 
 class WrittenShard(NamedTuple):
-    """A shard that is written, and the problem of each of its rows, null if it has none."""
+    """A written shard, and the problem of each row, or null."""
 
     file: PackFile
     problems: pa.Array

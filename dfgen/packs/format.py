@@ -44,7 +44,7 @@ PACK_KEY = b"dfgen"
 """Key in the schema metadata of a shard: JSON of the `id` of the pack and its `plan`."""
 
 PIECE = 1 << 23
-"""Bytes of a request: their transfer takes far longer than the answer of a server."""
+"""Bytes of a request. Their transfer takes much longer than the latency of a server."""
 
 _VALIDATED = 1 << 26  # bytes of a table whose offsets and indices are checked
 
@@ -76,7 +76,7 @@ class Pack(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     ids: str  # digest of the ids, in order
     dfgen: dict[str, Any]  # the metadata of the manifest; its root is relative to the folder
     created_by: str
-    plan: dict[str, Any]  # tells this pack from another
+    plan: dict[str, Any]  # equal plans make equal packs
     folder: str = ""  # absolute path or URL; not in the file
     checksum: str = ""  # XXH3 of the other entries
 
@@ -145,7 +145,7 @@ def is_pack(path: object, options: StorageOptions | None = None) -> bool:
 
 @contextmanager
 def pack_errors(path: str, missing: str = "") -> Iterator[None]:
-    """Raise errors that name the file of a pack, and say what to do.
+    """Raise errors with the path of a file of a pack and advice.
 
     Raises:
         MissingFileError: the file does not exist.
@@ -170,7 +170,7 @@ def read_pack(folder: str | os.PathLike[str], options: StorageOptions | None = N
     """Read `_manifest.json` of a pack.
 
     Raises:
-        MissingFileError: there is none.
+        MissingFileError: the file does not exist.
         ManifestError: it is damaged, or of another version.
         ReadError: it is remote, and cannot be read.
     """
@@ -227,11 +227,11 @@ def check_length(size: int, file: PackFile) -> None:
 
 
 def check_id(pack: Pack, file: PackFile, schema: pa.Schema) -> None:
-    """Raise a ManifestError if a schema is of another shard or pack."""
-    found = json.loads((schema.metadata or {}).get(PACK_KEY, b"{}"))
-    if (found.get("id"), found.get("file")) != (pack.id, file.file):
+    """Raise a ManifestError if a schema belongs to another shard or pack."""
+    key = json.loads((schema.metadata or {}).get(PACK_KEY, b"{}"))
+    if (key.get("id"), key.get("file")) != (pack.id, file.file):
         raise ManifestError(
-            f"{pack.path(file)} is {found.get('file')} of another pack: open the pack again, or "
+            f"{pack.path(file)} is {key.get('file')} of another pack: open the pack again, or "
             "copy its files again"
         )
 

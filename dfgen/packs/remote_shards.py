@@ -28,9 +28,9 @@ _SPEC = Spec((BLOCK,), np.dtype(np.uint8))
 
 
 class RemoteShards(Shards):
-    """The packed values of a remote pack, of which blocks are fetched when needed.
+    """The packed values of a remote pack. Blocks are fetched when needed.
 
-    Without a cache, blocks are in a temporary folder, which keeps the shards used last.
+    Without a cache, blocks are in a temporary folder with the most recently used shards.
 
     Args:
         pack: the remote pack.
@@ -38,7 +38,7 @@ class RemoteShards(Shards):
         folder: of a cache; None for a temporary folder.
         most: bytes of the cache.
         shards: how many are kept in the temporary folder.
-        temporary: the temporary folder of the process that made these.
+        temporary: the temporary folder of the parent process.
     """
 
     def __init__(

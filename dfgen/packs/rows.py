@@ -48,8 +48,8 @@ class PackSource(RowSource):
 
     Args:
         files: makes arrays of files; its feature makes them of packed values.
-        rows: where they are.
-        shards: hold them.
+        rows: where the rows are.
+        shards: of the pack.
         original_sizes: (height, width) of the upright image of each row before it was packed, 0 if
             unknown; None: no annotations are on the images.
         sizes: (height, width) of each packed image, if the batches need them.
@@ -78,7 +78,7 @@ class PackSource(RowSource):
         return self.shards.content(*self.rows.of_one(row))
 
     def _placed(self, row: int, packed: Size | None, most: int, resize: str) -> Geometry | None:
-        """Return how the upright image of a row became what was packed; None if nobody asks."""
+        """Return how the upright image was packed; None without annotations."""
         if self.original_sizes is None:
             return None
         height, width = self.original_sizes[row].tolist()

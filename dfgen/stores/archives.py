@@ -30,7 +30,7 @@ _STORED, _DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 _LOCAL = 30  # bytes of the header of a zip's member, without its name
 _SLACK = 64  # bytes of extra fields that most of these headers do not exceed
 _EPOCH_DAY = date(1970, 1, 1).toordinal() + 1  # days are counted from 1
-_BOMB = 100  # a ratio of compression above which a size counts as decoded bytes
+_BOMB = 100  # compression ratio above which a member counts as decoded bytes
 
 
 class Member(NamedTuple):

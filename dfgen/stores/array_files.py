@@ -47,7 +47,7 @@ def array_header(file: IO[bytes], limits: Limits = DEFAULT) -> ArrayHeader:
         shape, fortran, dtype = read(file)
     except (OSError, DecodeError):
         raise
-    except SystemError:  # CPython 3.11 fails at random where two threads parse (gh-106905)
+    except SystemError:  # CPython 3.11 fails at random if two threads parse (gh-106905)
         file.seek(0)
         return array_header(file, limits)
     except Exception as error:  # NumPy evaluates the header as Python, with errors of any kind
@@ -97,7 +97,7 @@ def hdf5_arrays(source: str | IO[bytes], cache: int = 1 << 20) -> dict[str, Arra
     def keep(name: str | bytes, item: object) -> None:
         if isinstance(item, h5py.Dataset) and item.ndim > 0:
             if item.is_virtual or item.external:
-                raise DecodeError(f"the array {name!r} lies in other files: copy it into one file")
+                raise DecodeError(f"the array {name!r} is in other files: copy it into one file")
             arrays[str(name)] = item
 
     file = h5py.File(source, "r", rdcc_nbytes=cache, rdcc_nslots=_SLOTS)
@@ -119,7 +119,7 @@ class ArrayFiles:
 
     Args:
         store: the files are there; remote files are read as a whole.
-        cache: bytes of unpacked HDF5 chunks that each file keeps.
+        cache: bytes of unpacked HDF5 chunks per file.
     """
 
     def __init__(self, store: Store, cache: int = CHUNK_CACHE) -> None:
@@ -186,7 +186,7 @@ class ArrayFiles:
             return True
         except MemoryError:
             raise
-        except Exception:  # reading the rows one by one says what is wrong
+        except Exception:  # reading the rows one by one raises the right error
             return False
 
     def ahead(self, path: str, indices: IntArray, dataset: str | None = None) -> None:
@@ -208,8 +208,8 @@ def _open(store: Store, cache: int, path: str, dataset: str | None, version: obj
         if begin == HDF5:
             return _hdf5(source if local else io.BytesIO(source), dataset, cache, store.limits)
         if not begin.startswith(b"\x93NUMPY") or dataset is not None:
-            asked = "" if dataset is None else f" with dataset={dataset!r}"
-            raise DecodeError(f"expected .npy, or HDF5{asked}: the file begins with {begin!r}")
+            named = "" if dataset is None else f" with dataset={dataset!r}"
+            raise DecodeError(f"expected .npy, or HDF5{named}: the file begins with {begin!r}")
         file.seek(0)
         shape, fortran, dtype = whole_array(file, store.limits)
         if not shape:

@@ -34,11 +34,11 @@ class Segment(NamedTuple):
 def open_segments(
     folder: str, settings: Mapping[str, Any], keys: Keys, spec: Spec, most: int | None
 ) -> list[Segment]:
-    """Return segments that have slots for all keys, those of earlier runs first.
+    """Return segments with slots for all keys, segments of earlier runs first.
 
     Args:
         folder: of the cache.
-        settings: all that decides what pixels are made of a file, for JSON.
+        settings: of decoding, for JSON.
         keys: sorted and distinct.
         spec: of the pixels of one file.
         most: bytes of pixels in the whole folder; None: as much as the disk has.

@@ -62,7 +62,7 @@ class FsspecFiles(Store):
         except Exception as error:
             raise ArgumentError(
                 f"storage_options cannot open {scheme}:// ({type(error).__name__}). Given are "
-                f"{', '.join(self.options) or 'none'}: they are those of fsspec's file system"
+                f"{', '.join(self.options) or 'none'}: expected the options of fsspec's file system"
             ) from None
 
     def _ask(self, path: str, method: str, *arguments: Any, **options: Any) -> Any:

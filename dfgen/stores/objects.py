@@ -47,7 +47,7 @@ _KEYS = {
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_KEYS = re.compile(r"169\.254\.|token|credential|Account must be specified", re.IGNORECASE)
 _NO_HEAD = ("403", "405", "501")  # 403: a URL that is signed for GET
-_USERS = set[int]()  # process ids that used obstore, and those of parents that did before a fork
+_USERS = set[int]()  # ids of processes that used obstore, also of parents before a fork
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -84,7 +84,7 @@ class Objects(Store):
             return _head(client.get(key).meta)
 
     def begin(self, path: Any) -> tuple[Head, IO[bytes]]:
-        """Return the head of an object and a file, of which the first bytes were fetched."""
+        """Return the head of an object and an open file, with one request."""
         client, key = self._client(path)
         try:
             answer = client.get(key, options={"range": (0, FIRST)})
@@ -168,8 +168,8 @@ def _client(place: str, options: StorageOptions) -> Any:
         scheme = place.partition("://")[0]
         raise ArgumentError(
             f"storage_options cannot open {scheme}:// ({type(error).__name__}). Given are "
-            f"{', '.join(options) or 'none'}: they are those of obstore's store of {scheme}://, "
-            "with timeouts, headers and allow_http in client_options"
+            f"{', '.join(options) or 'none'}, expected the options of obstore's store of "
+            f"{scheme}://, with timeouts, headers and allow_http in client_options"
         ) from None
 
 
@@ -187,7 +187,7 @@ def _errors(path: str) -> Iterator[None]:
 
 
 def _raised(error: Exception, path: str) -> Exception:
-    """Return the error to raise. It quotes nothing of a server's answer, which may hold keys."""
+    """Return the error to raise. It quotes no answer of a server, which may contain keys."""
     if isinstance(error, DfgenError | MemoryError):
         return error
     if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):

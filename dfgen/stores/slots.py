@@ -2,7 +2,7 @@
 
 Each slot has a record with its checksum in a second file. A slot is written before its record, and
 compared with it when a process first reads the slot. So a slot that is half written, torn, or of
-another version counts as missing, whatever order the system writes blocks in. Nothing is locked.
+another version counts as missing, in whatever order the system writes blocks. Nothing is locked.
 """
 
 import contextlib
@@ -79,8 +79,7 @@ class Slots:
 
     def __init__(self, paths: tuple[str, str], count: int, spec: Spec, room: Room) -> None:
         self._arguments = paths, count, spec, room
-        self.paths = paths
-        self.count, self.spec = count, spec
+        self.paths, self.count, self.spec, self._room = paths, count, spec, room
         self.slot_bytes: int = prod(spec.shape) * spec.dtype.itemsize
         self.error: int | None = None
         """The errno that ended the writing."""
@@ -107,7 +106,7 @@ class Slots:
         return written * self.slot_bytes
 
     def has(self, slots: IntArray, salts: Any) -> Present:
-        """Return which slots hold what was written with these salts."""
+        """Return which slots were written with these salts."""
         checks = self._checks[slots]
         present: Present = (checks != 0) & (checks == self._seen[slots])
         if present.all():
@@ -117,7 +116,7 @@ class Slots:
         return present
 
     def holds(self, slot: int, salt: int) -> bool:
-        """Return whether one slot holds what was written with this salt."""
+        """Return whether one slot was written with this salt."""
         check, height, width = self._records[slot].tolist()
         if check and check != self._seen.item(slot):
             if check != _checksum(self.arrays[slot], salt, height, width):
@@ -176,7 +175,7 @@ class Slots:
     def _has_room(self) -> bool:
         with self._lock:
             if self._left < 1 and not self.is_full:
-                free = self._arguments[3].free(self._arguments[0][0])
+                free = self._room.free(self.paths[0])
                 self._left = min(_AT_A_TIME, free // self.slot_bytes)
                 self.is_full = self._left < 1
             self._left -= 1
@@ -193,7 +192,7 @@ def memory_slots(count: int, spec: Spec, most: int | None) -> Slots:
 
 
 def _opened(path: str, size: int) -> tuple[int, bool]:
-    """Open a file, made or cut to a size; return it and whether it may be written."""
+    """Open a file, created or resized; return its descriptor and whether it is writable."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Store: the six methods of a place that holds files."""
+"""Store: the interface of local, archived and remote files."""
 
 import io
 import os
@@ -54,9 +54,9 @@ class Store:
     A store can be pickled. Files and connections that are open stay behind.
 
     Args:
-        limits: what one file may ask for.
+        limits: of one file.
         options: open remote stores.
-        folder: where relative paths start; "" is the working folder of the moment.
+        folder: where relative paths start; "" is the current working folder.
     """
 
     def __init__(

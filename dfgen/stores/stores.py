@@ -70,7 +70,7 @@ def refuse_password(url: str) -> None:
     """Raise an ArgumentError if a URL contains a password: a manifest would keep it."""
     if has_password(url):
         raise ArgumentError(
-            f"the URL {scheme_of(url)}://... contains a password or token, which a manifest would "
+            f"the URL {scheme_of(url)}://... contains a password or token, and a manifest would "
             "keep: leave it out, and pass it in storage_options="
         )
 
@@ -208,7 +208,7 @@ class Stores(Store):
 
 
 class OfSize(Store):
-    """The files of a row whose size the manifest has. It is cheap to make: each row has one."""
+    """The files of a row with a known size. It is created for each row, so it is small."""
 
     __slots__ = ("_size", "_stores")
 

@@ -1,7 +1,7 @@
-"""CachedPixels: pixels that were decoded once, and what is left to do with them.
+"""CachedPixels: decoded pixels of images.
 
-An image is made in two steps: the fixed one, which is kept, and the one that chance or the batch
-decides. All rows go through both, so a batch does not depend on what is cached.
+An image is made in two steps. The result of the first, which is not random, is cached. All rows go
+through both steps, so a batch does not depend on the state of the cache.
 """
 
 import os
@@ -33,7 +33,7 @@ from dfgen.stores.stores import is_remote
 from dfgen.table.arrow_types import is_text
 
 CACHE_FAILED = "cache_failed_"
-"""Before an errno: a count that says why nothing more is kept."""
+"""Prefix of a count before an errno: why nothing more is cached."""
 
 _DECIDING = ("size", "load_size", "resize", "color_mode", "interpolation", "antialias", "dtype")
 
@@ -51,14 +51,14 @@ def key_of(path: str, folder: str) -> int:
 
 
 class CachedPixels(RowSource):
-    """The pixels of all rows of a feature, as far as they are kept.
+    """The cached pixels of a feature.
 
-    A file is looked at when its row is first wanted; the next Sequence notices a later change. For
-    remote files the size and time of the manifest count.
+    The size and time of a file are read when its row is first needed; the next Sequence notices a
+    later change. For remote files the size and time are from the manifest.
 
     Args:
         files: reads and decodes the file of each row.
-        steps: makes what is kept of a file, and makes of that what a batch wants.
+        steps: the image that is cached, and the image that is made from it.
         store: the files are there.
         segments: have the slots.
         keys: hash of the path of each row.
@@ -110,7 +110,7 @@ class CachedPixels(RowSource):
         return sum(slots.nbytes for slots in self.slots)
 
     def counted(self) -> Mapping[str, int]:
-        """Return the hits and misses since the last call, and once what ended the writing."""
+        """Return hits and misses since the last call, and once the errno that ended writing."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
             error = next((slots.error for slots in self.slots if slots.error is not None), None)
@@ -186,7 +186,7 @@ class CachedPixels(RowSource):
             try:
                 head = self._store.head(path)
             except (DfgenError, OSError, ValueError):
-                return 0  # reading it says what is wrong
+                return 0  # reading it raises the right error
             if head.problem or self.files.size(row) not in (None, head.size):
                 return 0
             size, mtime = head.size, head.mtime_ns
@@ -206,11 +206,11 @@ class CachedPixels(RowSource):
 def cache_steps(
     bound: BoundFeature, source: RowSource, facts: tuple[Any, ...], transforms: bool
 ) -> Any:
-    """Return the image that a cache keeps and the one made of it, or why nothing may be kept.
+    """Return the image to cache and the image that is made from it, or why nothing is cached.
 
-    For crops drawn from `load_size` the whole is kept; else what `Image.read` makes before flips
-    and `scale`. `facts` are sizes and times of the manifest; `transforms`: whether a transform sees
-    the pixels.
+    For random crops from `load_size` the whole image is cached; else the result of `Image.read`
+    before flips and `scale`. `facts` are sizes and times of the manifest; `transforms`: whether a
+    transform gets the pixels.
     """
     values, image = bound.values, bound.feature
     if source.files.packed:
@@ -249,7 +249,7 @@ def cache_steps(
 
 
 def settings_of(fixed: Image) -> dict[str, Any]:
-    """Return all that decides what pixels `fixed` makes of a file, for JSON."""
+    """Return all settings that the pixels of `fixed` depend on, for JSON."""
     return {
         **{name: getattr(fixed, name) for name in _DECIDING},
         "shape": fixed.spec.shape,
