@@ -85,7 +85,7 @@ class PackedRows:
     def _source(self, bound: BoundFeature, is_followed: bool, limits: Limits) -> PackSource:
         packed = self.shards.pack.packed
         original = None
-        if is_followed and packed["format"] != "original":
+        if is_followed and packed.get("format") != "original":
             original = self._known_sizes
             if original is None:
                 raise ManifestError(
@@ -102,9 +102,9 @@ class PackedRows:
         if self._spec is not None:
             shape = np.array(self._spec.shape[:2], np.int32)
             sizes = np.broadcast_to(shape, (len(self.columns), 2)) if bound.variable_size else None
-            resize = packed["resize"] or "stretch"
+            resize = packed.get("resize") or "stretch"
             return PackedPixels(**common, sizes=sizes, spec=self._spec, resize=resize)
-        most = packed["max_side"] or 0
+        most = packed.get("max_side") or 0
         source = PackedFiles(**common, most=most)
         if not bound.variable_size or bound.like is not None:
             return source

@@ -15,8 +15,10 @@ from dfgen.platform_calls import HAS_MEMORY_FILES, IS_WINDOWS
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.sources.cached_pixels import CachedPixels, cache_steps, key_of, settings_of
 from dfgen.samples.sources.file_source import RowSource
-from dfgen.stores.cache_folder import open_memory, open_segments
+from dfgen.stores.cache_folder import Keys, open_memory, open_segments
 from dfgen.stores.stores import Stores, scheme_of
+
+_BLOCK = 1 << 16  # paths that are read at a time
 
 Cache = str | os.PathLike[str] | None
 """A folder, `"memory"`, or None."""
@@ -86,8 +88,7 @@ def cached(
     try:
         for name, step in kept.items():
             files, spec = sources[name].files, step[0].spec
-            paths = files.values.to_pylist()
-            keys = np.fromiter((key_of(path, store.folder) for path in paths), np.uint64)
+            keys = _keys(files.values, store.folder)
             if cache == "memory":
                 segments = open_memory(np.unique(keys), spec, most)
             else:
@@ -101,3 +102,10 @@ def cached(
         warn(f"cache={cache!r} cannot be used: {why}. Training goes on without it")
         return dict(sources)
     return found
+
+
+def _keys(paths: Any, folder: str) -> Keys:
+    """Return the key of each path."""
+    blocks = (paths[start : start + _BLOCK] for start in range(0, len(paths), _BLOCK))
+    texts = (text for block in blocks for text in block.to_pylist())
+    return np.fromiter((key_of(text, folder) for text in texts), np.uint64, len(paths))

@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import msgspec
@@ -83,6 +84,12 @@ class Pack(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.rows or self.rows != sum(file.rows for file in self.shards):
             raise ValueError("its shards have other numbers of rows")
+        shape, offsets = self.shape or (8,), 1 if self.shape else 2  # 8 bytes of the end of a file
+        for file in self.shards:
+            is_one = len(file.offsets) == offsets and min(shape) > 0 <= min(file.offsets)
+            end = file.offsets[0] + prod(shape) * file.rows if is_one else file.bytes + 1
+            if max(end, *file.offsets) > file.bytes:
+                raise ValueError(f"the values of {file.file} are outside of it")
 
     @property
     def starts(self) -> IntArray:

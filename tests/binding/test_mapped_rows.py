@@ -174,3 +174,14 @@ def test_wrong_rows_of_another_program_are_refused(pets, rows):
     pq.write_table(pa.table(columns).replace_schema_metadata(key), pets)
     with pytest.raises(ManifestError, match=next(iter(rows))):
         opened(pets, y=None, label_mode=None)
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_pixels_of_a_mapped_manifest_are_cached(pets, processes):
+    options = {"cache": "pixels", "workers": 2, "use_multiprocessing": processes}
+    plain = batches(pets)
+    for hits in (0, ROWS):
+        assert batches(pets, **options)[1] == plain[1]
+        with opened(pets, **options) as sequence:
+            assert len([*sequence]) == len(sequence)
+            assert sequence.metrics.cache_hits >= hits

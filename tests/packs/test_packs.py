@@ -116,6 +116,18 @@ def test_an_edited_index_is_refused(pack):
         passes(pack)
 
 
+@pytest.mark.parametrize("shape", [[9, 7, 0], [9, 70, 3]])
+@pytest.mark.parametrize("offset", [-1, 2**40])
+def test_values_outside_of_a_shard_are_refused(pack, shape, offset):
+    path = pack / "_manifest.json"
+    content = json.loads(path.read_text())
+    shard = {**content["shards"][0], "offsets": [offset]}
+    for change in ({"shape": shape}, {"shards": [shard, *content["shards"][1:]]}):
+        path.write_text(json.dumps({**content, **change}))
+        with pytest.raises(ManifestError, match="outside"):
+            passes(pack)
+
+
 def test_jpegs_are_made_smaller_and_boxes_follow(tmp_path):
     paths = []
     for row in range(3):

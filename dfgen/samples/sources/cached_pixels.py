@@ -31,6 +31,7 @@ from dfgen.stores.cache_folder import Keys, Segment
 from dfgen.stores.store import Store
 from dfgen.stores.stores import is_remote
 from dfgen.table.arrow_types import is_text
+from dfgen.table.mapped_column import MappedColumn
 
 CACHE_FAILED = "cache_failed_"
 """Prefix of a count before an errno: why nothing more is cached."""
@@ -215,7 +216,7 @@ def cache_steps(
     values, image = bound.values, bound.feature
     if source.files.packed:
         return "it is in a pack already"
-    if not isinstance(values, pa.Array) or not is_text(values.type):
+    if not isinstance(values, pa.Array | MappedColumn) or not is_text(values.type):
         return "its files are not named by paths"
     if is_remote(values[0].as_py() if len(values) else "") and any(
         fact is None or fact.min() < 0 for fact in facts
