@@ -146,8 +146,8 @@ def _values(columns: Columns, name: str) -> pa.Array:
     values = values.cast(kind)  # nulls may stand among the categories
     if values.null_count:
         raise ManifestError(
-            f'balance="{name}": {values.null_count:,} rows have no class: drop them with '
-            f"df[df[{name!r}].notna()]"
+            f'balance="{name}": {values.null_count:,} rows have no class: drop them, '
+            f"df = df[df[{name!r}].notna()]"
         )
     return values
 

@@ -39,9 +39,13 @@ def _by_split(values: pa.Array) -> Masks:
     if pa.types.is_dictionary(values.type):
         names = [name for name in values.dictionary.to_pylist() if name in names]
     if not is_text(kind) or "train" not in names:
+        near = next((name for name in names if str(name).casefold().startswith("train")), None)
+        advice = "rename the one to train on"
+        if near is not None:
+            advice = f'write df["split"] = df["split"].astype(str).replace({near!r}, "train")'
         raise ManifestError(
             f'the column "split" has {kind} such as {listed(names)}, expected names, "train" among '
-            'them: df["split"] = df["split"].replace("training", "train")'
+            f"them: {advice}"
         )
     text = values.cast(kind)
     return {name: _mask(pc.equal(text, pa.scalar(name, kind))) for name in names}
@@ -51,7 +55,7 @@ def _by_fold(columns: Columns, values: pa.Array, fold: int) -> Masks:
     if "split" in columns.names:
         raise ManifestError(
             f'fold={fold}, but the manifest also has a column "split", whose test rows would be '
-            'trained on: give df[df.split == "train"].drop(columns="split")'
+            'trained on: drop them, df = df[df["split"] == "train"].drop(columns="split")'
         )
     folds = sorted(values.unique().to_pylist())
     if fold not in folds or isinstance(folds[0], bool):

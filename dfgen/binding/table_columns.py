@@ -164,7 +164,7 @@ class Columns:
         if is_list(kind):
             raise ArgumentError(
                 f"column {name!r} has a list in each row, expected one file: give each file its "
-                f"own row, df.explode({name!r}), or its own column"
+                f"own row, df = df.explode({name!r}); df['id'] = range(len(df)), or its own column"
             )
         if not (is_text(kind) or are_files(kind)):
             numbers = f'df["path"] = df[{name!r}].astype("Int64").astype(str) + ".jpg"'

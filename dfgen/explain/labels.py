@@ -49,9 +49,13 @@ def check_classes(rows: Any, column: str, names: pa.Array, single: bool) -> None
         )
     missing = names.filter(pc.is_in(names, pa.array(_MISSING, names.type))).to_pylist()
     if missing and (number := _count(rows, column, missing)):
+        rows_without = f"df = df[~df[{column!r}].isin({missing})]"
+        if not single:
+            kept = f"[name for name in names if name not in {missing}]"
+            rows_without = f"df[{column!r}] = df[{column!r}].map(lambda names: {kept})"
         warn(
             f"{here} has the class {listed(missing)} in {number:,} rows, the text of missing "
-            f"values. Drop them, df = df[~df[{column!r}].isin({missing})], or give class_names="
+            f"values. Drop them, {rows_without}, or give class_names="
         )
     if single and not categories and len(rows) >= _FEW and len(names) > 0.9 * len(rows):
         warn(

@@ -3,6 +3,7 @@
 docs/reference/manifests.md specifies the format for other programs.
 """
 
+import contextlib
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, column_list, did_you_mean, first, quote
 from dfgen.table.arrow_types import (
+    are_fractions,
     are_numbers,
     check_names,
     drop_empty,
@@ -246,6 +248,9 @@ def to_categories(
             column = text_where(pc.invert(empty_keys(column)), column)
         if pa.types.is_dictionary(column.type):
             continue
+        if name in named and are_fractions(column.type):  # whole numbers beside missing ones
+            with contextlib.suppress(pa.ArrowInvalid):
+                column = column.cast(pa.int64())
         wanted = name in (*named, *always, "split") or label is not None
         is_code = pa.types.is_boolean(column.type) or (
             pa.types.is_integer(column.type) and name in named
@@ -257,7 +262,8 @@ def to_categories(
             raise ManifestError(
                 f'the column "{name}" has type {column.type}, expected '
                 + ('a split name such as "train" in each row: make it text' if name == "split"
-                   else "text, booleans or whole numbers, because it is in category=")
+                   else "text, booleans or whole numbers, because it is in category=: read it "
+                   "as text, with dtype=str in pandas")
             )  # fmt: skip
     return table
 

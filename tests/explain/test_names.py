@@ -222,3 +222,31 @@ def test_apple_images_and_kaggle_masks_are_named(tmp_path):
         pytest.raises(DfgenError, match="Kaggle's run lengths"),
     ):
         seq[0]
+
+
+@PROPERTY
+@given(codes=st.lists(st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3})?", fullmatch=True), min_size=2))
+def test_numbers_in_category_keep_the_text_of_the_table(images, tmp_path, codes):
+    codes = (codes * ROWS)[:ROWS]
+    labels = pd.DataFrame({"path": images, "code": codes})
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    arguments = {"labels": tmp_path / "labels.csv", "path_column": "path", "facts": "none"}
+    built = dfgen.build_manifest(**arguments, category="code")
+    order = dict(zip(built["path"], built["code"], strict=True))
+    assert [order[path] for path in images] == codes
+
+
+def test_versions_that_are_equal_numbers_name_category(images, tmp_path):
+    labels = pd.DataFrame({"path": images, "version": ["1.1", "1.10", "1.2"] * (ROWS // 3)})
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    with pytest.warns(UserWarning, match=r'"1\.10" equals another .* category='):
+        dfgen.build_manifest(labels=tmp_path / "labels.csv", path_column="path", facts="none")
+
+
+def test_class_numbers_with_missing_values_are_classes_by_category(images):
+    labels = pd.DataFrame({"path": images, "kind": [1.0, 10.0, None] * (ROWS // 3)})
+    built = dfgen.build_manifest(labels=labels, path_column="path", facts="none", category="kind")
+    assert list(built["kind"].cat.categories) == ["1", "10"] and built["kind"].isna().sum() == 8
+    labels["kind"] += 0.5
+    with pytest.raises(DfgenError, match="dtype=str"):
+        dfgen.build_manifest(labels=labels, path_column="path", facts="none", category="kind")

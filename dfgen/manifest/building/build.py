@@ -95,8 +95,9 @@ def build_manifest(
             of the table) and of the paths in the file (default: the source).
         id: the column of unique ids. Default: the pattern's `{id}`, else the table's `id`, else
             the path below the folder, with its extension.
-        category: the columns of whole numbers that are classes, or one. Text with few values and
-            booleans are classes anyway.
+        category: the columns of numbers that are classes, or one: class numbers, versions such as
+            1.10. Names are the text of the table. Text with few values and booleans are classes
+            anyway.
         label: the columns to keep as labels, or one. Default: all.
         unmatched: what to do with files without labels or annotation, and the reverse: `"error"`
             (the default), `"keep"` or `"drop"`.

@@ -64,9 +64,14 @@ def _labels(recipe: Recipe, access: Access) -> pa.Table:
     """Return the label table; without columns if there is none."""
     if recipe["labels"] is None:
         return pa.table({})
-    text = [recipe.key, recipe["id"] or "id"]
+    text = [recipe.key, recipe["id"] or "id", *recipe["category"]]
     with naming(f"labels={recipe.table}"):
-        return read_labels(recipe["labels"], text, access.limits, recipe.format)
+        table = read_labels(recipe["labels"], text, access.limits, recipe.format)
+    for name in recipe["category"] if isinstance(recipe["labels"], str) else ():
+        column = table[name] if name in table.column_names else pa.chunked_array([[""]])
+        if is_text(column.type) and pc.all(pc.match_substring_regex(column, WHOLE)).as_py():
+            table = with_column(table, name, column.cast(pa.int64()))
+    return table
 
 
 def _source(recipe: Recipe, pattern: Pattern | None, access: Access) -> Rows:

@@ -163,7 +163,14 @@ def _as_values(column: pa.ChunkedArray, what: str, decimal: str | None) -> pa.Ch
     if _all(values, WHOLE):
         return values.cast(pa.int64())
     if _all(values, _NUMBER):
-        return values.cast(pa.float64())
+        numbers = values.cast(pa.float64())
+        odd = values.filter(pc.match_substring_regex(values, r"\.[0-9]*0\z"))
+        if len(odd) and pc.count_distinct(numbers).as_py() < pc.count_distinct(values).as_py():
+            warn(
+                f"{what} is numbers, among which {quote(odd[0].as_py())} equals another spelling. "
+                "If they are names, such as versions, list the column in category= (--category)"
+            )
+        return numbers
     if pc.all(pc.is_in(values, value_set=pa.concat_arrays([_TRUE, _FALSE]))).as_py():
         return pc.if_else(pc.is_null(values), None, pc.is_in(values, value_set=_TRUE))
     commas = pc.match_substring_regex(column, r"\A-?[0-9]+,[0-9]+\z")

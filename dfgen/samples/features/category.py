@@ -51,7 +51,8 @@ class Category(TableFeature):
             raise ArgumentError(
                 f'label_mode="binary" needs two classes, column {self.column!r} has {len(names)}: '
                 f'{listed(names)}. Name both, class_names=[...], use label_mode="int", or drop '
-                f"unused ones, df[{self.column!r}].cat.remove_unused_categories()"
+                f"unused ones, df[{self.column!r}] = "
+                f"df[{self.column!r}].cat.remove_unused_categories()"
             )
 
     def resolve(self, columns: NamingColumns) -> "Category":
@@ -114,10 +115,13 @@ class Category(TableFeature):
     def _check(self, kind: pa.DataType) -> None:
         held = value_type(kind)
         if isinstance(held, pa.BaseExtensionType) or pa.types.is_nested(held):
+            here = f"df[{self.column!r}]"
+            change = "cat.rename_categories(str)"  # keeps the order of intervals
+            change = change if pa.types.is_dictionary(kind) else "astype(str)"
             raise ManifestError(
                 f"column {self.column!r} holds {held}, Category needs text, numbers or booleans: "
-                f"write df[{self.column!r}].astype(str), or for several labels a row "
-                f"dfgen.MultiLabel({self.column!r})"
+                f"for several labels a row write dfgen.MultiLabel({self.column!r}), else "
+                f"{here} = {here}.{change}"
             )
 
     def gather(self, values: Values, rows: IntArray) -> Values:
