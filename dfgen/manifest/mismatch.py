@@ -1,4 +1,4 @@
-"""The message for keys of two sides that do not match: counts, examples, the likeliest cause."""
+"""Keys of two sides that do not match: counts, examples, the likeliest cause."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import count, quote, warn
+from dfgen.errors import ManifestError, count, quote, warn
 
 _SHOWN = 3
 
@@ -46,14 +46,23 @@ _CAUSES: dict[str, tuple[str, Callable[[pa.ChunkedArray], pa.ChunkedArray]]] = {
 """Cause -> advice, and the function that removes it. Of equal causes the first is named."""
 
 
-def mismatch(title: str, *sides: JoinSide, paths: bool = False) -> str:
-    """Return the message; keys that are `paths` of both sides cannot be joined otherwise."""
+def check_partners(unmatched: str, title: str, *sides: JoinSide, paths: bool = False) -> None:
+    """Raise, or warn of rows that are dropped, if keys have no partner, as `unmatched` says.
+
+    The error begins with the title. Keys that are `paths` cannot be joined in another way.
+    """
     lines = [title]
-    for keys, lonely, words in sides:
-        if number := pc.sum(lonely).as_py() or 0:
+    for keys, lonely, words in sides if unmatched != "keep" else ():
+        number = pc.sum(lonely).as_py() or 0
+        if number and unmatched == "drop":
+            check = " Check that both belong together." * (number > len(keys) / 2)
+            warn(f"Left out {number:,} of {len(keys):,}: {words}.{check}")
+        elif number:
             examples = ", ".join(map(quote, keys.filter(lonely)[:_SHOWN].to_pylist()))
             more = ", ..." * (number > _SHOWN)
             lines.append(f"{number:,} of {len(keys):,} {words}: {examples}{more}")
+    if len(lines) == 1:
+        return
     if cause := _likeliest_cause(*sides):
         name, cured = cause
         advice = "rename the files" if paths else _CAUSES[name][0]
@@ -62,7 +71,7 @@ def mismatch(title: str, *sides: JoinSide, paths: bool = False) -> str:
         'To build anyway: unmatched="keep" (missing labels, rows with a problem) or "drop" '
         "(--unmatched keep|drop)"
     )
-    return "\n".join(lines)
+    raise ManifestError("\n".join(lines))
 
 
 def _likeliest_cause(left: JoinSide, right: JoinSide) -> tuple[str, int] | None:
@@ -77,12 +86,3 @@ def _likeliest_cause(left: JoinSide, right: JoinSide) -> tuple[str, int] | None:
         if cured and (best is None or cured > best[1]):
             best = (name, cured)
     return best
-
-
-def warn_of_dropped(*sides: JoinSide) -> None:
-    """Warn of the rows without a partner that are left out."""
-    for keys, lonely, words in sides:
-        number = pc.sum(lonely).as_py() or 0
-        check = " Check that both belong together." * (number > len(keys) / 2)
-        if number:
-            warn(f"Left out {number:,} of {len(keys):,}: {words}.{check}")

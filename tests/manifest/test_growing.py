@@ -179,7 +179,7 @@ def test_class_names_of_lists_keep_their_order(tmp_path):
     path = coco(tmp_path / "c.json", {1: "a.png"}, [person], {2: "b"})
     dfgen.build_manifest(coco=path, out=tmp_path / "m.parquet")
     coco(tmp_path / "c.json", {1: "a.png"}, [person], {1: "a", 2: "b"})
-    with pytest.warns(UserWarning, match='labels has new classes(.|\n)*"a"'):
+    with pytest.warns(UserWarning, match=r"labels has new classes(.|\n)*'a'"):
         grown = dfgen.build_manifest(update=tmp_path / "m.parquet")
     assert grown.attrs["dfgen"]["labels"]["labels"]["class_names"] == ["b", "a"]
 

@@ -51,8 +51,8 @@ def gather(recipe: Recipe, access: Access) -> Rows:
         table = with_column(table, "path", tidied(table["path"]))
     if "problem" in table.column_names and table["problem"].null_count == len(table):
         table = table.drop_columns(["problem"])
-    for name in pattern.integers if pattern else ():
-        if pattern is not None:
+    if pattern is not None:
+        for name in pattern.integers:
             table = with_column(table, name, pattern.convert(name, table[name]))
     table = _with_id(table, recipe, pattern)
     validate(table)

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean, first, quote
 from dfgen.manifest.building.recipe import Recipe, split_on
-from dfgen.manifest.mismatch import JoinSide, mismatch, warn_of_dropped
+from dfgen.manifest.mismatch import JoinSide, check_partners
 from dfgen.manifest.schema import repeated, rows_where
 from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern
 
@@ -50,11 +50,9 @@ def join(files: pa.Table, labels: pa.Table, recipe: Recipe, pattern: Pattern | N
         JoinSide(keys, alone, f"files have no row in {table}"),
         JoinSide(of_labels, lost, f"rows of {table} have no file"),
     )
-    if unmatched == "error" and (pc.any(alone).as_py() or pc.any(lost).as_py()):
-        title = f'files and {table} do not match on {field} = "{column}".'
-        raise ManifestError(mismatch(title, *sides))
+    title = f'files and {table} do not match on {field} = "{column}".'
+    check_partners(unmatched, title, *sides)
     if unmatched == "drop":
-        warn_of_dropped(*sides)
         files, places = files.filter(pc.is_valid(places)), places.drop_null()
     rows = files
     for name in labels.column_names:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.ipc
 import xxhash
+from pyarrow.feather import write_feather
 
 from dfgen import __version__
 from dfgen.files import write_whole
@@ -54,13 +55,8 @@ class KeptFacts:
             digest = xxhash.xxh3_64_hexdigest("\0".join(table["path"].to_pylist()).encode())
             os.makedirs(self.folder, exist_ok=True)
             path = os.path.join(self.folder, f"{self._kind}-{digest}.arrow")
-            write_whole(path, lambda file: _write(table, file))
+            write_whole(path, lambda file: write_feather(table, file, "uncompressed"))
 
     def remove(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _write(table: pa.Table, file: Any) -> None:
-    with pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)

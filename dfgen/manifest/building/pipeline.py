@@ -49,12 +49,10 @@ def build_frame(recipe: Recipe, old: Old | None, out: str | None, access: Access
             f"boxes of {recipe.kind}= are shares of the image, so its size is needed: leave "
             'facts="none" (--facts none) out'
         )
-    known = {**(old.labels if old else {}), **rows.labels}
-    known = {
-        name: {"kind": label["kind"], **rows.labels.get(name, {})} for name, label in known.items()
-    }
-    always = [name for name in (recipe["stratify"],) if name]
-    table = to_categories(rows.table, recipe["category"], known, always)
+    older = old.labels if old else {}
+    known: dict[str, Label] = {name: {"kind": label["kind"]} for name, label in older.items()}
+    known |= rows.labels
+    table = to_categories(rows.table, recipe["category"], known, [recipe["stratify"]])
     labels = describe_labels(table, rows.labels)
     _, root = stored_paths(table, recipe["root"], rows.folder)
     grown = Grown(_with_facts(table, rows, recipe, access, old), labels)

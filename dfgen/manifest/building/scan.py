@@ -120,9 +120,8 @@ def refresh_facts(
         changed = pc.invert(same).to_numpy()
         read = read_facts(names.filter(pa.array(changed)), access, full)
     order = np.argsort(changed, kind="stable")  # the unchanged first
-    rows = np.empty_like(order)
-    rows[order] = np.arange(len(order))
-    facts = pa.concat_tables([known.filter(pa.array(~changed)), read]).take(pa.array(rows))
+    facts = pa.concat_tables([known.filter(pa.array(~changed)), read])
+    facts = facts.take(pa.array(np.argsort(order)))
     return facts if len(names) == len(paths) else facts.take(codes)
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import EXAMPLES, ManifestError, count, first, quote, warn
+from dfgen.errors import ManifestError, count, first, listed, quote, warn
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.scan import problems_now
 from dfgen.manifest.diff import differ
@@ -121,12 +121,9 @@ def grow(
             table = _with_labels(table, own, name, corrected, old.name)
             if corrected:
                 known[name] = {**known[name], "corrected": True}
-    parts = {
-        name: own[name].to_pandas(types_mapper=PANDAS_TYPES.get)
-        for name in PARTS
-        if name in own.column_names
-    }
-    return Grown(table, describe_labels(table, known), parts)
+    parts = own.select([name for name in PARTS if name in own.column_names])
+    split = dict(parts.to_pandas(types_mapper=PANDAS_TYPES.get).items())
+    return Grown(table, describe_labels(table, known), split)
 
 
 def _matched(fresh: pa.Table, old: Old) -> tuple[pa.Table, IntArray]:
@@ -199,8 +196,7 @@ def _same_lists(before: Mapping[str, Label], labels: Mapping[str, Label]) -> dic
 
 def _warn_of_new(name: str, old: int, new: Sequence[object]) -> None:
     if new:
-        shown = ", ".join(map(quote, new[:EXAMPLES]))
-        warn(f"{name} has new classes, numbered after the {old} old ones: {shown}.")
+        warn(f"{name} has new classes, numbered after the {old} old ones: {listed(new)}.")
 
 
 def _with_labels(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, MissingFileError, quote
-from dfgen.manifest.mismatch import JoinSide, mismatch, warn_of_dropped
+from dfgen.manifest.mismatch import JoinSide, check_partners
 from dfgen.manifest.paths import absolute_place
 from dfgen.manifest.sources.file_tree import Skipped, files_below, list_files
 from dfgen.manifest.sources.path_pattern import Pattern
@@ -79,15 +79,13 @@ def pair(
         JoinSide(right, lost, f"{suffix} files have no image"),
     )
     pairs = [Pair(path, by_key.get(key)) for path, key in zip(listing.images, keys, strict=True)]
+    title = (
+        f"images in {quote(folders[0])} and {suffix} files in {quote(folders[1])} do not match by "
+        "their relative paths."
+    )
+    check_partners(unmatched, title, *sides, paths=True)
     if unmatched == "drop":
-        warn_of_dropped(*sides)
         return [each for each in pairs if bare or each.annotation is not None]
-    if unmatched == "error" and (pc.any(alone).as_py() or pc.any(lost).as_py()):
-        title = (
-            f"images in {quote(folders[0])} and {suffix} files in {quote(folders[1])} do not match "
-            "by their relative paths."
-        )
-        raise ManifestError(mismatch(title, *sides, paths=True))
     known = set(keys)
     return pairs + [Pair(None, path) for key, path in by_key.items() if key not in known]
 

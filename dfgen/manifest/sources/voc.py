@@ -13,11 +13,8 @@ The smallest tree:
       </object>
     </annotation>
 
-The folder of a year also has masks, and lists of splits:
-
-    VOC2012/SegmentationClass/a.png       the class of each pixel; 255: a border, or no class
-    VOC2012/SegmentationObject/a.png      the index of the object
-    VOC2012/ImageSets/Main/train.txt      a, one a line
+The folder of a year also has masks, SegmentationClass/a.png and SegmentationObject/a.png, and lists
+of splits, ImageSets/Main/train.txt, with an image a line.
 
 Format: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf, sections 2 and 3.
 """
