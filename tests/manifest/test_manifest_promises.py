@@ -163,6 +163,7 @@ def test_chains_of_copies_stay_in_one_split_as_the_rows_grow(
     assert leaks(frame.assign(**{splitting.column: grown})).empty
 
 
+@pytest.mark.filterwarnings("ignore:column 'kind' has values that look alike")
 @settings(max_examples=40, deadline=None)
 @given(
     values=st.lists(st.sampled_from([*"abcz", "A", " a"]), min_size=1, max_size=8),
