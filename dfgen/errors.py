@@ -199,11 +199,6 @@ def is_outside(error: BaseException) -> bool:
     return outside or _NO_MEMORY.search(str(error)) is not None
 
 
-def may_pass(error: BaseException) -> bool:
-    """Whether a read that has raised this may well succeed if it is tried again after a while."""
-    return is_outside(error) and not isinstance(error, AccessError)
-
-
 def raise_broken(what: str, error: Exception) -> Never:
     """Raise what a decoder has raised, as the fault of its file if it is that."""
     if isinstance(error, DecodeError) or is_outside(error):

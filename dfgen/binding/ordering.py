@@ -15,7 +15,7 @@ from dfgen.explain.names import warn_of_lookalikes
 from dfgen.loading.order.buckets import Bucketed
 from dfgen.loading.order.draws import Drawn, drawn_by_shares, drawn_by_weights
 from dfgen.loading.order.epochs import InOrder, Order, Shuffled
-from dfgen.loading.order.windows import Windowed, Windows, fitting, windows_of
+from dfgen.loading.order.windows import Windowed, fitting, windows_of
 from dfgen.packs.rows import PackSource
 from dfgen.samples.bound_feature import RowLengths
 from dfgen.samples.reader import BoundRows
@@ -61,8 +61,8 @@ def order_of(
         if not fitting:
             raise ArgumentError(f'bucket_by="{arguments.bucket_by}" needs {need}')
         return Bucketed(order, fitting[0], arguments.batch_size, arguments.bucket_by)
-    windows = _windows(arguments, blocks)
-    return Windowed(windows) if windows is not None and isinstance(order, Shuffled) else order
+    windows = _windows(arguments, blocks) if isinstance(order, Shuffled) else None
+    return windows or order
 
 
 def _draws(arguments: SequenceArguments, columns: Columns, rows: BoundRows) -> Order | None:
@@ -76,17 +76,17 @@ def _draws(arguments: SequenceArguments, columns: Columns, rows: BoundRows) -> O
     )
 
 
-def _windows(arguments: SequenceArguments, sources: list[RowSource]) -> Windows | None:
+def _windows(arguments: SequenceArguments, sources: list[RowSource]) -> Windowed | None:
     packs = (source.rows for source in sources if isinstance(source, PackSource))
     whole = next((rows for rows in packs if rows.numbers is None), None)
     if whole is not None:
         size = fitting(arguments.window, whole.shard_bytes)
-        return Windows(whole.starts, size, None, arguments.batch_size)
+        return Windowed(whole.starts, size, None, arguments.batch_size)
     stored = [source for source in sources if isinstance(source, StoredRows)]
     return _of_blocks(stored, arguments.window) if stored else None
 
 
-def _of_blocks(stored: list[StoredRows], window: int) -> Windows:
+def _of_blocks(stored: list[StoredRows], window: int) -> Windowed:
     """Return windows of consecutive rows of array files; a block is whole chunks of a file.
 
     A chunk larger than half of a window is not kept in memory, so blocks ignore it.

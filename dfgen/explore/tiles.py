@@ -163,7 +163,7 @@ def read_row(
     rows = np.array([row])
     specs = reader.padding.specs(rows, reader.specs)
     arrays = {name: np.zeros((1, *spec.shape), spec.dtype) for name, spec in specs.items()}
-    chunk, maker = Chunk(epoch, rows, np.zeros(1, np.int64)), ChunkMaker(reader, seed, skip=True)
+    chunk, maker = Chunk(seed, epoch, rows, np.zeros(1, np.int64)), ChunkMaker(reader, skip=True)
     blanks = maker.fill(chunk, arrays, Stopwatch(), lambda: False)
     return arrays, {place: failure.reason for place, failure in blanks.items() if failure}
 

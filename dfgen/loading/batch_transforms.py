@@ -1,11 +1,10 @@
-"""The user's transform of a batch: one trial tells what it makes, and every batch keeps to it."""
+"""The user's transform of a batch: tried once, and compared with that for each batch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dfgen.errors import TransformError
 from dfgen.loading.buffers import BatchArrays
@@ -20,43 +19,61 @@ BatchTransform = Callable[[BatchArrays, np.random.Generator], BatchArrays]
 
 @dataclass(frozen=True)
 class TriedTransform:
-    """A batch transform, and what it gives back."""
+    """A batch transform and the arrays that it returns."""
 
     function: BatchTransform
-    specs: dict[str, Spec]  # name -> shape and dtype of one sample, afterwards
-    row_bytes: int  # of one sample's arrays at their largest, afterwards
+    specs: dict[str, Spec]  # of one sample, afterwards
+    row_bytes: int  # of one sample, afterwards, at its largest
 
     def __call__(self, arrays: BatchArrays, rng: np.random.Generator, where: str) -> BatchArrays:
-        """Return a batch transformed, or refuse what is something else than at the trial."""
-        found = _run(self.function, arrays, rng, where)
+        """Return a transformed batch, or raise if it differs from the trial."""
+        returned = _run(self.function, arrays, rng, where)
         size = len(next(iter(arrays.values())))
         for name, spec in self.specs.items():
-            value, shape = found[name], (size, *spec.shape)
+            value, shape = returned[name], (size, *spec.shape)
             if not fits(value.shape, shape) or value.dtype != spec.dtype:
                 raise TransformError(
                     f"{where}: the batch_transform returned {name!r} as {value.dtype} of shape "
                     f"{value.shape}, expected {spec.dtype} of shape {shape}, as it returned when "
                     "it was tried before training"
                 )
-        return found
+        return returned
 
 
 def tried(
     function: BatchTransform, reader: SampleReader, largest: Mapping[str, Spec], size: int
 ) -> TriedTransform:
-    """Try a transform on a batch whose files are blank, so that none need be read.
+    """Try a transform on a batch with blank files, so that none is read.
 
-    If batches differ in size it is tried on two sizes, and what differs then depends on them.
-    `largest` is what one sample is at its largest, and `size` the samples of the batch.
+    If sizes differ between batches, it is tried on two sizes: lengths that then differ depend on
+    them.
+
+    Args:
+        function: the transform.
+        reader: of the rows.
+        largest: the arrays of one sample at their largest.
+        size: rows of a batch.
     """
     check_transform("batch_transform", function, "batch")
-    found = _trial(function, reader, largest, size)
-    shapes = {name: array.shape[1:] for name, array in found.items()}
+    arrays = _trial(function, reader, largest, size)
+    shapes = {name: array.shape[1:] for name, array in arrays.items()}
     if reader.padding.sizes:
-        other = _trial(function, reader, _larger(reader.specs, largest), size)
-        shapes = {name: _common(shape, other[name].shape[1:]) for name, shape in shapes.items()}
-    specs = {name: Spec(shapes[name], found[name].dtype) for name in reader.specs}
-    return TriedTransform(function, specs, sum(array.nbytes for array in found.values()) // size)
+        larger = {
+            name: replace(spec, shape=_larger(spec.shape, reader.specs[name].shape))
+            for name, spec in largest.items()
+        }
+        for name, array in _trial(function, reader, larger, size).items():
+            if len(shapes[name]) == array.ndim - 1:
+                pairs = zip(shapes[name], array.shape[1:], strict=True)
+                shapes[name] = tuple(one if one == other else None for one, other in pairs)
+    specs = {name: Spec(shapes[name], arrays[name].dtype) for name in reader.specs}
+    return TriedTransform(function, specs, sum(array.nbytes for array in arrays.values()) // size)
+
+
+def _larger(shape: tuple[int, ...], free: tuple[int | None, ...]) -> tuple[int, ...]:
+    """Return a shape whose free lengths are larger."""
+    pairs = zip(shape, free, strict=True)
+    return tuple(length + min(length, 32) * (own is None) for length, own in pairs)
 
 
 def _trial(
@@ -68,49 +85,28 @@ def _trial(
     reader.gather(np.arange(size), arrays)
     where = "trying it before training, on the labels of the first rows and blank images"
     with np.errstate(all="ignore"):  # the mean of nothing, a deviation of 0
-        found = _run(function, arrays, batch_rng(0, 0, 0), where)
-    for name, value in found.items():
+        returned = _run(function, arrays, batch_rng(0, 0, 0), where)
+    for name, value in returned.items():
         if value.shape[:1] != (size,):
             raise TransformError(
                 f"{where}: the batch_transform returned {name!r} of shape {value.shape}, expected "
                 f"{size} samples, ({size}, ...)"
             )
-    return found
-
-
-def _larger(specs: Mapping[str, Spec], largest: Mapping[str, Spec]) -> dict[str, Spec]:
-    """Return what is larger still, where it may be of any size."""
-
-    def shape(name: str) -> tuple[int, ...]:
-        pairs = zip(specs[name].shape, largest[name].shape, strict=True)
-        return tuple(known + min(known, 32) * (given is None) for given, known in pairs)
-
-    return {name: replace(spec, shape=shape(name)) for name, spec in specs.items()}
-
-
-def _common(ones: tuple[int, ...], others: tuple[int, ...]) -> tuple[int | None, ...]:
-    if len(ones) != len(others):
-        return ones
-    return tuple(one if one == other else None for one, other in zip(ones, others, strict=True))
+    return returned
 
 
 def _run(function: BatchTransform, arrays: BatchArrays, rng: Any, where: str) -> BatchArrays:
+    """Return arrays that every backend accepts: contiguous and writable."""
     who = f"{where}: the batch_transform"
-    result = run(who, TransformError, function, dict(arrays), rng)
-    check_keys(who, "batch", result, arrays)
-    return {name: _array(name, value, arrays[name], where) for name, value in result.items()}
-
-
-def _array(name: str, value: Any, given: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-    """Return an array that every backend can take: in one piece, and writable."""
-    try:
-        array = np.require(value, requirements=["C", "W", "E"])
-    except Exception as error:  # such as of tensors on a GPU
-        raise TransformError(
-            f"{where}: the batch_transform returned {name!r}, which is no array: {error}"
-        ) from error
-    if array.dtype != given.dtype and array.dtype.kind not in "biuf":
-        raise TransformError(
-            f"{where}: the batch_transform returned {name!r} as {array.dtype}, expected numbers"
-        )
-    return array
+    returned = run(who, TransformError, function, dict(arrays), rng)
+    check_keys(who, "batch", returned, arrays)
+    checked = {}
+    for name, value in returned.items():
+        try:
+            array = np.require(value, requirements=["C", "W", "E"])
+        except Exception as error:  # such as of tensors on a GPU
+            raise TransformError(f"{who} returned {name!r}, which is no array: {error}") from error
+        if array.dtype != arrays[name].dtype and array.dtype.kind not in "biuf":
+            raise TransformError(f"{who} returned {name!r} as {array.dtype}, expected numbers")
+        checked[name] = array
+    return checked

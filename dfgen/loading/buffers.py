@@ -1,4 +1,4 @@
-"""Batch buffers: aligned so that TensorFlow and JAX read them in place, and used again."""
+"""Batch buffers: aligned so that TensorFlow and JAX read them in place, and reused."""
 
 import weakref
 from collections import deque
@@ -12,10 +12,10 @@ import numpy.typing as npt
 from dfgen.spec import Spec
 
 ALIGNMENT = 64
-"""Bytes. TensorFlow and JAX copy an array whose address is no multiple of this."""
+"""Bytes. TensorFlow and JAX copy an array whose address is not a multiple of this."""
 
-_WORTH_KEEPING = 1 << 16  # bytes; less is cheaper to allocate anew
-_SPARE = 4  # memories kept of each array; in steady use one is given back for each one taken
+_WORTH_KEEPING = 1 << 16  # bytes; less is cheaper to allocate again
+_SPARE = 4  # free buffers of each array
 
 BatchArrays = dict[str, npt.NDArray[Any]]
 """Name -> array of shape (batch, ...)."""
@@ -24,24 +24,20 @@ Raw = npt.NDArray[np.uint8]
 
 
 class Buffers:
-    """Makes the arrays of batches, and takes their memory back when nobody holds a part of them.
+    """Allocates the arrays of batches, and reuses their memory when no part of it is in use.
 
-    Fresh memory costs a page fault every few kB: filling 9.6 MB of it took twice as long as
-    filling the same memory again.
+    Fresh memory costs a page fault every few kB: filling 9.6 MB of it takes twice as long.
     """
 
     def __init__(self, specs: dict[str, Spec]) -> None:
         self._specs = specs
         self._free: dict[str, deque[Raw]] = {name: deque(maxlen=_SPARE) for name in specs}
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Buffers, (self._specs,)
-
     def batch(self, size: int, specs: Mapping[str, Spec] | None = None) -> BatchArrays:
-        """Return an array of shape (size, ...) for each spec, its values undefined.
+        """Return an uninitialised array of shape (size, ...) for each spec.
 
-        Each has memory of its own: one for all would keep images for as long as their labels. The
-        specs are those of this batch, where shapes differ by batch.
+        Arrays do not share memory: labels that are kept would keep the images. `specs`: of this
+        batch, if shapes differ between batches.
         """
         specs = specs or self._specs
         return {name: self._array(name, (size, *spec.shape), spec) for name, spec in specs.items()}
@@ -58,10 +54,10 @@ class Buffers:
         except IndexError:
             raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         offset = -raw.ctypes.data % ALIGNMENT
-        # NumPy makes a view of a view point at the array that owns the memory, but never past a
-        # memoryview: so whatever is cut from `lease` keeps it alive.
+        # The base of a NumPy view is the array that owns the memory, but never beyond a memoryview:
+        # so each view of `lease` keeps it alive.
         lease = np.frombuffer(raw.data[offset : offset + nbytes], spec.dtype)
         if nbytes >= _WORTH_KEEPING:
-            # A deque, since this may run in the middle of anything, where no lock can be taken.
+            # a deque needs no lock; this may run in the middle of anything
             weakref.finalize(lease, free.append, raw).atexit = False
         return lease.reshape(shape)

@@ -1,4 +1,4 @@
-"""Random generators of samples and batches: the same in whichever worker makes them."""
+"""Random generators of samples and batches, the same in any worker."""
 
 from hashlib import blake2b
 from typing import Any
@@ -8,13 +8,13 @@ from numpy.random.bit_generator import ISeedSequence
 
 
 def sample_rng(seed: int, epoch: int, id: object, k: int = 0) -> np.random.Generator:
-    """Return the random generator of one sample, the same in whichever worker makes it.
+    """Return the random generator of one sample, the same in any worker.
 
-    It costs 5 microseconds a call, and has no `spawn`. Its key is the first 16 bytes of
-    BLAKE2b-512 of the text "dfgen/rng/1|{seed}|{epoch}|{id}|{k}", read as a little-endian integer
-    (to Philox: two little-endian uint64). NumPy promises the bits of Philox for good, the methods
-    of a Generator for one version of NumPy. The `id` counts as its text, so 7 is "7"; `k` is how
-    often the row came before in this epoch.
+    It takes 5 microseconds, and has no `spawn`. Its key is the first 16 bytes of BLAKE2b-512 of
+    the text "dfgen/rng/1|{seed}|{epoch}|{id}|{k}", read as a little-endian integer (two
+    little-endian uint64). NumPy guarantees the bits of Philox, but the methods of a Generator for
+    one version only. The `id` counts as its text, so 7 is "7"; `k` is how often the row occurred
+    before in this epoch.
 
     Example:
         >>> sample_rng(0, 0, "cat-1").random() == sample_rng(0, 0, "cat-1").random()
@@ -25,9 +25,9 @@ def sample_rng(seed: int, epoch: int, id: object, k: int = 0) -> np.random.Gener
 
 
 def batch_rng(seed: int, epoch: int, step: int, host: int = 0) -> np.random.Generator:
-    """Return the random generator of one batch of one host, the same in whichever thread.
+    """Return the random generator of one batch of one host.
 
-    Its key is as that of a sample, of the text "dfgen/batch-rng/1|{seed}|{epoch}|{step}|{host}".
+    Its key is made like a sample's, of the text "dfgen/batch-rng/1|{seed}|{epoch}|{step}|{host}".
 
     Example:
         >>> batch_rng(0, 1, 2).random() == batch_rng(0, 1, 2).random()
@@ -42,7 +42,7 @@ def _digest(text: str) -> bytes:
 
 
 class _Key(ISeedSequence):
-    """Gives a Philox its key; `Philox(key=...)` would first draw entropy in vain."""
+    """Gives a Philox its key; `Philox(key=...)` would draw entropy first."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key

@@ -1,28 +1,29 @@
-"""Measures where the time goes: what each worker does now, and how long it did each thing."""
+"""Measurements: what each worker does now, and the seconds it has spent on each stage."""
 
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 STAGES = ("read", "decode", "resize", "transform", "scale", "batch_transform", "table")
-"""The stages of a worker with a row, or a batch; a feature tells when a stage begins.
+"""The stages of a worker with a row, or a batch.
 
-`table` is what needs no file: columns, and the random generators of the rows.
+`table` is work without files: columns, and the random generators of the rows.
 """
 
 OF_FILES = ("read", "decode", "resize")
-"""Those that a file takes, and its time-out covers."""
+"""The stages with a file, which its timeout covers."""
 
 IDLE = "idle"
 CPU = "cpu"
 
 
 class Stopwatch:
-    """The stage that one worker is in. Called with the name of each stage as it begins.
+    """The stage of one worker. Called with the name of each stage as it begins.
 
-    Written by its own worker only and read by others at any time: cheap enough to stay on, 0.2
-    microseconds a stage.
+    Its own worker alone writes it, and others may read it at any time. A stage costs 0.2
+    microseconds.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class Stopwatch:
         self._cpu: float | None = None
 
     def __call__(self, stage: str, nbytes: int = 0) -> None:
-        """Begin a stage; `nbytes` is what the stage before has read."""
+        """Begin a stage; `nbytes`: bytes that the stage before has read."""
         now = time.perf_counter()
         self.seconds[self.stage] += now - self.since
         if stage == "read":
@@ -45,24 +46,24 @@ class Stopwatch:
             self.counts["bytes"] += nbytes
 
     def file(self) -> tuple[int, float] | None:
-        """Return the row whose file is read or decoded, and since when; None: no file is."""
+        """Return the row whose file is read or decoded, and since when; else None."""
         stage, file = self.stage, self._file  # in this order: `_file` is never older than `stage`
         return file if stage in OF_FILES else None
 
     def begin(self, stage: str) -> None:
-        """Begin a stage since which time on a CPU counts: 5 microseconds with `rest`."""
+        """Begin a stage and measure the time on a CPU until `rest`, which takes 5 microseconds."""
         self(stage)
         self._cpu = time.thread_time()
 
     def rest(self) -> None:
-        """End the last stage, and note how long this thread was on a CPU since `begin`."""
+        """End the last stage."""
         if self._cpu is not None:
             self.seconds[CPU] += time.thread_time() - self._cpu
             self._cpu = None
         self(IDLE)
 
     def add(self, seconds: dict[str, float], counts: Counter[str]) -> None:
-        """Add what another process has measured."""
+        """Add the measurements of another stopwatch."""
         for stage, spent in seconds.items():
             self.seconds[stage] += spent
         self.counts.update(counts)
@@ -72,37 +73,34 @@ class Stopwatch:
 class Metrics:
     """Totals since the Sequence was made.
 
-    `seconds` are of all workers together: those of each stage, `idle`, when the look-ahead was
-    full, `cpu`, how long they were on a CPU where rows are read one by one, and
-    `consumer_wait`, how long batches were waited for.
+    `seconds` of all workers: of each stage; `idle`, when the queue was full; `cpu`, on a CPU while
+    rows were read one by one; and `consumer_wait`, spent waiting for batches.
     """
 
     seconds: dict[str, float]
     samples: int  # made
     batches: int  # handed out
     bytes: int  # read from files
-    abandoned: int = 0  # workers given up since a file took longer than `limits.read_timeout`
-    cache_hits: int = 0  # images whose pixels were in the cache, or blocks of packs in a store
-    cache_misses: int = 0  # those that were decoded, or fetched, and kept if there was room
-    cache_bytes: int = 0  # in the cache, those of other Sequences of its settings included
+    abandoned: int = 0  # workers whose file took longer than `limits.read_timeout`
+    cache_hits: int = 0  # images in the cache of pixels, or blocks of packs in a store
+    cache_misses: int = 0  # images that were decoded, or blocks that were fetched
+    cache_bytes: int = 0  # in the cache, including those of other Sequences
     workers: int = 0
-    """That make batches now: where none are asked for, as many as turned out to be fastest."""
+    """Workers that make batches now; by default, the fastest number."""
     use_multiprocessing: bool = False
     """Whether they are processes."""
 
 
 def total(
-    stopwatches: Iterable[Stopwatch],
-    consumer_wait: float,
-    batches: int,
-    abandoned: int = 0,
-    cache_bytes: int = 0,
+    stopwatches: Iterable[Stopwatch], consumer_wait: float, batches: int, **more: Any
 ) -> Metrics:
-    """Return the sum of what all workers measured."""
+    """Return the sum of all measurements; `more`: further fields of Metrics."""
     sums = Stopwatch()
     for stopwatch in stopwatches:
         sums.add(stopwatch.seconds, stopwatch.counts)
-    seconds = {**sums.seconds, "consumer_wait": consumer_wait}
     counts = sums.counts
-    cache = counts["cache_hits"], counts["cache_misses"], cache_bytes
-    return Metrics(seconds, counts["samples"], batches, counts["bytes"], abandoned, *cache)
+    return Metrics(
+        {**sums.seconds, "consumer_wait": consumer_wait}, counts["samples"], batches,
+        counts["bytes"], cache_hits=counts["cache_hits"], cache_misses=counts["cache_misses"],
+        **more,
+    )  # fmt: skip

@@ -1,19 +1,22 @@
-"""A batch, one that is still being made, and the weights of its rows in the loss."""
+"""A batch, one in the making, and the weights of its rows in the loss."""
 
-import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
 
+from dfgen.errors import ArgumentError
 from dfgen.loading.buffers import BatchArrays
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.prefetch import Prefetch
 from dfgen.loading.problems import Failure
 from dfgen.loading.workers.chunks import Chunk
-from dfgen.loading.workers.threads import Worker
+from dfgen.loading.workers.pool import CLOSED, Pool, Worker
+from dfgen.samples.reader import SampleReader
 from dfgen.spec import IntArray, Present
 
 Position = tuple[int, int]
@@ -22,21 +25,25 @@ Position = tuple[int, int]
 Weights = npt.NDArray[np.float32]
 
 OwnWeights = Mapping[str, Weights | Present]
-"""Name of an array -> by what the weight of each row of the manifest is multiplied in its loss: 0
-of a row that lacks it.
-"""
+"""Name of an array -> factor of each row of the manifest in its loss; 0 if the row lacks it."""
+
+_current = threading.local()  # the reader whose rows this thread makes
+
+
+def is_making(reader: SampleReader) -> bool:
+    """Return whether this thread is making rows of a reader."""
+    return getattr(_current, "reader", None) is reader
 
 
 def batch_weights(
-    plan: Plan, step: int, given: Weights | None = None, lost: Collection[int] = ()
+    plan: Plan, step: int, row_weights: Weights | None = None, lost: Collection[int] = ()
 ) -> Weights:
-    """Return what each row of a batch counts in the loss, of which Keras takes the mean.
+    """Return the weight of each row of a batch in the loss, of which Keras takes the mean.
 
     If batches are padded, real rows all weigh batches * G / rows and the padding 0, so that the
     mean over all places of all batches is the mean over the rows. With G / real in the last batch
-    alone, a row of a last batch of few would count more than others. Likewise rows that could not
-    be read, at the places `lost`, weigh 0, and the other real ones of this host's batch real /
-    left. `given` is what its rows weigh by themselves; None, each 1.
+    alone, rows of a small last batch would count more than others. Rows at the places `lost`, which
+    could not be read, weigh 0, and the other real rows of this host's batch real / left.
 
     Example:
         >>> batch_weights(Plan(4, 3, tail="pad"), 1).tolist()
@@ -50,8 +57,8 @@ def batch_weights(
         weights[:real] = len(plan) * plan.batch_size / plan.rows
     else:
         weights = np.ones(real, np.float32)
-    if given is not None:
-        weights *= given
+    if row_weights is not None:
+        weights *= row_weights
     if lost:
         weights[list(lost)] = 0
         weights *= np.float32(real / max(1, real - sum(place < real for place in lost)))
@@ -63,19 +70,18 @@ class Batch:
     """Arrays of one batch."""
 
     arrays: BatchArrays
-    rows: IntArray  # which row of the manifest each sample is
-    weigh: Callable[[], Weights]  # makes the weights
+    rows: IntArray  # the row of the manifest of each sample
+    weigh: Callable[[], Weights]
     own: OwnWeights
-    skipped: tuple[int, ...] = ()  # places of samples that could not be made, and hold zeros
-    ids: tuple[object, ...] = ()  # of the rows, where `Loader.batches` yields it; it costs time
+    skipped: tuple[int, ...] = ()  # places of samples that could not be read, and are blank
 
     @cached_property
     def weights(self) -> Weights:
-        """The weight of each row in the loss of what has none of its own, made for whoever asks."""
+        """The weight of each row in losses that have no weights of their own."""
         return self.weigh()
 
     def weights_of(self, name: str) -> Weights:
-        """The weight of each row in the loss of one array: 0 where it lacks that."""
+        """Return the weight of each row in the loss of one array: 0 if the row lacks it."""
         if name not in self.own:
             return self.weights
         return self.weights * self.own[name][self.rows]
@@ -83,92 +89,118 @@ class Batch:
 
 @dataclass(eq=False)
 class PendingBatch:
-    """A batch that is still being made; whoever runs its last chunk runs the transform."""
+    """A batch in the making. The worker of its last chunk runs the transform."""
 
-    make: Callable[[], BatchArrays]
-    rows: IntArray
     position: Position
-    plan: Plan  # of the epoch
-    left: int  # chunks still to be run
-    given: Weights | None = None  # what the rows weigh by themselves
-    own: OwnWeights = field(default_factory=dict)
+    plan: Plan
+    rows: IntArray
+    chunks: Sequence[tuple[Chunk, slice]]
+    reader: SampleReader
+    make: Callable[[], BatchArrays]
     transform: Callable[[BatchArrays], BatchArrays] | None = None
-    cancelled: bool = False  # whether nobody wants it any more
-    late: set[int | None] = field(default_factory=set)  # rows it was given up for, or its worker
-    process: int = field(default_factory=os.getpid)  # whose workers make it
+    row_weights: Weights | None = None
+    own: OwnWeights = field(default_factory=dict)
+    prefetch: Prefetch | None = None
+    cancelled: bool = False
+    late: set[int | None] = field(default_factory=set)  # rows that took too long; None: any
+    _pool: Callable[[], Pool | None] = lambda: None
     _arrays: BatchArrays | None = None
     _problems: dict[int, Failure] = field(default_factory=dict)
     _blanks: list[int] = field(default_factory=list)
     _errors: dict[int, BaseException] = field(default_factory=dict)
+    _ended: int = 0  # chunks
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _done: threading.Event = field(default_factory=threading.Event)
 
+    def start(self, pool: Pool) -> None:
+        """Have a pool make the batch."""
+        self._pool = weakref.ref(pool)  # so that queued batches do not keep it alive
+        for chunk, part in self.chunks:
+            try:
+                if self.prefetch is not None:
+                    self.prefetch.expect(chunk.paths)
+                pool.submit(partial(self._run, chunk, part))
+            except BaseException:
+                self.cancelled = True
+                self._drop(chunk)
+                raise
+
     @property
-    def arrays(self) -> BatchArrays:
-        """Its arrays, made when the first chunk begins: memory just given back is in the caches."""
+    def pool(self) -> Pool:
+        """The pool that makes the batch."""
+        if (pool := self._pool()) is None:
+            raise ArgumentError(CLOSED)
+        return pool
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until all chunks have run; return False after a timeout in seconds."""
+        return self._done.wait(timeout)
+
+    @property
+    def done(self) -> bool:
+        """Whether all chunks have run."""
+        return self._done.is_set()
+
+    def give_up(self, row: int | None) -> None:
+        """Cancel the batch because a row takes too long; None: its worker was abandoned."""
+        self.late.add(row)
+        self.cancelled = True
+
+    def result(self) -> tuple[Batch, dict[int, Failure]]:
+        """Return the finished batch and its bad rows, or raise the error of its first chunk."""
+        if self._errors:
+            try:
+                raise self._errors[min(self._errors)]
+            finally:
+                self._errors.clear()  # a traceback refers to this object
+        weigh = partial(batch_weights, self.plan, self.position[1], self.row_weights, self._blanks)
+        blanks = tuple(self._blanks)
+        return Batch(self._allocated(), self.rows, weigh, self.own, blanks), self._problems
+
+    def _allocated(self) -> BatchArrays:
+        """Return the arrays; they are allocated late, when memory that was just freed is cached."""
         with self._lock:
             if self._arrays is None:
                 self._arrays = self.make()
             return self._arrays
 
-    def run(self, chunk: Chunk, part: slice, worker: Worker) -> None:
-        """Have a worker make one chunk; what it raises is raised by `result`."""
-        worker.busy_with = self
+    def _run(self, chunk: Chunk, part: slice, worker: Worker) -> None:
+        outer, worker.batch = getattr(_current, "reader", None), self
         try:
-            if not self.cancelled:
-                arrays = {name: array[part] for name, array in self.arrays.items()}
-                try:
-                    blanks = worker.fill(chunk, arrays, lambda: self.cancelled)
-                finally:
-                    if os.getpid() != self.process:  # forked, and come back from what made rows
-                        os._exit(0)
-                with self._lock:
-                    for place, problem in blanks.items():
-                        self._blanks.append(part.start + place)
-                        if problem is not None:
-                            self._problems[int(chunk.rows[place])] = problem
-        except BaseException as error:
-            self._errors[part.start] = error
+            _current.reader = self.reader
+            try:
+                if not self.cancelled:
+                    arrays = {name: array[part] for name, array in self._allocated().items()}
+                    cancelled = lambda: self.cancelled or worker.abandoned  # noqa: E731
+                    blanks = worker.fill(chunk, arrays, worker.stopwatch, cancelled)
+                    with self._lock:
+                        self._blanks += [part.start + place for place in blanks]
+                        bad = {place: why for place, why in blanks.items() if why is not None}
+                        self._problems |= {int(chunk.rows[place]): bad[place] for place in bad}
+            except BaseException as error:
+                self._errors[part.start] = error
+            self._drop(chunk)
+            if worker.abandoned:
+                self.give_up(None)
+            worker.batch = None
+            with self._lock:
+                self._ended += 1
+                is_last = self._ended == len(self.chunks)
+            if is_last:
+                self._finish(worker)
         finally:
-            if chunk.ahead is not None:
-                chunk.ahead.drop()
-        if worker.abandoned:
-            self.give_up(None)
-        worker.busy_with = None
-        with self._lock:
-            self.left -= 1
-            is_last = not self.left
-        if is_last:
-            self._finish(worker)
+            _current.reader = outer
+
+    def _drop(self, chunk: Chunk) -> None:
+        if self.prefetch is not None:
+            self.prefetch.drop(chunk.paths)
 
     def _finish(self, worker: Worker) -> None:
         try:
             if self.transform is not None and not (self._errors or self.cancelled):
                 worker.stopwatch.begin("batch_transform")
-                self._arrays = self.transform(self.arrays)
-                worker.stopwatch.rest()
+                self._arrays = self.transform(self._allocated())
         except BaseException as error:
-            worker.stopwatch.rest()
             self._errors[0] = error
+        worker.stopwatch.rest()
         self._done.set()
-
-    def give_up(self, row: int | None) -> None:
-        """Let the rest of it be, since the file of a row takes too long; None: a worker is gone."""
-        self.late.add(row)
-        self.cancelled = True
-
-    def wait(self, timeout: float | None) -> bool:
-        """Wait until all chunks have run; False if the time was up before."""
-        return self._done.wait(timeout)
-
-    def result(self) -> tuple[Batch, dict[int, Failure]]:
-        """Return a batch that is made, and row -> problem; or raise, once, what one raised."""
-        if self._errors:
-            try:
-                raise self._errors[min(self._errors)]  # of the order, whoever was first
-            finally:
-                self._errors.clear()  # its traceback knows this object: a circle, otherwise
-        weigh = partial(batch_weights, self.plan, self.position[1], self.given, self._blanks)
-        blanks = tuple(self._blanks)
-        batch = Batch(self.arrays, self.rows, weigh, self.own, blanks)
-        return batch, self._problems

@@ -1,41 +1,42 @@
-"""Rows that cannot be read: in which stage, why, since which epoch, and how many may be."""
+"""Rows that cannot be read: the stage, the reason and the epoch, and how many are allowed."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping
 from numbers import Integral
 from typing import NamedTuple
 
-from dfgen.errors import ProblemsError, warn, without_secrets
+from dfgen import errors
+from dfgen.errors import ProblemsError, without_secrets
 from dfgen.samples.reader import SampleReader
 
 KNOWN, TIMEOUT, WORKER = "known", "timeout", "worker"
-"""Stages of what no read of a file has found; others are those of `Stopwatch`."""
+"""Stages in addition to those of `Stopwatch`: before training, too late, and fatal to a process."""
 
-_SHOWN = 5  # problems that an error lists
+_SHOWN = 5  # problems in a message
 _SHARE, _LEAST = 0.05, 10  # of limits.problems=None
 
 
 class Failure(NamedTuple):
-    """The report of a worker on a row that it could not make."""
+    """Why a worker could not make a row."""
 
-    stage: str  # that failed: "read", "decode", ..., or "worker", whose process died of it
+    stage: str
     reason: str
 
 
 class Problem(NamedTuple):
-    """A fault of a row."""
+    """Why a row is bad."""
 
     stage: str
     reason: str
-    epoch: int | None  # in which it was found; None: before training
+    epoch: int | None  # None: before training
 
 
 class Problems(Mapping[int, Problem]):
-    """Row -> what is wrong with it; those found in training are bounded.
+    """Row -> its problem; those of training are limited.
 
     Args:
         reader: of the rows.
-        known: row -> why it is not to be read at all.
+        known: row -> why it is never read.
         limit: `Limits.problems`.
     """
 
@@ -43,55 +44,58 @@ class Problems(Mapping[int, Problem]):
         self, reader: SampleReader, known: Mapping[int, str], limit: int | float | None
     ) -> None:
         self._reader = reader
-        self._found = {row: Problem(KNOWN, why, None) for row, why in known.items()}
-        self._before = self._told = len(self._found)
+        self._problems = {row: Problem(KNOWN, why, None) for row, why in known.items()}
+        self._before = self._warned = len(self._problems)
         self._limit, self._most = limit, most_problems(limit, len(reader))
 
     def __getitem__(self, row: int) -> Problem:
-        return self._found[row]
+        return self._problems[row]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._found)
+        return iter(self._problems)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._problems)
 
-    def add(self, faults: Mapping[int, Failure], epoch: int) -> None:
-        """Note what was found in an epoch; of a row that is there already, nothing."""
-        for row, fault in faults.items():
-            self._found.setdefault(row, Problem(*fault, epoch))
-        found = [*self._found][self._before :] if faults else []
-        if len(found) > self._most:
+    def add(self, failures: Mapping[int, Failure], epoch: int) -> None:
+        """Add rows that failed in an epoch, and raise if there are too many."""
+        for row, failure in failures.items():
+            self._problems.setdefault(row, Problem(*failure, epoch))
+        bad = [*self._problems][self._before :] if failures else []
+        if len(bad) > self._most:
             limit = "" if self._limit is None else f"={self._limit!r}"
             more = 0.5 if self._most < len(self._reader) // 2 else 1.0
             raise ProblemsError(
-                f"{len(found):,} of {len(self._reader):,} rows turned out bad, more than "
-                f"limits.problems{limit} allows ({self._most:,}):{self._lines(found)}\nMend or "
-                f"leave out these rows, or allow more: limits=dfgen.Limits(problems={more})"
+                f"{self._count(bad)} turned out bad, more than limits.problems{limit} allows "
+                f"({self._most:,}):{self._lines(bad)}\nFix or leave out these rows, or allow more: "
+                f"limits=dfgen.Limits(problems={more})"
             )
 
-    def tell(self) -> None:
-        """Warn, as an epoch ends, of rows that turned out bad since the last one."""
-        found, self._told = [*self._found][self._told :], len(self._found)
-        if found:
-            warn(
-                f"{len(found):,} of {len(self._reader):,} rows turned out bad, and weigh 0; "
-                f"`problems` lists them:{self._lines(found)}"
+    def warn(self) -> None:
+        """Warn, at the end of an epoch, of its bad rows."""
+        bad, self._warned = [*self._problems][self._warned :], len(self._problems)
+        if bad:
+            errors.warn(
+                f"{self._count(bad)} turned out bad, and weigh 0; `problems` lists them:"
+                f"{self._lines(bad)}"
             )
 
     def check_batch(self, rows: Collection[int], blank: int) -> None:
-        """Refuse several rows that are all blank: a model would be trained on nothing."""
+        """Raise if several rows are all blank: a model would be trained on nothing."""
         if blank == len(rows) > 1:
             raise ProblemsError(
-                f"none of the {blank:,} rows of a batch can be read, and nothing is trained on "
-                f"that:{self._lines(rows)}\nMend these rows, or leave them out"
+                f"none of the {blank:,} rows of a batch can be read, so training stops:"
+                f"{self._lines(rows)}\nFix these rows, or leave them out"
             )
 
     def where(self, row: int) -> tuple[object, str | None]:
-        """Return the id of a row and the path of its first file, as they may be shown."""
+        """Return the id of a row and the path of its first file, without secrets."""
         id, path = self._reader.id(row), next((path for _, path in self._reader.paths(row)), None)
-        id = without_secrets(id) if isinstance(id, str) else id  # where it is the path
+        id = without_secrets(id) if isinstance(id, str) else id  # it may be the path
         return id, None if path is None else without_secrets(path)
+
+    def _count(self, rows: Collection[int]) -> str:
+        return f"{len(rows):,} of {len(self._reader):,} rows"
 
     def _lines(self, rows: Collection[int]) -> str:
         lines = [f"\n  {self._line(row)}" for row in [*map(int, rows)][:_SHOWN]]
@@ -99,7 +103,7 @@ class Problems(Mapping[int, Problem]):
         return "".join(lines) + more
 
     def _line(self, row: int) -> str:
-        where = self._reader.where(row)  # which ends as the reason begins, where that names files
+        where = self._reader.where(row)  # ends with paths, with which a reason may begin
         paths = where.removeprefix(without_secrets(f"row id={self._reader.id(row)!r}, "))
         return f"{where}: {self[row].reason.removeprefix(f'{paths}: ')}"
 

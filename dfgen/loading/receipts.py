@@ -1,4 +1,4 @@
-"""Receipts: which rows of an epoch were taken, counted batch by batch."""
+"""Receipts: the rows of an epoch that were taken, counted batch by batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,22 +22,21 @@ _BLOCK = 8192  # positions at once
 
 @dataclass(frozen=True)
 class Receipt:
-    """Which rows were taken in one epoch.
+    """The rows that were taken in one epoch.
 
     `rows + skipped + missing - repeated + left_out` is the number of rows of the manifest. If rows
-    are drawn, it is the number of draws of an epoch: a row that is drawn twice should be taken
-    twice, and only a third time is `repeated`. Two runs took the same rows at the same places if
-    their digests are equal, for any number of workers, hosts and interruptions. Receipts of the
-    hosts of a run add up.
+    are drawn, it is the number of draws of an epoch: a row that is drawn twice is `repeated` only
+    if it is taken three times. Two runs took the same rows at the same positions if their digests
+    are equal, for any number of workers, hosts and interruptions. Receipts of hosts add up.
 
     Args:
         epoch: the epoch of the Sequence.
         rows: rows taken; a row that was taken twice counts twice.
-        digest: of rows and places, 32 hexadecimal digits: `dfgen.loading.state.receipt`.
-        repeated: rows that were taken more often than they should be.
-        missing: rows that should have been taken, and were not.
+        digest: of rows and positions, 32 hexadecimal digits: `dfgen.loading.state.receipt`.
+        repeated: rows that were taken too often.
+        missing: rows that were not taken, or too rarely.
         skipped: rows that could not be read and had weight 0 in their batch.
-        left_out: rows at the end of the order that fill no batch, if these are left out.
+        left_out: rows at the end of the order that fill no batch.
     """
 
     epoch: int
@@ -49,24 +48,15 @@ class Receipt:
     left_out: int = 0
 
     def __add__(self, other: "Receipt") -> "Receipt":
-        """Return the receipt of both parts of an epoch, as two hosts have taken them."""
+        """Return the receipt of two parts of an epoch, as two hosts have taken them."""
         if not isinstance(other, Receipt):
             return NotImplemented
-        for name in ("epoch", "left_out"):
-            if getattr(self, name) != getattr(other, name):
-                raise ArgumentError(
-                    f"receipts with {name}={getattr(self, name)} and {name}={getattr(other, name)} "
-                    "are not parts of the same epoch"
-                )
-        total = (int(self.digest, 16) + int(other.digest, 16)) % 2**128
-        return replace(
-            self,
-            rows=self.rows + other.rows,
-            digest=f"{total:032x}",
-            repeated=self.repeated + other.repeated,
-            missing=self.missing + other.missing,
-            skipped=self.skipped + other.skipped,
-        )
+        if (self.epoch, self.left_out) != (other.epoch, other.left_out):
+            raise ArgumentError(f"{self} and {other} are not parts of the same epoch")
+        names = ("rows", "repeated", "missing", "skipped")
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        digest = (int(self.digest, 16) + int(other.digest, 16)) % 2**128
+        return replace(self, digest=f"{digest:032x}", **sums)
 
 
 @dataclass(frozen=True)
@@ -75,15 +65,15 @@ class Handed:
 
     when: float  # by `time.perf_counter`
     position: tuple[int, int]  # (epoch, step) that it was made for
-    rows: IntArray  # the row that each of its samples really is
-    skipped: Sequence[int] = ()  # places in the batch of those that could not be read
+    rows: IntArray
+    skipped: Sequence[int] = ()  # places of rows that could not be read
 
 
 class Ledger:
-    """Counts the batches of an epoch, and continues with the next one when all were taken.
+    """Counts the batches of an epoch, and continues with the next epoch.
 
-    Its cost does not depend on the number of rows or on the place where it begins: a byte for each
-    batch from there on. Batches before that place count as taken once.
+    Its cost does not depend on the number of rows: it needs a byte for each batch after the place
+    where it begins. Batches before that place count as taken once.
     """
 
     def __init__(self, epochs: Epochs, ids: Ids, place: Place) -> None:
@@ -94,8 +84,8 @@ class Ledger:
         self.place = self._start = place
         self._counts = np.zeros(len(self._epochs.plan) - place.step, np.uint8)
         self._rows = 0
-        self._surplus: list[IntArray] = []
-        self._lack: list[IntArray] = []
+        self._surplus: list[IntArray] = []  # rows of batches that differ from the order
+        self._lack: list[IntArray] = []  # the rows of the order in their place
 
     @property
     def complete(self) -> bool:
@@ -106,16 +96,16 @@ class Ledger:
         """Count a batch; return the receipt of the epoch if it was its last."""
         if self.complete:
             self._begin(Place(self.place.epoch + 1))
-        (epoch, step), rows = handed.position, handed.rows
-        place, number = self.place, step - self._start.step
-        positions, due, _ = self._epochs.batch(epoch, step)
+        (epoch, step), rows, place = handed.position, handed.rows, self.place
+        number = step - self._start.step
+        positions, expected, _ = self._epochs.batch(epoch, step)
         if epoch == place.epoch and number >= 0:
             self._counts[number] = min(255, int(self._counts[number]) + 1)
         else:
-            due = due[:0]
-        if not np.array_equal(rows, due):
+            expected = expected[:0]
+        if not np.array_equal(rows, expected):
             self._surplus.append(rows)
-            self._lack.append(due)
+            self._lack.append(expected)
             positions = np.resize(positions, len(rows))
         lost = handed.skipped
         if lost:
@@ -130,34 +120,26 @@ class Ledger:
         return self.close() if self.complete else None
 
     def close(self) -> Receipt:
-        """Return the receipt of the epoch, and begin the next one with the next batch."""
+        """End the epoch and return its receipt."""
         place, start, plan = self.place, self._start, self._epochs.plan
+        rows = plan.taken(start.step) - start.skipped + self._rows
         repeated, missing = self._faults()
         self.place = place._replace(step=len(plan))
-        return Receipt(
-            place.epoch,
-            plan.taken(start.step) - start.skipped + self._rows,
-            f"{place.digest:032x}",
-            repeated,
-            missing,
-            place.skipped,
-            plan.left_out,
-        )
+        digest = f"{place.digest:032x}"
+        return Receipt(place.epoch, rows, digest, repeated, missing, place.skipped, plan.left_out)
 
     def _faults(self) -> tuple[int, int]:
-        """Return how many rows were repeated, and how many are missing."""
-        wrong = np.flatnonzero(self._counts != 1)
+        """Return the numbers of repeated and of missing rows."""
         surplus, lack = [*self._surplus], [*self._lack]
-        for number in wrong.tolist():
-            due = self._epochs.batch(self.place.epoch, self._start.step + number).rows
+        for number in np.flatnonzero(self._counts != 1).tolist():
+            rows = self._epochs.batch(self.place.epoch, self._start.step + number).rows
             count = int(self._counts[number])
-            surplus.extend([due] * (count - 1))
-            lack.extend([due] * (1 - count))
-        none = np.empty(0, np.int64)
-        taken, due = np.concatenate([none, *surplus]), np.concatenate([none, *lack])
-        signs = np.repeat([1, -1], [len(taken), len(due)])
-        _, which = np.unique(np.concatenate([taken, due]), return_inverse=True)
-        net = np.bincount(which, signs)
+            surplus.extend([rows] * (count - 1))
+            lack.extend([rows] * (1 - count))
+        rows = np.concatenate([np.empty(0, np.int64), *surplus, *lack])
+        signs = np.ones(len(rows))
+        signs[sum(map(len, surplus)) :] = -1
+        net = np.bincount(np.unique(rows, return_inverse=True)[1], signs)
         return int(net[net > 0].sum()), int(-net[net < 0].sum())
 
 

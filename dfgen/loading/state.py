@@ -1,10 +1,9 @@
-"""The state of a training: digests of rows and ids, and the place to go on from."""
+"""The state of a training: digests of rows and ids, and the place to resume from."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from itertools import islice
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -30,18 +29,18 @@ OF_RANK = "receipt", "skipped"
 class Place(NamedTuple):
     """The place that a training has reached."""
 
-    epoch: int = 0  # passes completed
-    step: int = 0  # batches taken of the next one; all of them if it has just ended
+    epoch: int = 0  # the number of complete passes
+    step: int = 0  # batches of the next pass; all of them if it has just ended
     digest: int = 0  # the receipt of their rows
-    skipped: int = 0  # rows of them that could not be read
+    skipped: int = 0  # their rows that could not be read
 
 
 def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
-    """Return the digest of the rows at these positions of an epoch, by their ids.
+    """Return the digest of the ids at these positions of an epoch.
 
     Use it to show which rows a model was trained on. Receipts of parts add up, modulo 2**128, to
-    the receipt of the whole, in any order and on any host; a row that is lost, repeated or
-    exchanged changes the sum. It is the sum modulo 2**128 of BLAKE2b-128 of the texts
+    the receipt of the whole, in any order and on any host; a lost, repeated or exchanged row
+    changes the sum. It is the sum modulo 2**128 of BLAKE2b-128 of the texts
     "{epoch}|{position}|{id}", each read as a little-endian integer.
 
     Example:
@@ -49,10 +48,8 @@ def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
         >>> whole == (receipt(0, [2], ["c"]) + receipt(0, [0, 1], ["a", "b"])) % 2**128
         True
     """
-    places, names = np.asarray(positions).tolist(), list(ids)
-    if len(places) != len(names):
-        raise ArgumentError(f"{len(places)} positions and {len(names)} ids: expected one id each")
-    texts = (f"{epoch}|{place}|{name}" for place, name in zip(places, names, strict=True))
+    pairs = zip(np.asarray(positions).tolist(), ids, strict=True)
+    texts = (f"{epoch}|{position}|{id}" for position, id in pairs)
     digests = (blake2b(text.encode(), digest_size=16).digest() for text in texts)
     return sum(int.from_bytes(digest, "little") for digest in digests) % 2**128
 
@@ -60,34 +57,25 @@ def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
 def ids_digest(ids: Any) -> str:
     """Return the digest of ids in their order, as 32 hexadecimal digits.
 
-    Use it to compare the rows of two frames and their order; one array of ids is the fastest. An
-    id counts as its text, so 7 is "7". It is BLAKE2b-128 of "dfgen/ids/1" and, for each 65,536
-    ids, their number, their lengths in characters (all little-endian int64) and their joined
-    UTF-8.
+    Use it to compare the rows of two frames and their order; an array of ids is the fastest. An id
+    counts as its text, so 7 is "7". It is BLAKE2b-128 of "dfgen/ids/1" and, for each 65,536 ids,
+    their number, their lengths in characters (all little-endian int64) and their joined UTF-8.
 
     Example:
         >>> ids_digest(["a", "bc"]) == ids_digest(["ab", "c"])
         False
     """
+    if not isinstance(ids, pa.Array | MappedColumn | np.ndarray):
+        ids = pa.array([str(id) for id in ids], pa.large_string())
     digest = blake2b(b"dfgen/ids/1", digest_size=16)
-    for block in _texts(ids):
+    for start in range(0, len(ids), _IDS):
+        block = ids[start : start + _IDS]
+        block = pa.array(block) if isinstance(block, np.ndarray) else block
+        block = block.cast(pa.large_string())
         lengths = pc.utf8_length(block).to_numpy()
         digest.update(np.append(len(block), lengths).astype("<i8").tobytes())
         digest.update(joined_text(block)[0])
     return digest.hexdigest()
-
-
-def _texts(ids: Any) -> Iterator[pa.Array]:
-    """Yield ids as text, 65,536 at a time."""
-    if isinstance(ids, pa.Array | MappedColumn | np.ndarray):
-        for start in range(0, len(ids), _IDS):
-            block = ids[start : start + _IDS]
-            block = pa.array(block) if isinstance(block, np.ndarray) else block
-            yield block.cast(pa.large_string())
-        return
-    rest = iter(ids)
-    while block := [str(id) for id in islice(rest, _IDS)]:
-        yield pa.array(block, pa.large_string())
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow.ipc
 from dfgen.errors import DecodeError, ManifestError, MissingFileError
 from dfgen.files import write_whole
 from dfgen.limits import Limits
-from dfgen.loading.workers.retries import read_again
+from dfgen.loading.workers.retries import retry
 from dfgen.manifest.schema import with_column
 from dfgen.packing.packers import Packer
 from dfgen.packs.format import PACK_KEY, PATH, PackFile, checksum_of
@@ -109,7 +109,7 @@ def _read(
             try:
                 pack()
             except Exception as error:
-                read_again(pack, error, reader, row, unwatched, lambda: False)
+                retry(pack, error, partial(reader.where, row), unwatched, lambda: False)
         except (DecodeError, MissingFileError) as error:
             problems[row] = str(error)
         except Exception as error:

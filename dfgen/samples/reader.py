@@ -63,17 +63,6 @@ class RowStep(NamedTuple):
     of: Callable[[Mapping[str, Values]], Any]  # returns its array, or the tuple of several
     between: dict[str, Spec]  # of arrays that are not made straight in the batch
 
-    def read(self, row: int, sample: Sample, reading: Reading) -> Any:
-        """Fill its arrays of a sample, if the row has them; return the Geometry of an image."""
-        found, present = None, self.bound.present
-        if present is None or present[row]:
-            found = self.source.read(row, self.of(sample), reading)
-        for name in self.between:
-            array: Any = sample[name]
-            if isinstance(array, LazyArray):
-                sample[name] = array.of(np.uint8) if array.array is None else array.array
-        return found
-
 
 @dataclass(frozen=True)
 class SampleReader(BoundRows):
@@ -263,7 +252,13 @@ class SampleReader(BoundRows):
                     sample[array] = empty(spec, out[array].shape)
                 geometry = geometries.get(step.bound.like)
                 reading = Reading(store, watch, drawn.get(name), geometry)
-                geometries[name] = step.read(row, sample, reading)
+                present = step.bound.present
+                if present is None or present[row]:
+                    geometries[name] = step.source.read(row, step.of(sample), reading)
+                for array in step.between:
+                    lazy = sample[array]
+                    if isinstance(lazy, LazyArray):
+                        sample[array] = lazy.of(np.uint8) if lazy.array is None else lazy.array
         except (DecodeError, MissingFileError, ReadError) as error:
             raise located(error, self.where(row)) from error
         except Exception as error:  # which no file and no function of the user raises

@@ -11,6 +11,7 @@ import keras
 from dfgen.loading.loader import Loader
 from dfgen.loading.lookahead import LookAhead
 from dfgen.loading.order.plan import Plan
+from dfgen.loading.pending_batch import Batch, Position
 from dfgen.loading.receipts import Handed
 from dfgen.loading.state import Place
 from dfgen.training.layout import Layout
@@ -73,7 +74,10 @@ class Pass:
                 stream = self._stream or self._begin()
                 count = self._at_once or 1
                 count = count if self._left is None else min(count, self._left)
-                batches = [self._batch(stream) for _ in range(count)]
+                batches: list[Any] = []
+                while len(batches) < count:
+                    position = stream.position
+                    batches.append(self._taken(stream, position, next(stream)))
             except BaseException as error:
                 self._consumer.failed(error)
                 if self._consumer.purpose is None or keras.backend.backend() != "tensorflow":
@@ -96,9 +100,8 @@ class Pass:
         self._abandon = weakref.finalize(self, stream.close)
         return stream
 
-    def _batch(self, stream: LookAhead) -> Any:
-        position = stream.position
-        batch = next(stream)
+    def _taken(self, stream: LookAhead, position: Position, batch: Batch) -> Any:
+        """Count a batch and return it, nested as Keras gets it."""
         nested = self._layout.batch(batch)
         if self._is_first:
             self._consumer.check_first(nested)

@@ -49,7 +49,7 @@ def frame(tmp_path_factory):
 
 def batches(frame, x, y=None, workers=0, **options):
     found = bind(SequenceArguments(frame, x, y, label_mode="int" if y else None))
-    loader = Loader(found.reader, shuffle=False, batch_size=10, workers=workers, **options)
+    loader = Loader(found.reader, batch_size=10, workers=workers, **options)
     made = [dict(loader.batch(1, step).arrays) for step in range(len(loader))]
     loader.close()
     return {name: np.concatenate([batch[name] for batch in made]) for name in made[0]}
@@ -123,7 +123,7 @@ def test_a_transform_sees_rows_as_it_sees_files(frame):
 
     def made(x):
         found = bind(SequenceArguments(frame, x, label_mode=None, transform=transform))
-        return Loader(found.reader, shuffle=False, workers=0).batch(0, 0).arrays
+        return Loader(found.reader, workers=0).batch(0, 0).arrays
 
     assert_same(made(Image("rgb.npy", (9, 9), index="index")), made(Image("png", (9, 9))))
 

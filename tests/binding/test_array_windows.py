@@ -127,7 +127,7 @@ def test_arrays_of_hdf5_that_do_not_lie_as_in_memory_are_read_by_h5py(tmp_path):
 def test_a_row_that_is_not_there_is_told_as_before(folder):
     frame = frame_of(folder, "plain.npy").assign(index=np.arange(N) + 1)
     with pytest.raises(DecodeError) as caught:
-        rows_and_values(loader_of(frame, shuffle=False))
+        rows_and_values(loader_of(frame))
     assert str(caught.value) == (
         f"row id=239, path={{'path': '{folder}/plain.npy', 'index': 240}}: the array has 240 rows, "
         "there is no row 240"
@@ -202,12 +202,11 @@ def test_the_first_window_and_the_next_one_are_read_ahead_by_a_thread(
     shutil.copy(folder / name, tmp_path)
     note_advice(monkeypatch, tmp_path / name, note)
     loader = loader_of(frame_of(tmp_path, name), window=4_000, workers=0)
-    windows = loader.order.windows
     loader.batch(0, 0)
     assert done.wait(60)
     wait_for_next_window(loader)
-    blocks = np.concatenate([windows.blocks_of(number, seed=0, epoch=0) for number in (0, 1)])
-    rows = np.concatenate([windows.block_rows(block) for block in blocks.tolist()])
+    order = loader.order
+    rows = np.concatenate([order.rows_of(0, window, loader.plan) for window in (0, 1)])
     assert {thread for _, _, thread in asked} == {"dfgen-0"}
     data = (folder / name).read_bytes()
     if name != "packed.h5":
@@ -230,7 +229,7 @@ def test_the_first_window_and_the_next_one_are_read_ahead_by_a_thread(
 
 def wait_for_next_window(loader):
     done = threading.Event()
-    loader._maker.next_window._threads.submit(lambda worker: done.set())
+    loader._next._pool.submit(lambda worker: done.set())
     assert done.wait(60)
 
 

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from loaders import batches_of
 from messages import message_of
 
 import dfgen
@@ -26,7 +27,7 @@ from dfgen.loading.loader import Loader
 df = pd.read_json(sys.argv[1], orient="records")
 bound = bind(SequenceArguments(df, y="label", image_size=(4, 4), balance="label", batch_size=4))
 loader = Loader(bound.reader, batch_size=4, order=bound.order, workers=2)
-for batch in loader.batches():
+for batch in (loader.batch(0, step) for step in range(len(loader))):
     red, green, _ = batch.arrays["image"][:, 0, 0].astype(int).T
     assert (red + 256 * green).tolist() == batch.rows.tolist()
     assert batch.arrays["label"].tolist() == (batch.rows % 2).tolist()
@@ -51,8 +52,8 @@ def test_a_binding_is_what_a_sequence_makes_of_the_same_arguments(frame):
     bound = bind(SequenceArguments(frame(8), image_size=(4, 4)))
     with dfgen.Sequence(frame(8), image_size=(4, 4), workers=0, shuffle=False) as seq:
         images, labels = seq[0]
-    loader = Loader(bound.reader, batch_size=32, workers=0, shuffle=False)
-    (batch,) = loader.batches()
+    loader = Loader(bound.reader, batch_size=32, workers=0)
+    (batch,) = batches_of(loader)
     np.testing.assert_array_equal(batch.arrays["image"], images)
     np.testing.assert_array_equal(batch.arrays["label"], labels)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tifffile
+from loaders import batches_of
 
 import dfgen
 from dfgen.binding.arguments import SequenceArguments
@@ -43,11 +44,11 @@ def bound(frame, x, **options):
 def batch_of(frame, x, transform=None, on_error="raise", **options):
     found = bound(frame, x, transform=transform, on_error=on_error)
     loader = Loader(
-        found.reader, batch_size=ROWS, shuffle=False, on_error=on_error, problems=found.problems,
+        found.reader, batch_size=ROWS, on_error=on_error, problems=found.problems,
         **options,
     )  # fmt: skip
     with contextlib.closing(loader):
-        return next(iter(loader.batches())) if options else loader.batch(0, 0), loader.problems
+        return next(iter(batches_of(loader))) if options else loader.batch(0, 0), loader.problems
 
 
 def test_rows_of_too_many_bits_are_refused(tmp_path):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from loaders import batches_of
 
 import dfgen
 from dfgen.binding.arguments import SequenceArguments
@@ -66,7 +67,7 @@ def loader(df, y, x=None, transform=None, **options):
     bound = bind(
         SequenceArguments(df, {"image": IMAGE} if x is None else x, y, transform=transform)
     )
-    return Loader(bound.reader, weights=bound.weights, shuffle=False, workers=0, **options)
+    return Loader(bound.reader, weights=bound.weights, workers=0, **options)
 
 
 def brighter(sample, rng):
@@ -79,7 +80,7 @@ def brighter(sample, rng):
 def test_what_a_row_lacks_is_blank_and_weighs_nothing(df, transform, use_multiprocessing):
     options = {"workers": 1, "use_multiprocessing": True} if use_multiprocessing else {}
     made = Loader(bind(SequenceArguments(df, {"image": IMAGE}, Y, transform=transform)).reader,
-                  **{"batch_size": ROWS, "shuffle": False, "workers": 0, **options})  # fmt: skip
+                  **{"batch_size": ROWS, "workers": 0, **options})  # fmt: skip
     batch = made.batch(0, 0)
     made.close()
     there = ~np.isin(np.arange(ROWS), LACKING)
@@ -166,7 +167,7 @@ def test_weights_of_an_epoch_add_up_to_the_labelled_rows_seen(df, hosts, tail):
             made = Loader(bound.reader, weights=bound.weights, batch_size=4, workers=0, seed=1,
                           shard=(host, hosts))  # fmt: skip
             plan = Plan(11, 4, (host, hosts), tail)
-            for batch in made.batches(plan=plan):
+            for batch in batches_of(made, plan=plan):
                 total += batch.weights_of("age").sum()
                 places += len(batch.weights)
                 seen.update(batch.rows.tolist())
@@ -181,7 +182,7 @@ def test_a_row_that_is_skipped_weighs_nothing_and_others_as_documented(df):
     bound = bind(
         SequenceArguments(df, "path", {"age": Y["age"], "kind": Y["kind"]}, on_error="skip")
     )
-    made = Loader(bound.reader, batch_size=4, workers=0, shuffle=False, on_error="skip")
+    made = Loader(bound.reader, batch_size=4, workers=0, on_error="skip")
     batch = made.batch(0, 0)
     np.testing.assert_allclose(batch.weights, [0, 4 / 3, 4 / 3, 4 / 3])
     np.testing.assert_allclose(batch.weights_of("age"), [0, 0, 4 / 3, 4 / 3])

@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
+from loaders import batches_of
 
 import dfgen
 from dfgen.binding.arguments import SequenceArguments
@@ -30,7 +31,7 @@ def loader_of(manifest, window, **options):
 
 def epoch_of(loader, epoch):
     """Yield the rows of each batch, and the numbers that their pixels encode."""
-    for made in loader.batches(epoch):
+    for made in batches_of(loader, epoch):
         pixels = made.arrays["image"].astype(np.int64)
         assert (pixels == pixels[:, :1, :1]).all()
         yield made.rows.tolist(), (pixels[:, 0, 0] @ [256**2, 256, 1]).tolist()

@@ -43,7 +43,7 @@ def write(path, row, time=TIME):
 def rows_and_problems(df, x="path", options=OPTIONS, **more):
     bound = bind(SequenceArguments(df, x, **options, on_error="skip"))
     loader = Loader(
-        bound.reader, problems=bound.problems, batch_size=8, shuffle=False, on_error="skip",
+        bound.reader, problems=bound.problems, batch_size=8, on_error="skip",
         workers=2, **more,
     )  # fmt: skip
     batch = loader.batch(0, 0)

@@ -15,6 +15,7 @@ import pandas as pd
 import PIL.Image
 import pyarrow as pa
 import pytest
+from loaders import batches_of
 from odd_images import damaged_files, files
 from public.first_batch import x_of
 
@@ -85,14 +86,14 @@ def held(folder, kind, bad):
     """Check that the row is named, and that every other one is seen in each epoch, as it is."""
     found, path = loader(folder, kind, bad)
     with contextlib.closing(found), pytest.raises(DfgenError) as caught:
-        list(found.batches())
+        list(batches_of(found))
     assert type(caught.value) is DecodeError
     assert f"id={100 + BAD}" in str(caught.value) and repr(path) in str(caught.value)
-    whole, _ = loader(folder / "..", kind, lambda content: content, shuffle=False)
+    whole, _ = loader(folder / "..", kind, lambda content: content)
     with contextlib.closing(whole):
         right = {
             row: batch.arrays["x"][place].copy()
-            for batch in whole.batches()
+            for batch in batches_of(whole)
             for place, row in enumerate(batch.rows.tolist())
         }
     found, _ = loader(folder, kind, bad, on_error="skip")

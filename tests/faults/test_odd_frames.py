@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from loaders import batches_of
 
 import dfgen
 from dfgen.binding.arguments import SequenceArguments
@@ -32,9 +33,15 @@ def rows_seen(frame, batch_size=4, **options):
     loader = Loader(bound(frame, **options).reader, batch_size=batch_size, workers=2)
     seen = []
     for epoch in range(2):
-        for batch in loader.batches(epoch):
+        for batch in batches_of(loader, epoch):
             red, labels = batch.arrays["image"][:, 0, 0, 0], batch.arrays["label"]
-            seen += zip([epoch] * len(red), batch.ids, map(int, red), map(int, labels), strict=True)
+            seen += zip(
+                [epoch] * len(red),
+                loader.ids_at(batch.rows),
+                map(int, red),
+                map(int, labels),
+                strict=True,
+            )
     loader.close()
     return sorted(seen)
 
@@ -137,19 +144,22 @@ def test_fault_39_columns_called_as_those_of_dfgen_are_those_of_the_user(plain):
 
 def test_fault_40_what_the_owner_does_to_a_frame_later_changes_nothing(plain):
     loader = Loader(bound(plain).reader, batch_size=2, workers=2)
-    batches = loader.batches()
+    batches = batches_of(loader)
     first = next(batches)
     plain["kind"] = plain["kind"].cat.rename_categories(["z", "a"])
     plain.loc[:, "path"] = "/gone.png"
     plain.loc[:, "id"] = "same"
     plain.pop("path")
-    seen = [first, *batches, *loader.batches(1)]
+    seen = [first, *batches, *batches_of(loader, 1)]
     loader.close()
     found = [
         (epoch, id, int(red), int(label))
         for epoch, batch in zip([0] * 3 + [1] * 3, seen, strict=True)
         for id, red, label in zip(
-            batch.ids, batch.arrays["image"][:, 0, 0, 0], batch.arrays["label"], strict=True
+            loader.ids_at(batch.rows),
+            batch.arrays["image"][:, 0, 0, 0],
+            batch.arrays["label"],
+            strict=True,
         )
     ]
     assert sorted(found) == due(*ALL)
@@ -166,7 +176,7 @@ def test_fault_40_arrays_that_a_frame_was_made_of_may_be_written_over(dtype):
 
 
 def _read(reader):
-    loader = Loader(reader, batch_size=ROWS, shuffle=False, workers=0)
-    (batch,) = loader.batches()
+    loader = Loader(reader, batch_size=ROWS, workers=0)
+    (batch,) = batches_of(loader)
     loader.close()
-    return batch.ids, {name: array.tolist() for name, array in batch.arrays.items()}
+    return loader.ids_at(batch.rows), {name: array.tolist() for name, array in batch.arrays.items()}

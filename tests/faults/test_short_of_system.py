@@ -13,7 +13,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import WorkerError
-from dfgen.loading.workers.threads import Threads, Worker
+from dfgen.loading.workers.pool import Pool, Worker
 
 MEMORY = Path("/sys/fs/cgroup/memory")
 
@@ -55,7 +55,7 @@ def test_fault_57_a_worker_that_the_kernel_kills_for_its_memory_is_named_with_it
     assert str(caught.value).startswith("row id=1, path=")
     assert str(caught.value).endswith(
         "3 worker processes died on this row (the last: killed by SIGKILL, as the system does "
-        "where memory is short: see its log, dmesg)"
+        "if memory is short: see its log, dmesg)"
     )
 
 
@@ -81,22 +81,13 @@ def test_fault_80_where_no_thread_can_be_started_an_error_says_so_and_no_row_is_
         assert [int(row) for x, _ in seq for row in x[:, 0, 0, 0]] == [*range(12)]
 
 
-class Counted(Worker):
-    """Counts how often it was closed."""
-
-    closed = 0
-
-    def close(self):
-        self.closed += 1
-
-
 def test_fault_80_where_none_can_be_started_for_a_stuck_one_it_is_kept():
-    threads = Threads(1, Worker)
-    threads.submit(lambda worker: None)
+    pool = Pool(1, Worker)
+    pool.submit(lambda worker: None)
     with stacks_of(TOO_LARGE), pytest.raises(WorkerError, match="cannot start"):
-        threads.replace(threads.workers[0])
-    assert [one.abandoned for one in threads.workers] == [False] and not threads.replaced
-    threads.close()
+        pool.replace(pool.workers[0])
+    assert [worker.abandoned for worker in pool.workers] == [False] and not pool.replaced
+    pool.close()
 
 
 def test_fault_80_an_error_of_a_worker_itself_is_not_taken_for_one_of_the_system():
@@ -104,7 +95,7 @@ def test_fault_80_an_error_of_a_worker_itself_is_not_taken_for_one_of_the_system
         raise RuntimeError("of its own")
 
     with pytest.raises(RuntimeError, match="of its own") as caught:
-        Threads(2, make).submit(lambda worker: None)
+        Pool(2, make).submit(lambda worker: None)
     assert caught.type is RuntimeError
 
 

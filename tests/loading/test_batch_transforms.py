@@ -4,7 +4,6 @@ import warnings
 
 import keras
 import numpy as np
-import pandas as pd
 import pytest
 import sized
 
@@ -45,55 +44,11 @@ def same(ones, others):
             np.testing.assert_array_equal(a, b)
 
 
-def drawn(seq):
-    return [y[0] for _, y in seq]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"workers": 1}, {"workers": 7}, {"workers": 1, "use_multiprocessing": True}],
-    ids=["1 thread", "7 threads", "a process"],
-)
-def test_batches_are_the_same_for_any_workers(frame, options):
-    with sequence(frame(120), mixup, workers=0) as one, sequence(frame(120), mixup, **options) as b:
-        for _ in range(2):
-            same(one, b)
-
-
-def test_a_batch_asked_for_by_itself_is_that_of_the_pass(frame):
-    with sequence(frame(40), mixup) as seq:
-        batches = list(sequence(frame(40), mixup))
-        same((seq[i] for i in (2, 0, 1)), (batches[i] for i in (2, 0, 1)))
-
-
-def test_each_batch_epoch_seed_and_process_draws_for_itself(frame):
-    with sequence(frame(40), draw) as seq:
-        found = drawn(seq) + drawn(seq)
-    for options in ({"seed": 1}, {"shard": (0, 2)}, {"shard": (1, 2)}):
-        with sequence(frame(40), draw, **options) as seq:
-            found += [seq[0][1][0]]
-    assert len(set(found)) == len(found) - 1  # the first of two processes draws as one alone would
-
-
-def test_the_generator_is_the_one_documented():
-    assert batch_rng(0, 1, 2).random() == 0.681419085003446
-    assert batch_rng(0, 1, 2, 3).random() == 0.13683477013215206
-
-
 def test_a_batch_gets_the_generator_of_its_seed_epoch_step_and_process(frame):
     with sequence(frame(48), draw, seed=5, shard=(1, 2)) as seq:
         for epoch in range(2):
             for step, (_, (found, *_), _) in enumerate(seq):
                 assert found == batch_rng(5, epoch, step, 1).integers(2**40, size=8)[0]
-
-
-def test_after_a_resume_the_batches_are_those_that_were_to_come(frame):
-    with sequence(frame(64), mixup) as whole, sequence(frame(64), mixup) as resumed:
-        passes = iter(whole)
-        next(passes)
-        state = whole.state_dict()
-        resumed.load_state_dict(state)
-        same(passes, resumed)
 
 
 def test_dtypes_and_shapes_of_samples_may_change(frame):
@@ -105,17 +60,6 @@ def test_dtypes_and_shapes_of_samples_may_change(frame):
         assert "image 4x4x3 float16, label 2 float32" in repr(seq)
         tensor, _ = seq.get_tf_dataset().element_spec
         assert (tensor.shape.as_list(), tensor.dtype.name) == ([None, 4, 4, 3], "float16")
-
-
-def test_a_model_trains_on_soft_labels_with_weights(frame):
-    df = frame(40).assign(weight=np.arange(40) / 40)
-    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(2, "softmax")])
-    model.compile("sgd", "categorical_crossentropy", weighted_metrics=["accuracy"])
-    with sequence(df, mixup, y="label", sample_weight="weight") as seq:
-        history = model.fit(seq, epochs=2, verbose=0)
-        _, _, weights = seq[0]
-    assert np.isfinite(history.history["loss"]).all()
-    assert len(set(weights.tolist())) == 16
 
 
 @pytest.mark.parametrize(
@@ -150,16 +94,6 @@ def test_batches_that_are_kept_stay_as_they_were(frame, size):
     np.testing.assert_array_equal(np.concatenate(kept)[:, 1:], np.ones((120, 2)))
 
 
-def test_a_skipped_row_keeps_its_weight_of_0(frame, tmp_path):
-    df = frame(32)
-    df.loc[3, "path"] = str(tmp_path / "missing.png")
-    with sequence(df, mixup, on_error="skip", shuffle=False) as seq:
-        _, y, weights = seq[0]
-    assert weights[3] == 0
-    np.testing.assert_allclose(np.delete(weights, 3), 16 / 15)
-    assert y.shape == (16, 2)
-
-
 def test_the_trial_sees_labels_of_the_frame_and_reads_no_file(frame, tmp_path):
     seen = []
 
@@ -175,13 +109,6 @@ def test_the_trial_sees_labels_of_the_frame_and_reads_no_file(frame, tmp_path):
     assert batch["one"].shape == (10, 4, 4, 3)
     assert not batch["one"].any()
     assert batch["label"].tolist() == [0, 1] * 5
-
-
-def test_its_time_is_told_as_a_stage_of_its_own(frame):
-    for options in ({}, {"use_multiprocessing": True, "workers": 1}):
-        with sequence(frame(32), mixup, **options) as seq:
-            list(seq)
-            assert seq.metrics.seconds["batch_transform"] > 0
 
 
 def test_memory_counts_what_it_makes_beside_what_it_gets(frame):
@@ -269,50 +196,6 @@ def test_a_trial_of_numbers_warns_of_nothing(frame):
         warnings.simplefilter("always")
         sequence(frame(16), standardized).close()
     assert caught == []
-
-
-def test_inputs_alone_and_numbers_alone_are_batches_too():
-    df = pd.DataFrame({"id": range(10), "number": np.arange(10.0), "other": np.arange(10.0)})
-    with dfgen.Sequence(df, {"a": "number", "b": "other"}, label_mode=None, batch_size=4,
-                        shuffle=False, batch_transform=lambda batch, rng: batch | {
-                            "a": batch["a"] + batch["b"]}) as seq:  # fmt: skip
-        assert [x["a"].tolist() for (x,) in seq] == [[0, 2, 4, 6], [8, 10, 12, 14], [16, 18]]
-
-
-def test_boxes_are_two_arrays_of_it_too(frame):
-    def mirrored(batch, rng):
-        assert sorted(batch) == ["boxes", "image", "labels"]
-        boxes, there = batch["boxes"], (batch["labels"] >= 0)[..., None]
-        batch["boxes"] = np.where(
-            there, [4, 0, 4, 0] + boxes[..., [2, 1, 0, 3]] * [-1, 1, -1, 1], -1
-        )
-        return batch | {"image": batch["image"][:, :, ::-1]}
-
-    df = frame(6).assign(boxes=[[[0, 1, 1, 3]]] * 6, labels=[[1]] * 6)
-    boxes = dfgen.Boxes(max_items=2)
-    image = dfgen.Image(size=(4, 4))
-    with dfgen.Sequence(df, image, boxes, batch_size=4, batch_transform=mirrored) as seq:
-        for _, y in seq:
-            assert (y["boxes"] == [[3, 1, 4, 3], [-1] * 4]).all()
-            assert (y["labels"] == [1, -1]).all()
-
-
-def test_element_spec_tells_what_it_makes_and_text_passes(frame):
-    with dfgen.Sequence(
-        frame(20).assign(word=["abc"] * 20),
-        {"image": dfgen.Image(size=(4, 4)), "text": dfgen.Text("word")},
-        {"label": "label"},
-        batch_transform=mixup_images_alone,
-        batch_size=8,
-    ) as seq:
-        x, _ = seq[2]
-        assert (x["image"].dtype, x["text"].tolist()) == (np.float32, ["abc"] * 4)
-        inputs, _ = seq.element_spec
-        assert (inputs["image"].shape[1:], inputs["image"].dtype) == ((4, 4, 3), "float32")
-
-
-def mixup_images_alone(batch, rng):
-    return batch | {"image": batch["image"].astype(np.float32)}
 
 
 @pytest.fixture(scope="module")

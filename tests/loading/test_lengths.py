@@ -3,7 +3,6 @@
 import os
 import wave
 
-import keras
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,18 +72,6 @@ def test_each_row_once_padded_to_the_longest_of_its_batch_and_the_mask_says_wher
         assert served["padding_mask"].sum(axis=1).tolist() == LENGTHS[:3]
 
 
-def test_facts_tell_frames_and_a_file_that_changed_since_is_named(rows):
-    known = rows.assign(frames=LENGTHS)
-    known.loc[3, "frames"] = 999
-    x = dfgen.Audio("path", RATE, None)
-    with sequence(known, x, shuffle=False) as seq:
-        message = message_of(DecodeError, lambda: seq[0])
-    assert message == (
-        f"row id=3, path={rows.path[3]!r}: the sound has {LENGTHS[3]} frames, but its facts "
-        "say 999: build the manifest again, or leave out its column frames"
-    )
-
-
 def test_a_broken_file_is_skipped_and_a_mean_under_its_mask_is_a_number(rows, tmp_path):
     (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY")
     broken = rows.assign(array=[str(tmp_path / "broken.npy"), *rows.array[1:]])
@@ -139,52 +126,6 @@ def test_a_file_without_a_true_header_is_the_fault_of_its_row_and_pads_nothing(
         assert seq.problems.reason.item().startswith(said)
     message = message_of(ManifestError, sequence, frame, X["array"])
     assert f"row id=3, array={str(path)!r}: {said}" in message
-
-
-def test_a_sound_of_more_frames_than_limits_allow_pads_nothing(rows, tmp_path):
-    soundfile = pytest.importorskip("soundfile")
-    path = tmp_path / "long.flac"
-    soundfile.write(path, np.zeros(9), RATE)
-    data = bytearray(path.read_bytes())
-    data[22:26] = b"\xff" * 4  # of STREAMINFO, how many frames there are
-    path.write_bytes(data)
-    frame = rows[:4].assign(path=[*rows.path[:3], str(path)])
-    with sequence(frame, X["audio"], shuffle=False, on_error="skip", workers=0) as seq:
-        assert seq[0][0]["audio"].shape == (4, max(LENGTHS[:3]), 1)
-        assert seq.problems.reason.item() == (
-            "the sound has 4,294,967,295 frames, 17,179,869,180 bytes decoded, more "
-            "than limits.decoded_bytes='512MiB': if you trust it, give "
-            "limits=dfgen.Limits(decoded_bytes=17179869180)"
-        )
-
-
-@pytest.mark.slow
-@pytest.mark.backend
-def test_a_model_trains_under_the_mask_and_knows_what_lengths_hide(rows):
-    tokens = keras.Input((None,), dtype="int32", name="column")
-    mask = keras.Input((None,), dtype="bool", name="padding_mask")
-    vectors = keras.layers.Embedding(ROWS + 1, 4)(tokens)
-    pooled = keras.layers.GlobalAveragePooling1D()(vectors, mask=mask)
-    output = keras.layers.Dense(2, activation="softmax")(pooled)
-    model = keras.Model({"column": tokens, "padding_mask": mask}, output)
-    model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy")
-    with sequence(rows, X["column"], bucket_by="length") as seq:
-        losses = model.fit(seq, epochs=12, verbose=0).history["loss"]
-    assert losses[-1] < 0.2 < losses[0]
-
-
-@pytest.mark.backend
-def test_arrays_with_their_mask_are_one_input_of_several_in_a_dict(rows):
-    tokens = keras.Input((None,), dtype="int32", name="column")
-    mask = keras.Input((None,), dtype="bool", name="padding_mask")
-    number = keras.Input((1,), name="number")
-    vectors = keras.ops.cast(keras.ops.expand_dims(tokens, -1), "float32")
-    means = keras.layers.GlobalAveragePooling1D()(vectors, mask=mask)
-    inputs = {"text": {"column": tokens, "padding_mask": mask}, "number": number}
-    model = keras.Model(inputs, means + 100 * number)
-    x = {"text": X["column"], "number": dfgen.Number(["id"])}
-    with dfgen.Sequence(rows, x, label_mode=None, batch_size=4, shuffle=False) as seq:
-        np.testing.assert_allclose(model.predict(seq, verbose=0)[:, 0], 101 * rows.id + 1)
 
 
 @pytest.mark.parametrize(("shape", "whole"), [((None,), [1, 2]), ((None, 2), [[1, 2]])])

@@ -124,7 +124,7 @@ def test_no_batch_differs_while_workers_are_measured(loader, monkeypatch, broken
             )
             used.add((tuned.metrics.workers, tuned.metrics.use_multiprocessing))
     assert used == {(2, False), (1, False), (2, True)}
-    assert tuned._maker.pool._chooser.done
+    assert tuned._workers._chooser.done
     tuned.close()
     assert not children()
 

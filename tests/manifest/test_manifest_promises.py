@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loaders import batches_of
 from test_duplicates import in_pairs
 from test_manifest_io import FRAME
 
@@ -186,8 +187,8 @@ def test_a_class_outside_the_names_is_an_error_for_every_kind_of_column(values, 
     x, y = ({"kind": feature}, "x") if kind == "input" else ("x", {"kind": feature})
     try:
         reader = bind(SequenceArguments(frame, x=x, y=y)).reader
-        loader = Loader(reader, batch_size=8, shuffle=False, workers=0)
-        (batch,) = loader.batches()
+        loader = Loader(reader, batch_size=8, workers=0)
+        (batch,) = batches_of(loader)
         loader.close()
     except DfgenError as error:
         assert not inside, error

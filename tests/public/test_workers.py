@@ -183,11 +183,7 @@ def test_as_many_rows_may_be_bad_as_limits_say(frame, way, most, bad):
     assert_fails(errors.ProblemsError, r"\br1\b", frame, way, **options)
 
 
-CORE = [pytest.mark.xfail(strict=True, reason="core")]
-FOLDERS = ["imgs", pytest.param("empty", marks=CORE), pytest.param("gone", marks=CORE)]
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", ["imgs", "empty", "gone"])
 def test_missing_files_are_bad_rows(frame, tmp_path, folder):
     (tmp_path / "empty").mkdir()
     for row in (1, 10, 21):

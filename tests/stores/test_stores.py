@@ -224,9 +224,9 @@ def test_prefetched_files_are_kept_until_dropped():
     prefetch = Prefetch(read)
     prefetch.expect(["a", "b", "a", "bad"])
     go.set()
-    assert prefetch.take("a", until_read=True) == prefetch.take("a") == b"a"
+    assert prefetch.take("a") == b"a"
     with pytest.raises(MissingFileError):
-        prefetch.take("bad", until_read=True)
+        prefetch.take("bad")
     assert prefetch.take("c") is None
     prefetch.drop(["a", "b", "a", "bad"])
     assert prefetch.take("a") is None and sorted(reads) in (["a", "b", "bad"], ["a", "bad"])

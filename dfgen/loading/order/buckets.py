@@ -1,7 +1,7 @@
 """Batches of rows with similar sizes, for little padding."""
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from math import isqrt
 from typing import Any
@@ -18,9 +18,8 @@ from dfgen.spec import IntArray
 class Bucketed:
     """Rows of similar sizes in each batch, within windows of another order.
 
-    The rows of a window are sorted into batches by their sizes, and the batches are shuffled. A
-    short last batch of the epoch stays as it is: chance alone decides which rows an epoch leaves
-    out.
+    The rows of a window are sorted into batches by size, and the batches are shuffled. A short last
+    batch stays as it is, so that only chance decides which rows an epoch leaves out.
     """
 
     order: Order
@@ -28,13 +27,13 @@ class Bucketed:
     batch_size: int  # rows of a global batch
     name: str  # "shape" or "length"
     seed: int = 0
-    window: int = 64  # batches of a window; more of them are more alike, and less mixed
+    window: int = 64  # batches of a window; with more, batches are more alike and less mixed
     _arranged: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         parts = self.order, self.sizes, self.batch_size, self.seed, self.window
-        arranged = lru_cache(maxsize=2)(lambda epoch, number: _arranged(*parts, epoch, number))
-        object.__setattr__(self, "_arranged", arranged)  # no cycle through self
+        arranged = lru_cache(maxsize=2)(partial(_arranged, *parts))
+        object.__setattr__(self, "_arranged", arranged)  # no reference cycle
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = self.order, self.sizes, self.batch_size, self.name, self.seed, self.window
@@ -71,13 +70,7 @@ class Bucketed:
 
 
 def _arranged(
-    order: Order,
-    sizes: npt.NDArray[np.int32],
-    batch_size: int,
-    seed: int,
-    window: int,
-    epoch: int,
-    number: int,
+    order: Order, sizes: Any, batch_size: int, seed: int, window: int, epoch: int, number: int
 ) -> IntArray:
     """Return the rows of a window, batch by batch."""
     start = number * window * batch_size
@@ -90,11 +83,10 @@ def _arranged(
 
 
 def like_with_like(sizes: npt.NDArray[Any], batch_size: int) -> IntArray:
-    """Return the places of some sizes that make up each batch, in ascending order.
+    """Return the places of the sizes in each batch, in ascending order.
 
-    They are cut by height into as many strips as a strip has batches, and each strip by width. For
-    sizes as in ImageNet that leaves half of the padding of sorting by height and then width; for
-    COCO, which has few heights, both leave next to nothing.
+    Sizes are cut by height into as many strips as a strip has batches, and each strip by width. For
+    ImageNet that needs half of the padding of sorting by height and then width.
 
     Example:
         >>> like_with_like(np.array([[9, 9], [2, 5], [9, 8], [2, 5]]), 2).tolist()

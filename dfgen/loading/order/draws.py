@@ -18,11 +18,10 @@ class Drawn:
     """As many draws as rows, in which each group of rows has its share.
 
     Groups lie end to end, each as long as its share, and are cut into as many equal parts as an
-    epoch has places. Place p draws from the group at a random point of part p, another one each
-    epoch. A group gives its rows in laps, each lap another permutation of them. So a group has its
-    share of places to less than two, or exactly if its bounds are whole places, and its rows come
-    equally often, plus or minus one. The places are shuffled. Nothing is stored for an epoch. Made
-    by `drawn_by_shares` and `drawn_by_weights`.
+    epoch has places. Place p draws from the group at a random point of part p. A group returns its
+    rows in laps, each a permutation. So the draws of a group differ from its share by less than
+    two, or not at all if its bounds are whole places, and its rows occur equally often, plus or
+    minus one. The places are shuffled; nothing is stored for an epoch.
 
     Source: stratified resampling (Kitagawa, "Monte Carlo Filter and Smoother for Non-Gaussian
     Nonlinear State Space Models", 1996).
@@ -81,7 +80,7 @@ class Drawn:
     ) -> IntArray:
         """Return `permutation(within, sizes, tag="class/{group}/{lap}")` of all places at once.
 
-        For each group alone, 1,000 classes would cost a call of 0.15 ms for every eight rows.
+        One group at a time, 1,000 classes would cost a call of 0.15 ms for every eight rows.
         """
         keyed = laps * len(self.bounds) + groups
         keys, first, which = np.unique(keyed, return_index=True, return_inverse=True)
@@ -107,12 +106,9 @@ def drawn_by_shares(numbers: npt.NDArray[np.int64], shares: Iterable[float], nam
         [2, 2]
     """
     wanted = np.array([*shares], np.float64)
+    ends = np.rint(np.cumsum(wanted / wanted.sum()) * len(numbers))
     sizes = np.bincount(numbers, minlength=len(wanted))
-    ends = np.cumsum(wanted / wanted.sum()) * len(numbers)
-    bounds = np.rint(ends).astype(np.int64) << _PART
-    bounds[-1] = len(numbers) << _PART
-    weights = (wanted / np.maximum(sizes, 1))[numbers]
-    return _drawn(numbers, sizes, bounds, weights, name)
+    return _drawn(numbers, sizes, ends, (wanted / np.maximum(sizes, 1))[numbers], name)
 
 
 def drawn_by_weights(weights: npt.NDArray[np.float64], name: str) -> Drawn:
@@ -126,18 +122,19 @@ def drawn_by_weights(weights: npt.NDArray[np.float64], name: str) -> Drawn:
     values, numbers = np.unique(weights, return_inverse=True)
     sizes = np.bincount(numbers)
     ends = np.cumsum(values / values[-1] * sizes)
-    bounds = np.rint(ends * ((len(weights) << _PART) / ends[-1])).astype(np.int64)
-    bounds[-1] = len(weights) << _PART
-    return _drawn(numbers, sizes, bounds, weights, name)
+    return _drawn(numbers, sizes, ends * (len(weights) / ends[-1]), weights, name)
 
 
 def _drawn(
     numbers: IntArray,
     sizes: IntArray,
-    bounds: IntArray,
+    ends: npt.NDArray[np.float64],
     weights: npt.NDArray[np.float64],
     name: str,
 ) -> Drawn:
+    """Return the draws of groups, which end at so many places."""
+    bounds = np.rint(ends * 2.0**_PART).astype(np.int64)
+    bounds[-1] = len(numbers) << _PART
     rows = np.argsort(numbers, kind="stable").astype(np.int64, copy=False)
     starts = np.append(0, np.cumsum(sizes, dtype=np.int64))
     return Drawn(rows, starts, bounds, weights, name)

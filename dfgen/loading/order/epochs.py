@@ -1,7 +1,7 @@
-"""Which row stands at each position of an epoch, and in each batch."""
+"""The row at each position of an epoch, and the rows of each batch."""
 
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -11,8 +11,7 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.order.shuffle import permutation
 from dfgen.spec import IntArray
 
-_BLOCK = 8192  # positions of a block: asked for one by one, they cost ten times as much
-_COUNTED = 65_536  # positions at once
+_BLOCK = 8192  # positions at once; one batch at a time costs ten times as much
 
 
 class Order(Protocol):
@@ -24,21 +23,21 @@ class Order(Protocol):
 
     @property
     def digest(self) -> str:
-        """The text that tells this order from others; without seed and batch size."""
+        """A text that identifies the order, without seed and batch size."""
 
     @property
     def weights(self) -> npt.NDArray[np.float64] | None:
-        """The weights by which rows are drawn; None if each row comes once."""
+        """The weights by which rows are drawn; None if each row occurs once."""
 
     @property
     def batch_size(self) -> int | None:
-        """Rows of the global batch on which the order depends; None if it depends on none."""
+        """Rows of the global batch on which the order depends, if it does."""
 
     def at(self, epoch: int, positions: IntArray) -> IntArray:
-        """Return int64 of shape (2, positions): the rows, and how often each came before."""
+        """Return int64 of shape (2, positions): the rows, and how often each occurred before."""
 
     def reseeded(self, seed: int) -> Self:
-        """Return the same order by another seed."""
+        """Return the order of another seed."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class BatchRows(NamedTuple):
 
     positions: IntArray
     rows: IntArray
-    earlier: IntArray  # how often each row came before in this epoch
+    earlier: IntArray  # how often each row occurred before in this epoch
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,44 +92,40 @@ class Epochs:
 
     order: Order
     plan: Plan
-    _block: Any = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        order, plan, batches = self.order, self.plan, self._batches
-
-        def block(epoch: int, number: int) -> tuple[IntArray, IntArray]:
-            positions = plan.block(number * batches, batches)
-            return positions, order.at(epoch, positions)
-
-        object.__setattr__(self, "_block", lru_cache(maxsize=4)(block))  # no cycle through self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Epochs, (self.order, self.plan)
-
-    @property
-    def _batches(self) -> int:
-        """Batches of a block."""
-        return max(1, _BLOCK // self.plan.size)
+    @cached_property
+    def _block(self) -> Any:
+        return lru_cache(maxsize=4)(partial(_block, self.order, self.plan))
 
     def batch(self, epoch: int, step: int) -> BatchRows:
         """Return the rows of a batch, padding included."""
         plan = self.plan
         if not 0 <= step < len(plan):
             raise IndexError(f"batch {step} does not exist: an epoch has {len(plan)} batches")
-        number, place = divmod(step, self._batches)
+        number, place = divmod(step, _batches(plan))
         part = slice(place * plan.size, (place + 1) * plan.size)
-        positions, drawn = self._block(epoch, number)
-        positions, drawn = positions[part], drawn[:, part]
+        positions, drawn = (array[..., part] for array in self._block(epoch, number))
         if plan.tail == "pad" and len(positions) < plan.size:
             positions = plan.positions(step)
             drawn = self.order.at(epoch, positions)
         return BatchRows(positions, *drawn)
 
     def counts(self, epoch: int, rows: int) -> IntArray:
-        """Return how often each of so many rows comes in an epoch, on all hosts."""
+        """Return how often each of so many rows occurs in an epoch, on all hosts."""
         counts = np.zeros(rows, np.int64)
         stop = self.plan.rows - self.plan.left_out
-        for start in range(0, stop, _COUNTED):
-            block = np.arange(start, min(start + _COUNTED, stop))
+        for start in range(0, stop, _BLOCK):
+            block = np.arange(start, min(start + _BLOCK, stop))
             np.add.at(counts, self.order.at(epoch, block)[0], 1)
         return counts
+
+
+def _batches(plan: Plan) -> int:
+    """Return the number of batches of a block."""
+    return max(1, _BLOCK // plan.size)
+
+
+def _block(order: Order, plan: Plan, epoch: int, number: int) -> tuple[IntArray, IntArray]:
+    batches = _batches(plan)
+    positions = plan.block(number * batches, batches)
+    return positions, order.at(epoch, positions)

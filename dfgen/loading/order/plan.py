@@ -11,12 +11,12 @@ from dfgen.spec import IntArray
 
 @dataclass(frozen=True)
 class Plan:
-    """The positions of an epoch's order that make up each batch of this host.
+    """The positions of an epoch's order in each batch of this host.
 
-    Global batch g of G rows is positions g*G to (g+1)*G - 1; host r of R takes the r-th of R equal
-    parts. Hosts need batches of equal shape. `tail` says what becomes of rows at the end that fill
-    no whole batch: `"short"`, a batch with fewer rows; `"drop"`, they are left out; `"pad"`, a full
-    batch, in which rows from the start of the order follow them with weight 0.
+    Global batch g of G rows has positions g*G to (g+1)*G - 1; host r of R takes the r-th of R equal
+    parts. `tail` decides about the last rows if they do not fill a batch: `"short"`, a batch with
+    fewer rows; `"drop"`, they are left out; `"pad"`, a full batch with rows from the start of the
+    order, of weight 0.
 
     Example:
         >>> [Plan(10, 4, (host, 2), "drop").positions(1).tolist() for host in (0, 1)]
@@ -56,7 +56,7 @@ class Plan:
         return self.rows - min(self.rows, len(self) * self.batch_size)
 
     def taken(self, step: int) -> int:
-        """Return how many rows of this host come before a batch."""
+        """Return the number of rows of this host before a batch."""
         return (step - 1) * self.size + self.real(step - 1) if step else 0
 
     def positions(self, step: int) -> IntArray:
@@ -74,7 +74,7 @@ class Plan:
         return positions[positions < self.rows]
 
     def real(self, step: int) -> int:
-        """Return how many rows of a batch are not padding."""
+        """Return the number of rows of a batch without padding."""
         return min(self.size, max(0, self.rows - self._start(step)))
 
     def _start(self, step: int) -> int:

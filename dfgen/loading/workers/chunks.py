@@ -1,10 +1,7 @@
-"""Chunks of a batch: what a worker makes in one go, in whichever thread or process."""
+"""Chunks of a batch: the rows that a worker makes at once, in a thread or a process."""
 
-import contextlib
-import threading
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
@@ -12,191 +9,138 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.errors import ArgumentError, DecodeError, DfgenError, MissingFileError, without_secrets
+from dfgen.errors import DecodeError, MissingFileError, without_secrets
 from dfgen.loading.generators import sample_rng
 from dfgen.loading.metrics import Stopwatch
-from dfgen.loading.prefetch import Prefetch
 from dfgen.loading.problems import Failure
-from dfgen.loading.workers.retries import read_again
+from dfgen.loading.workers.retries import retry
 from dfgen.samples.reader import SampleReader
-from dfgen.spec import IntArray, Present, Spec, Watch
+from dfgen.spec import IntArray, Spec
 
-_CHUNKS_PER_WORKER = 2  # of what is in the making, so that all workers have some until its end
-_CHUNK = 1 << 22  # bytes of a chunk made by a process, about: it has memory of its own for one
+_CHUNKS_PER_WORKER = 2  # of the batches in the making, so that all workers are busy until their end
+_CHUNK = 1 << 22  # bytes of a chunk of a process, about; it has its own memory for one
 
 ChunkArrays = Mapping[str, npt.NDArray[Any]]
 Blanks = dict[int, Failure | None]
-"""Place in a chunk -> what is wrong with its row, None for known ones; zeros are there."""
-
-_thread = threading.local()  # whose rows it makes just now
-
-
-class Expected:
-    """The remote files of a chunk, which are being prefetched in the order of its rows."""
-
-    def __init__(self, prefetch: Prefetch, paths: Iterable[str]) -> None:
-        self._prefetch, self._paths = prefetch, deque(paths)
-        prefetch.expect(self._paths)
-
-    def taken(self) -> dict[str, bytes]:
-        """Return the bytes of all files that could be read, by their paths."""
-        files = {}
-        while self._paths:
-            path = self._paths.popleft()
-            try:
-                data = self._prefetch.take(path, until_read=True)
-                if data is not None:
-                    files[path] = data
-            except DfgenError:  # whoever wants the file reads it again, and raises that
-                pass
-            finally:
-                self._prefetch.drop([path])
-        return files
-
-    def drop(self) -> None:
-        """Forget the files that were not taken."""
-        self._prefetch.drop(self._paths)
+"""Place in a chunk -> why its row is blank; None for rows that were known to be bad."""
 
 
 @dataclass(frozen=True)
 class Chunk:
     """Some samples of one batch."""
 
+    seed: int  # of the samples' random generators
     epoch: int
     rows: IntArray
-    earlier: IntArray  # how often each of them came before in this epoch
-    known: Collection[int] = ()  # those of them that are not to be read
-    ahead: Expected | None = None  # its remote files
-    files: Mapping[str, bytes] = field(default_factory=dict)  # these, sent to a process
+    earlier: IntArray  # how often each row came before in this epoch
+    known: Collection[int] = ()  # rows that are not read, because they are bad
+    paths: Sequence[str] = ()  # of remote files
 
 
 @dataclass(frozen=True)
 class ChunkMaker:
-    """Makes chunks; all that a worker needs, and so what travels to a process."""
+    """Makes chunks. It is pickled for worker processes."""
 
     reader: SampleReader
-    seed: int  # of the samples' random generators
-    skip: bool  # whether a bad row is filled with zeros instead of raising
+    skip: bool  # whether a bad row is blank instead of an error
 
     def fill(
         self, chunk: Chunk, arrays: ChunkArrays, stopwatch: Stopwatch, cancelled: Callable[[], bool]
     ) -> Blanks:
-        """Fill the arrays of a chunk until nobody wants it any more; return what stays blank."""
-        blanks: Blanks = {}
-        made = len(chunk.rows)
-        one_by_one = self.reader.reads_rows or bool(chunk.known)
-        begin = stopwatch.begin if one_by_one else stopwatch  # columns are made too soon for it
-        begin("table")
+        """Fill the arrays of a chunk unless it is cancelled; return the blank rows."""
+        reader, rows, blanks = self.reader, chunk.rows.tolist(), Blanks()
+        made = len(rows)
+        if reader.reads_rows or chunk.known:
+            stopwatch.begin("table")
+        else:
+            stopwatch("table")  # too short to measure the time on a CPU
         try:
-            with making(self.reader):
-                self.reader.gather(chunk.rows, arrays)
-                taken = self._take(chunk, arrays, stopwatch) if self.reader.taken else None
-                if one_by_one:
-                    blanks, made = self._read_rows(chunk, arrays, stopwatch, cancelled, taken)
+            reader.gather(chunk.rows, arrays)
+            places, taken = self._places(chunk, arrays, stopwatch)
+            # together: between two decodes, out of the CPU's caches, each takes five times as long
+            rngs = [self._rng(chunk, place) for place in places]
+            for place, rng in zip(places, rngs, strict=True):
+                if cancelled():
+                    made = place
+                    break
+                if rows[place] in chunk.known:
+                    blanks[place] = None
+                    continue
+                stopwatch.row = rows[place]
+                out = {name: array[place, ...] for name, array in arrays.items()}
+                try:
+                    if place in taken:
+                        reader.read(rows[place], out, rng, stopwatch, taken=True)
+                    else:
+                        reader.read(rows[place], out, rng, stopwatch)
+                except Exception as error:
+                    failure = self._retried(chunk, place, out, error, stopwatch, cancelled)
+                    if failure is not None:
+                        blanks[place] = failure
         finally:
             stopwatch.rest()
-        if blanks:
-            for name, array in arrays.items():
-                array[list(blanks)] = self.reader.specs[name].blank
+        for name, array in arrays.items() if blanks else ():
+            array[list(blanks)] = reader.specs[name].blank
         stopwatch.counts["samples"] += made - len(blanks)
-        for slots in self.reader.cached:
+        for slots in reader.cached:
             stopwatch.counts.update(slots.counted())
         return blanks
 
-    def _take(self, chunk: Chunk, arrays: ChunkArrays, stopwatch: Stopwatch) -> Present:
-        """Fill what is stored just as the batch wants it; return the rows that it was there for."""
-        stopwatch.row = int(chunk.rows[0])
-        stopwatch("read")
-        taken = self.reader.take(chunk.rows, arrays)
-        stopwatch("table")
-        return taken
+    def _places(
+        self, chunk: Chunk, arrays: ChunkArrays, stopwatch: Stopwatch
+    ) -> tuple[Iterable[int], Collection[int]]:
+        """Take stored rows; return the places of rows that are read one by one, and those taken."""
+        reader, every = self.reader, range(len(chunk.rows))
+        taken: Collection[int] = ()
+        if reader.taken:
+            stopwatch.row = int(chunk.rows[0])
+            stopwatch("read")
+            taken = {*np.flatnonzero(reader.take(chunk.rows, arrays)).tolist()}
+            stopwatch("table")
+        if not (reader.reads_rows or chunk.known):
+            return (), taken
+        if not taken or reader.others or reader.transform:
+            return every, taken
+        rows = chunk.rows.tolist()
+        return [at for at in every if at not in taken or rows[at] in chunk.known], taken
 
-    def _read_rows(
+    def _retried(
         self,
         chunk: Chunk,
-        arrays: ChunkArrays,
+        place: int,
+        out: ChunkArrays,
+        error: Exception,
         stopwatch: Stopwatch,
         cancelled: Callable[[], bool],
-        taken: Present | None,
-    ) -> tuple[Blanks, int]:
-        """Fill what needs files or the transform; return what stays blank, and the rows done."""
-        rows, blanks = chunk.rows.tolist(), Blanks()
-        read_one: Callable[..., None] = self.reader.read
-        done = [False] * len(rows) if taken is None else taken.tolist()
-        left = self._left(chunk, done)
-        # made together: between two decodes, out of the caches, each would take five times as long
-        rngs = [self._rng(chunk, place) for place in left]
-        for place, rng in zip(left, rngs, strict=True):
-            row = rows[place]
-            read = partial(read_one, taken=True) if done[place] else read_one
-            if cancelled():
-                return blanks, place
-            if row in chunk.known:
-                blanks[place] = None
-                continue
-            stopwatch.row = row
-            out = {name: array[place, ...] for name, array in arrays.items()}
-            try:
-                try:
-                    read(row, out, rng, stopwatch)
-                except Exception as error:
-                    again = partial(self._again, chunk, place, out, stopwatch)
-                    read_again(again, error, self.reader, row, stopwatch, cancelled)
-            except (DecodeError, MissingFileError) as error:
-                if not self.skip:
-                    raise
-                # anything else is a mistake in a program, or no fault of the file
-                blanks[place] = self._fault(stopwatch.stage, error, row)
-        return blanks, len(rows)
+    ) -> Failure | None:
+        """Retry a row that could not be read; return why it is to be skipped."""
+        reader, row = self.reader, int(chunk.rows[place])
 
-    def _left(self, chunk: Chunk, done: list[bool]) -> Sequence[int]:
-        """Return the places of a chunk where something is left to do row by row."""
-        if self.reader.others or self.reader.transform or not any(done):
-            return range(len(done))
-        rows = enumerate(chunk.rows.tolist())
-        return [place for place, row in rows if not done[place] or row in chunk.known]
+        def read() -> None:
+            reader.read(row, out, self._rng(chunk, place), stopwatch)
 
-    def _again(self, chunk: Chunk, place: int, out: ChunkArrays, watch: Watch) -> None:
-        self.reader.read(int(chunk.rows[place]), out, self._rng(chunk, place), watch)
-
-    def _fault(self, stage: str, error: Exception, row: int) -> Failure:
-        told = str(error).removeprefix(without_secrets(f"row id={self.reader.id(row)!r}, "))
-        if len([*self.reader.paths(row)]) == 1:  # else the message is to tell of which files it is
-            told = str(error).removeprefix(f"{self.reader.where(row)}: ")
-        return Failure(stage, told)
+        try:
+            retry(read, error, partial(reader.where, row), stopwatch, cancelled)
+        except (DecodeError, MissingFileError) as error:
+            if not self.skip:
+                raise
+            where = without_secrets(f"row id={reader.id(row)!r}, ")
+            if len([*reader.paths(row)]) == 1:
+                where = f"{reader.where(row)}: "
+            return Failure(stopwatch.stage, str(error).removeprefix(where))
+        return None
 
     def _rng(self, chunk: Chunk, place: int) -> np.random.Generator | None:
         if not self.reader.is_random:
             return None
         id = self.reader.id(int(chunk.rows[place]))
-        return sample_rng(self.seed, chunk.epoch, id, int(chunk.earlier[place]))
-
-
-@contextlib.contextmanager
-def making(reader: SampleReader) -> Iterator[None]:
-    """Have `refuse_inside` know which rows are made in this thread."""
-    outer = getattr(_thread, "reader", None)
-    _thread.reader = reader
-    try:
-        yield
-    finally:
-        _thread.reader = outer
-
-
-def refuse_inside(reader: SampleReader) -> None:
-    """Refuse a batch that a function of the user's asks for while it makes one of the same rows."""
-    if getattr(_thread, "reader", None) is reader:
-        raise ArgumentError(
-            "a function that makes the rows of a Sequence asks that Sequence for a batch, which "
-            "would wait for itself: to mix the rows of a batch write batch_transform=, and take "
-            "others from a second Sequence, made before"
-        )
+        return sample_rng(chunk.seed, chunk.epoch, id, int(chunk.earlier[place]))
 
 
 def chunk_sizes(batch: int, depth: int, workers: int, row: int, processes: bool) -> tuple[int, int]:
-    """Return the rows of a chunk where all workers share a batch, and where many are under way.
+    """Return the rows of a chunk if all workers share a batch, and if batches are made ahead.
 
-    The second is as large as it can be: of tiny images 16 rows take half as long again as 64. There
+    The second is as large as possible: 16 rows of tiny images take half as long again as 64. There
     are `depth` batches in the making, of `batch` rows of `row` bytes each.
     """
     chunks = max(1, workers * _CHUNKS_PER_WORKER)

@@ -1,206 +1,229 @@
-"""The workers of a Loader: threads, processes, or the calling thread."""
+"""Pools of workers: daemon threads, each with a process if it has one, or the waiting thread."""
 
+import contextlib
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
+import weakref
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import Any
 
-from dfgen.errors import ArgumentError, ReadTimeoutError
-from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
-from dfgen.loading.workers.processes import ProcessWorker, StartError, pickled
-from dfgen.loading.workers.threads import CLOSED, Task, Threads, ThreadWorker, Worker
-from dfgen.loading.workers.tuning import Chooser, may_be_processes, thread_counts
-from dfgen.spec import Spec
+from dfgen.errors import ArgumentError, ReadTimeoutError, WorkerError
+from dfgen.loading.metrics import Stopwatch
+from dfgen.samples.pixels.decoders import prepare_worker
 
-_Choice = tuple[int, bool]  # the number of workers, and whether they are processes
+CLOSED = "this Sequence was closed: make a new one"
+FORKED = (
+    "this batch was begun before the process was forked, by workers that only its parent has: "
+    "begin a new pass in the forked process, iter(seq), or make another Sequence there"
+)
+_PATIENCE = 2.0  # seconds that closing waits for threads, in case one is stuck in a read
 _LOOK = 1.0  # seconds between two looks for late workers, at most
-_MOST_STUCK = 32  # abandoned threads that have not come back, each with the memory of a batch
+_MOST_STUCK = 32  # abandoned threads that are still stuck, each with the memory of a batch
 
 
-class TriedProcessWorker(ProcessWorker):
-    """A worker process that nobody has asked for: if it cannot start, its thread does the work."""
+class Worker:
+    """Makes chunks on one thread.
 
-    def __init__(self, maker: ChunkMaker, *arguments: Any) -> None:
-        super().__init__(maker, *arguments)
-        self._maker, self._starts = maker, True
+    An abandoned worker may be stuck in a read. The chunk that it makes may be incomplete, and
+    another worker makes it again.
 
-    def fill(self, chunk: Chunk, arrays: ChunkArrays, cancelled: Callable[[], bool]) -> Blanks:
-        """Fill the arrays of a chunk, as `ChunkMaker.fill`."""
-        if self._starts:
-            try:
-                return super().fill(chunk, arrays, cancelled)
-            except StartError:
-                self._starts = False
-        return self._maker.fill(
-            chunk, arrays, self.stopwatch, lambda: cancelled() or self.abandoned
-        )
+    Args:
+        fill: makes a chunk, as `ChunkMaker.fill`.
+    """
+
+    def __init__(self, fill: Callable[..., Any] | None = None) -> None:
+        if fill is not None:
+            self.fill = fill
+        self.stopwatch = Stopwatch()
+        self.abandoned = False
+        self.batch: Any = None  # the PendingBatch that it works on
 
     def file(self) -> tuple[int, float] | None:
-        """Return the row whose file is read or decoded, and since when."""
-        return super().file() if self._starts else self.stopwatch.file()
+        """Return the row whose file is read or decoded, and since when by `time.perf_counter`."""
+        return self.stopwatch.file()
+
+    def abandon(self) -> None:
+        """Give up the worker; its thread ends when its read does."""
+        self.abandoned = True
+
+    def close(self) -> None:
+        """Release resources."""
+
+
+Task = Callable[[Any], None]
+"""What a worker is passed to."""
 
 
 class Pool:
-    """Runs tasks on workers, which start with the first task.
+    """Runs tasks in order of submission on daemon threads, or with `count=0` on the waiting thread.
+
+    Not a `ThreadPoolExecutor`: the interpreter joins that at exit, and would wait for every batch
+    in the making. Threads start with the first tasks. They refer to the queue alone, so they end
+    when the pool is collected, and before the interpreter does: a daemon thread that is stopped
+    inside OpenCV would abort the process. A forked process has no threads, so the pool is closed
+    there.
 
     Args:
-        maker: makes chunks.
-        workers: the number of workers; 0 = the calling thread.
-        processes: whether each worker has a process, with memory for `size` rows of `specs`.
-        specs: the arrays of a chunk.
-        size: rows of a chunk, at most.
-        chooses: whether fewer threads, or processes, make batches if they are faster.
+        count: the number of threads.
+        make_worker: returns the worker of a new thread; without a reference to the pool.
     """
 
-    def __init__(
-        self,
-        maker: ChunkMaker,
-        workers: int,
-        processes: bool,
-        specs: Mapping[str, Spec],
-        size: int,
-        chooses: bool = False,
-    ) -> None:
-        if processes and not workers:
-            raise ArgumentError("use_multiprocessing=True needs workers, got workers=0")
-        self._arguments = (maker, workers, processes, specs, size, chooses)
-        self._maker, self._payload = maker, pickled(maker) if processes else None
-        self._used: _Choice = workers, processes
-        self._chooser: Chooser[_Choice] | None = None
-        if chooses and workers > 1:
-            choices = [(count, False) for count in thread_counts(workers)]
-            also = (workers, True) if may_be_processes(maker.reader) else None
-            self._chooser = Chooser(tuple(choices), also)
-        self._caller = ThreadWorker(maker)
-        self._threads: dict[_Choice, Threads] = {}
+    def __init__(self, count: int, make_worker: Callable[[], Worker]) -> None:
+        self._count, self._make_worker = count, make_worker
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._closed = False
-        self._looked = time.perf_counter()  # when a consumer last waited for a batch
-        self._stood_still = 0.0  # until when this process may have been stopped, as by Ctrl-Z
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Pool, self._arguments
-
-    def reseeded(self, maker: ChunkMaker) -> "Pool":
-        """Return a pool like this one for another maker, and close this one."""
-        self.close()
-        return Pool(maker, *self._arguments[1:])
+        self._threads: list[threading.Thread] = []
+        self.workers: list[Worker] = [] if count else [make_worker()]
+        """In the order in which they started, abandoned ones included."""
+        self.replaced = 0
+        """Workers that were late and were replaced."""
+        self._looked = self._resumed = time.perf_counter()
+        self._process = os.getpid()
+        self._finalizer = weakref.finalize(
+            self, _stop, self._process, self._tasks, self.workers, self._threads
+        )
 
     @property
-    def workers(self) -> list[Worker]:
-        """The workers that have started, abandoned ones included."""
-        if not self._arguments[1]:
-            return [self._caller]
-        return [worker for threads in [*self._threads.values()] for worker in threads.workers]
+    def closed(self) -> bool:
+        """Whether tasks are no longer run."""
+        return not self._finalizer.alive or self._process != os.getpid()
 
-    def run(self, task: Task) -> None:
-        """Run a task, which must not raise, as soon as a worker is free."""
-        if not self._arguments[1]:
-            task(self._caller)
-            return
+    def submit(self, task: Task) -> None:
+        """Run a task, which must not raise, as soon as a thread is free."""
         with self._lock:
-            if self._closed:
+            if self.closed:
                 raise ArgumentError(CLOSED)
-            if self._used not in self._threads:
-                count, process = self._used
-                self._threads[self._used] = Threads(count, self._make_worker(process))
-            self._threads[self._used].submit(task)
+            if len(self._threads) < self._count:
+                self._start()
+            self._tasks.put(task)
 
-    def _make_worker(self, process: bool) -> Callable[[], Worker]:
-        """Return what makes a worker; it has no reference to the pool."""
-        maker, (specs, size) = self._maker, self._arguments[3:5]
-        if not process:
-            return partial(ThreadWorker, maker)
-        kind = ProcessWorker if self.processes else TriedProcessWorker
-        return partial(kind, maker, self._payload or pickled(maker), specs, size)
+    def wait(self, batch: Any, timeout: float | None) -> set[int | None]:
+        """Wait for a PendingBatch; return its late rows, None for one of an abandoned worker.
 
-    def note(self, rows: int, waited: float, now: float) -> None:
-        """Note that a consumer has taken a batch, as `Chooser.note`.
-
-        If several threads take batches, one of them is enough to measure the rate.
-        """
-        chooser = self._chooser
-        if chooser is None or chooser.done or not self._lock.acquire(blocking=False):
-            return
-        try:
-            self._used = chooser.note(rows, waited, now)
-            if chooser.done:
-                for choice, threads in self._threads.items():
-                    if choice != self._used:
-                        threads.drain()
-        finally:
-            self._lock.release()
-
-    @property
-    def processes(self) -> bool:
-        """Whether processes were asked for."""
-        return bool(self._arguments[2])
-
-    @property
-    def used(self) -> int:
-        """The number of workers that make batches."""
-        return self._used[0]
-
-    @property
-    def in_processes(self) -> bool:
-        """Whether processes make batches."""
-        return self._used[1]
-
-    @property
-    def abandoned(self) -> int:
-        """How many workers were late, and replaced."""
-        return sum(threads.replaced for threads in self._threads.values())
-
-    def wait(self, pending: Any, timeout: float | None) -> set[int | None]:
-        """Wait for a `PendingBatch`; return the rows that are late, for which it was given up.
-
-        Late workers on other batches are replaced too.
+        A worker is late if its file takes longer than `timeout` seconds; another one replaces it.
 
         Raises:
-            ArgumentError: the pool was closed meanwhile.
+            ArgumentError: the pool was closed, or the process forked.
             ReadTimeoutError: too many workers are stuck.
         """
+        if self._process != os.getpid():
+            raise ArgumentError(FORKED)
+        with contextlib.suppress(Empty):
+            while not (self._count or batch.done):
+                self._tasks.get_nowait()(self.workers[0])  # type: ignore[misc]
+        timeout = timeout if self._count else None  # a caller cannot be replaced
         seconds = _LOOK if timeout is None else min(timeout / 4, _LOOK)
         self._now(timeout)
-        while not pending.late and not pending.wait(seconds):
+        while not batch.late and not batch.wait(seconds):
             now = self._now(timeout)
-            if (pending.cancelled and not pending.late) or self._closed:
+            if (batch.cancelled and not batch.late) or self.closed:
                 raise ArgumentError(CLOSED)
-            if timeout is not None:
-                for threads in [*self._threads.values()]:
-                    self._replace_late(threads, timeout, now)
-        late: set[int | None] = pending.late
+            for worker in tuple(self.workers) if timeout is not None else ():
+                self._replace_late(worker, timeout, now)  # type: ignore[arg-type]
+        late: set[int | None] = batch.late
         return late
 
     def _now(self, timeout: float | None) -> float:
-        """Return the time; after a long gap, this process may have been stopped until now."""
+        """Return the time; note when this process was stopped, as by Ctrl-Z."""
         now = time.perf_counter()
         if timeout is not None and now - self._looked > _LOOK + timeout / 4:
-            self._stood_still = now
+            self._resumed = now
         self._looked = now
         return now
 
-    def _replace_late(self, threads: Threads, timeout: float, now: float) -> None:
-        for worker in tuple(threads.workers):
-            pending, file = worker.busy_with, worker.file()
-            if worker.abandoned or file is None:
-                continue
-            if now - max(file[1], self._stood_still) <= timeout:
-                continue
-            if worker.busy_with is not pending:
-                continue  # it has come back meanwhile
-            if threads.stuck >= _MOST_STUCK:
-                raise ReadTimeoutError(
-                    f"{_MOST_STUCK} files took longer than limits.read_timeout={timeout} seconds "
-                    "and have not come back, and now another: check whether their drive answers"
-                )
-            pending.give_up(file[0])
-            threads.replace(worker)
+    def _replace_late(self, worker: Worker, timeout: float, now: float) -> None:
+        batch, file = worker.batch, worker.file()
+        if worker.abandoned or file is None or now - max(file[1], self._resumed) <= timeout:
+            return
+        if worker.batch is not batch:
+            return  # the read has ended meanwhile
+        pairs = zip(self.workers, self._threads, strict=False)
+        if sum(one.abandoned and thread.is_alive() for one, thread in pairs) >= _MOST_STUCK:
+            raise ReadTimeoutError(
+                f"{_MOST_STUCK} files took longer than limits.read_timeout={timeout} seconds and "
+                "are still being read, and now another: check whether their drive answers"
+            )
+        batch.give_up(file[0])
+        self.replace(worker)
+
+    def replace(self, worker: Worker) -> None:
+        """Abandon a stuck worker and start another one."""
+        with self._lock:
+            if not worker.abandoned:
+                self._start()
+                self.replaced += 1
+                worker.abandon()
+
+    def drain(self) -> None:
+        """Have the threads end after the tasks that were submitted."""
+        for _ in self._threads:
+            self._tasks.put(None)
 
     def close(self) -> None:
-        """End the workers."""
+        """End the threads; tasks that have not begun are called with an abandoned worker."""
+        refusing = Worker()
+        refusing.abandon()
         with self._lock:
-            self._closed, running = True, [*self._threads.values()]
-        for threads in running:
-            threads.close()
+            alive = self._finalizer.detach()
+        for task in _stop(*alive[2]) if alive else ():
+            task(refusing)
+
+    def _start(self) -> None:
+        worker = self._make_worker()
+        arguments: Any = (self._tasks, worker)
+        name = f"dfgen-{len(self.workers)}"
+        thread = threading.Thread(target=_run, args=arguments, name=name, daemon=True)
+        # before it starts: after a Ctrl-C in its start, `_stop` must know it
+        self.workers.append(worker)
+        self._threads.append(thread)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            del self.workers[-1], self._threads[-1]
+            worker.close()
+            raise WorkerError(
+                f"thread {len(self.workers) + 1} of {self._count} cannot start ({error}): allow "
+                "more processes, as by ulimit -u, or give fewer workers="
+            ) from error
+
+
+def _run(tasks: "SimpleQueue[Task | None]", worker: Worker) -> None:
+    prepare_worker()
+    try:
+        while not worker.abandoned and (task := tasks.get()) is not None:
+            task(worker)
+            del task  # else the thread would keep the batch until its next task
+    finally:
+        worker.close()
+
+
+def _stop(
+    process: int,
+    tasks: "SimpleQueue[Task | None]",
+    workers: list[Worker],
+    threads: list[threading.Thread],
+) -> list[Task]:
+    """End the threads; return the tasks that have not begun.
+
+    It takes no lock, because the garbage collector may call it in any thread.
+    """
+    if process != os.getpid():
+        return []
+    pairs = zip(workers, threads, strict=False)
+    ending = [thread for worker, thread in pairs if not worker.abandoned]
+    for worker in workers:
+        worker.abandon()
+    left = list[Task]()
+    with contextlib.suppress(Empty):
+        while True:
+            if (task := tasks.get_nowait()) is not None:
+                left.append(task)
+    for _ in threads:
+        tasks.put(None)
+    end = time.monotonic() + _PATIENCE
+    for thread in ending:
+        if thread.ident and thread is not threading.current_thread():
+            thread.join(max(0.0, end - time.monotonic()))
+    return left

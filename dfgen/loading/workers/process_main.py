@@ -1,4 +1,4 @@
-"""The program of a worker, `python -m dfgen.loading.workers.process_main`; see `processes`."""
+"""The program of a worker process, `python -m dfgen.loading.workers.process_main`."""
 
 import mmap
 import os
@@ -15,31 +15,36 @@ import numpy.typing as npt
 
 from dfgen.errors import DfgenError, WorkerError
 from dfgen.loading.metrics import IDLE, OF_FILES, Stopwatch
+from dfgen.loading.prefetch import Prefetch
 from dfgen.loading.workers.chunks import ChunkMaker
 from dfgen.loading.workers.shared_memory import shared_arrays, shared_object
 from dfgen.platform_calls import end_with_parent
 from dfgen.samples.pixels.decoders import prepare_worker
 
 READING, ROW, SINCE = 0, 1, 2
-"""Places in the header of the shared memory: whether a file is read, of which row, since when."""
+"""Indices in the header of the shared memory: whether a file is read, its row, since when."""
 
 STARTING, NO_ROW = -1, -2
-"""Instead of the row that a process has in hand."""
+"""In place of a row: the process starts, or works on no row."""
 
 
 def serve() -> None:
-    """Serve chunks until the parent ends."""
+    """Make chunks until the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # what a transform prints must not come between replies
-    own = os.getpid()
-    os.register_at_fork(after_in_child=partial(_leave, own, (requests, replies)))
+    os.dup2(2, 1)  # output of a transform must not get between replies
+    os.register_at_fork(after_in_child=partial(_close, os.getpid(), (requests, replies)))
     message, memory_size, parent = _received(requests)
-    _die_with(parent)
+    end_with_parent()
+    if os.getppid() != parent:  # it has ended before
+        sys.exit()
     memory = mmap.mmap(int(sys.argv[1]), memory_size)
     stopwatch = _SharedStopwatch(np.frombuffer(memory, np.float64, 3))
     maker: ChunkMaker = shared_object(message)
+    store = maker.reader.store
+    prefetch = Prefetch(store.another().read) if store.far else None
+    store.fetched = None if prefetch is None else prefetch.take
     prepare_worker()
     while True:
         chunk, specs = _received(requests)
@@ -47,39 +52,40 @@ def serve() -> None:
         try:
             stopwatch.leave_row()
             arrays = shared_arrays(memory, specs)
-            maker.reader.store.fetched = chunk.files.get
+            if prefetch is not None:
+                prefetch.expect(chunk.paths)
             blanks = maker.fill(chunk, arrays, stopwatch, lambda: False)
             objects = {name: array for name, array in arrays.items() if array.dtype.hasobject}
         except BaseException as raised:
             error = _portable(raised)
-        if os.getpid() != own:  # forked by a transform, and come back from it
-            os._exit(0)
+        if prefetch is not None:
+            prefetch.drop(chunk.paths)
         stopwatch.leave_row()
         try:
             pickle.dump((blanks, *stopwatch.take(), error, objects), replies)
             replies.flush()
-        except BrokenPipeError:  # nobody waits for it any more
+        except BrokenPipeError:  # the parent has ended
             os._exit(0)
 
 
-def _leave(worker: int, pipes: tuple[IO[bytes], ...]) -> None:
-    """Close in a process that a transform forks the pipes at whose end the parent waits."""
-    if os.getppid() == worker:  # those that it forks itself have none
+def _close(worker: int, pipes: tuple[IO[bytes], ...]) -> None:
+    """Close the parent's pipes in a process that a transform has forked."""
+    if os.getppid() == worker:
         for pipe in pipes:
             os.close(pipe.fileno())
 
 
 def _received(requests: IO[bytes]) -> tuple[Any, ...]:
-    """Return what the parent sent; leave where it sends nothing more, or was cut off in it."""
+    """Return the next message of the parent; exit if the parent has ended."""
     try:
-        sent: tuple[Any, ...] = pickle.load(requests)
+        message: tuple[Any, ...] = pickle.load(requests)
     except (EOFError, pickle.UnpicklingError):
         sys.exit()
-    return sent
+    return message
 
 
 def _portable(error: BaseException) -> BaseException:
-    """Return an error that can be sent, with its traceback as a note, if it has no such yet."""
+    """Return an error that can be pickled, with its traceback as a note if it has none."""
     text = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))
@@ -91,15 +97,8 @@ def _portable(error: BaseException) -> BaseException:
     return error
 
 
-def _die_with(parent: int) -> None:
-    """Have this process end with its parent, which may have ended already."""
-    end_with_parent()
-    if os.getppid() != parent:
-        sys.exit()
-
-
 class _SharedStopwatch(Stopwatch):
-    """A Stopwatch that the parent can look at while the process is busy."""
+    """A Stopwatch that the parent can read while the process is busy."""
 
     def __init__(self, header: npt.NDArray[np.float64]) -> None:
         self._header = header
@@ -112,12 +111,12 @@ class _SharedStopwatch(Stopwatch):
         self._header[READING] = stage in OF_FILES
 
     def leave_row(self) -> None:
-        """Say that what comes is no row's doing."""
+        """Begin work that belongs to no row."""
         self.row = NO_ROW
         self(IDLE)
 
     def take(self) -> tuple[dict[str, float], Counter[str]]:
-        """Return what was measured since the last time."""
+        """Return and reset the measurements."""
         taken = self.seconds, self.counts
         self.seconds, self.counts = dict.fromkeys(self.seconds, 0.0), Counter()
         return taken

@@ -138,9 +138,13 @@ def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -
 def returned_by(what: str, function: Callable[..., Any], values: Any) -> Values:
     """Return the numbers that a function of the user returns, as an array."""
     who = f"{what}: {name_of(function)}"
-    returned = run(who, DecodeError, function, *values)
-    array = run(f"{who} returned {type(returned).__name__}, of which np.asarray", DecodeError,
-                np.asarray, returned)  # fmt: skip
+    return numbers_of(who, run(who, DecodeError, function, *values))
+
+
+def numbers_of(who: str, returned: Any) -> Values:
+    """Return the numbers that a function of the user has returned, as an array."""
+    kind = type(returned).__name__
+    array = run(f"{who} returned {kind}, of which np.asarray", DecodeError, np.asarray, returned)
     if array.dtype.hasobject:
-        raise DecodeError(f"{who} returned {type(returned).__name__}, expected numbers")
+        raise DecodeError(f"{who} returned {kind}, expected numbers")
     return array  # type: ignore[no-any-return]

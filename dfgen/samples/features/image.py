@@ -15,6 +15,7 @@ from dfgen.samples.pixels import geometry as geo
 from dfgen.samples.pixels.decoders import decode_image
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import DEPTHS, Scale, check_scaled, checked_scale, rescale
+from dfgen.samples.user_functions import name_of, run
 from dfgen.spec import LazyArray, Spec, Values
 
 _RANDOM = ("random", "random_resized")
@@ -195,7 +196,9 @@ class Image(Feature):
         data = store.read(value)
         watch("decode", len(data))
         if self.decode is not None:
-            return self.fill(checks.user_decoded(self, data), out, reading)
+            who = f"Image({self.column!r}): {name_of(self.decode)}"
+            returned = run(who, DecodeError, self.decode, data)
+            return self.fill(checks.user_decoded(self, who, returned), out, reading)
         size = out.shape[:2]
 
         def reduced_by(image: geo.Size) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dfgen.checks import one_of, whole
 from dfgen.errors import ArgumentError, DecodeError, brief
-from dfgen.samples.features.feature_checks import returned_by, set_fields
+from dfgen.samples.features.feature_checks import numbers_of, set_fields
 from dfgen.samples.pixels import geometry as geo
 from dfgen.samples.pixels.geometry import CHANNELS, Geometry, Pixels, Size, with_channels
 from dfgen.samples.pixels.scaling import as_stored, in_depth
@@ -119,22 +119,21 @@ def check_followed_size(given: Size, wanted: Size) -> None:
         )
 
 
-def user_decoded(image: Any, data: bytes) -> Pixels:
-    """Return the pixels of a file in the depth and channels of an image, by its `decode`."""
-    what = f"Image({image.column!r})"
-    returned = returned_by(what, image.decode, [data])
+def user_decoded(image: Any, who: str, returned: Any) -> Pixels:
+    """Return what `decode` has returned in the depth and channels of an image."""
+    returned = numbers_of(who, returned)
     known = (image.color_mode,) if isinstance(image.color_mode, int) else (1, 3, 4)
     pixels = with_channels(returned) if returned.ndim in (2, 3) else returned
     if pixels.ndim != 3 or 0 in pixels.shape or pixels.shape[2] not in known:
         raise DecodeError(
-            f"{what}: decode returned an array that has shape {returned.shape}, expected (height, "
+            f"{who} returned an array that has shape {returned.shape}, expected (height, "
             f"width, channels) with {' or '.join(map(str, known))} of them, or color_mode= with "
             "their number"
         )
     try:
         return in_mode(pixels, image)
     except DecodeError as error:
-        raise DecodeError(f"{what}: decode returned {returned.dtype}: {error}") from None
+        raise DecodeError(f"{who} returned {returned.dtype}: {error}") from None
 
 
 def in_mode(pixels: Pixels, image: Any) -> Pixels:
