@@ -94,7 +94,7 @@ def test_reads_that_failed_after_retries_are_not_repeated(server, frame):
     fail(server, status=503, only="7.png")
     options = {**server.options["storage_options"], "retry_config": {"max_retries": 0}}
     with pytest.raises(ReadError, match=r"7\.png"):
-        passes(frame, storage_options=options)
+        passes(frame, storage_options=options, max_queue_size=1)
     assert sum(count for (_, path), count in server.asked.items() if path.endswith("/7.png")) <= 2
 
 

@@ -95,7 +95,8 @@ class Pool:
         with self._lock:
             if self.closed:
                 raise ArgumentError(CLOSED)
-            if len(self._threads) < self._count:
+            is_busy = not self._threads or not self._tasks.empty()
+            if is_busy and len(self._threads) < self._count:
                 self._start()
             self._tasks.put(task)
 
