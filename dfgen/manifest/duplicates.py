@@ -22,8 +22,6 @@ from dfgen.spec import IntArray
 from dfgen.table.any_table import Table, arrow_table
 from dfgen.table.arrow_types import in_one, is_text, value_type
 
-_SHOWN = 3
-
 
 def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
     """Return the rows whose files are copies of each other, in groups.
@@ -128,7 +126,7 @@ def shared_paths(paths: pa.Array, parts: npt.NDArray[np.int64]) -> str | None:
     shared = spread.index[spread > 1].astype(int)
     if not len(shared):
         return None
-    shown = listed(codes.dictionary.take(pa.array(shared[:_SHOWN])).to_pylist())
+    shown = listed(codes.dictionary.take(pa.array(shared[:3])).to_pylist())
     lie = "lies" if len(shared) == 1 else "lie"
     return (
         f"{count(len(shared), 'path')} {lie} in rows of several splits, as {shown}: they are "

@@ -104,10 +104,7 @@ def verify(
         raise ArgumentError("write=True expects the path of a manifest, got a frame")
     name = path_of_manifest(manifest) if is_file else "the frame"
     with only_writer_of(name) if write and os.path.exists(name) else nullcontext():
-        if is_file:
-            frame = read_manifest(name, root, limits, storage_options)
-        else:
-            frame = data_frame(manifest)
+        frame = read_manifest(name, root, limits, options) if is_file else data_frame(manifest)
         table = arrow_table(frame, name)
         validate(table, name)
         table, facts = _facts_now(table, access, decode)

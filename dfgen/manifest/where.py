@@ -1,7 +1,6 @@
 """Conditions on rows, and names of columns: `where=` and `columns=` of `read_manifest`.
 
-A text is given to `DataFrame.eval`, row group by row group, so it may hold only tests of single
-rows.
+`DataFrame.eval` evaluates a text for each row group, so it may only test single rows.
 """
 
 import ast

@@ -76,28 +76,24 @@ def read_here(files: Any, access: Access, decode: bool) -> Iterator[SomeFacts]:
 def _read_many(files: Any, store: Store, decode: bool) -> list[pa.RecordBatch]:
     one_by_one = (content.as_py() for content in files)  # bytes take memory
     contents = files.to_pylist() if is_text(files.type) else one_by_one
-    results = [_read(content, store, decode) for content in contents]
-    try:
-        return [_facts(results)]
-    except MemoryError:
-        raise
-    except Exception:  # a value that does not fit into the type of a fact
-        return [facts_of_one(*one) for one in results]
+    return _batches([_read(content, store, decode) for content in contents])
 
 
-def facts_of_one(
-    head: Head | None, header: Header | None, whole: Whole | None, problem: str | None
-) -> pa.RecordBatch:
-    """Return the facts of one file; if they cannot be stored, that is its problem."""
+def _batches(results: list[_Found]) -> list[pa.RecordBatch]:
+    """Return the facts of files; if those of a file cannot be stored, that is its problem."""
     try:
-        return _facts([(head, header, whole, problem)])
+        return [batch_of(results)]
     except MemoryError:
         raise
     except Exception as error:
-        return _facts([(head, None, None, f"its facts cannot be stored: {reason(error)}")])
+        if len(results) > 1:
+            return [batch for one in results for batch in _batches([one])]
+        problem = f"its facts cannot be stored: {reason(error)}"
+        return [batch_of([(results[0][0], None, None, problem)])]
 
 
-def _facts(results: list[_Found]) -> pa.RecordBatch:
+def batch_of(results: list[_Found]) -> pa.RecordBatch:
+    """Return the facts of files as a batch."""
     heads, headers, wholes, problems = zip(*results, strict=True)
     sources = {"bytes": heads, "mtime_ns": heads} | dict.fromkeys(OF_WHOLE_FILES, wholes)
     arrays = []

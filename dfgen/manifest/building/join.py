@@ -54,12 +54,11 @@ def join(files: pa.Table, labels: pa.Table, recipe: Recipe, pattern: Pattern | N
     check_partners(unmatched, title, *sides)
     if unmatched == "drop":
         files, places = files.filter(pc.is_valid(places)), places.drop_null()
-    rows = files
     for name in labels.column_names:
-        rows = rows.append_column(name, labels[name].take(places))
+        files = files.append_column(name, labels[name].take(places))
     if unmatched == "keep" and pc.any(lost).as_py():
-        rows = _with_lost(rows, labels.filter(lost), of_labels.filter(lost), (field, column))
-    return rows
+        files = _with_lost(files, labels.filter(lost), of_labels.filter(lost), (field, column))
+    return files
 
 
 def key_text(column: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:

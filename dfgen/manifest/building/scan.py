@@ -27,7 +27,7 @@ from dfgen.manifest.building.file_facts import (
     USUAL,
     Access,
     SomeFacts,
-    facts_of_one,
+    batch_of,
     read_here,
 )
 from dfgen.manifest.paths import is_url
@@ -112,13 +112,12 @@ def refresh_facts(
         read = read_facts(names, access, decode)
         same = pc.and_(_are_same(known, read), pc.is_null(read["problem"]))
         same = pc.and_(same, pc.fill_null(pc.equal(known["digest"], read["digest"]), True))
-        changed = pc.invert(same).to_numpy()
-        read = read.filter(pa.array(changed))
     else:
-        same = _are_same(known, _sizes_and_times(names, listed, access))
+        same = _are_same(known, stat_files(names, access, listed))
         same = pc.and_(same, pc.is_valid(known["digest"])) if full else same
-        changed = pc.invert(same).to_numpy()
-        read = read_facts(names.filter(pa.array(changed)), access, full)
+    changed = pc.invert(same).to_numpy()
+    mask = pa.array(changed)
+    read = read.filter(mask) if decode else read_facts(names.filter(mask), access, full)
     order = np.argsort(changed, kind="stable")  # the unchanged first
     facts = pa.concat_tables([known.filter(pa.array(~changed)), read])
     facts = facts.take(pa.array(np.argsort(order)))
@@ -171,21 +170,16 @@ def _same_times(times: Any, known: Any) -> Any:
     return (apart < 10**6) | (cut & (apart <= 2 * 10**9))
 
 
-def _sizes_and_times(paths: pa.Array, listed: pa.Table | None, access: Access) -> pa.Table:
-    """Return `bytes` and `mtime_ns` of each file, from the listing if it has all."""
-    if listed is not None:
-        places = pc.index_in(paths.cast(listed["path"].type), value_set=listed["path"])
-        if not places.null_count:
-            return listed.take(places)
-    return stat_files(paths, access)
-
-
-def stat_files(paths: pa.Array, access: Access = USUAL) -> pa.Table:
-    """Return `bytes` and `mtime_ns` of each file; -1 if there is none.
+def stat_files(paths: pa.Array, access: Access = USUAL, listed: pa.Table | None = None) -> pa.Table:
+    """Return `bytes` and `mtime_ns` of each file, of the listing if it has all; -1: no such file.
 
     Threads begin if a file takes long, as behind a network. On a local disk twelve take twice as
     long as one.
     """
+    if listed is not None:
+        places = pc.index_in(paths.cast(listed["path"].type), value_set=listed["path"])
+        if not places.null_count:
+            return listed.take(places)
     store = store_of([paths], options=access.options)
     stat_many, task = partial(_stat_many, store=store), FAR if store.far else STATS
     starts = range(0, len(paths), task)
@@ -230,8 +224,8 @@ def spread_facts(
     there = replace(access, executor=None, kept=None)
 
     def ends_worker(span: range, reason: str) -> pa.Table:
-        facts = facts_of_one(_head(files[span.start].as_py(), access), None, None, reason)
-        return pa.Table.from_batches([facts])
+        head = _head(files[span.start].as_py(), access)
+        return pa.Table.from_batches([batch_of([(head, None, None, reason)])])
 
     work = Work[range](
         read_span,

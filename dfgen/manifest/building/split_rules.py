@@ -112,9 +112,7 @@ class Splitting:
             return
         part = frame[self.column]
         names = part.cat.categories if self.folds is None else range(self.folds)
-        called = {
-            name: f'Split "{name}"' if self.folds is None else f"Fold {name}" for name in names
-        }
+        called = {name: f"Fold {name}" if self.folds else f'Split "{name}"' for name in names}
         for name in names:
             if not (part == name).any():
                 warn(f"{called[name]} has no row. Give it a larger share, or more rows.")

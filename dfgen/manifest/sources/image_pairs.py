@@ -1,7 +1,7 @@
 """Images in one tree and annotations in another: partners have the same relative path."""
 
 import os
-import re
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,7 +15,6 @@ from dfgen.manifest.sources.file_tree import Skipped, files_below, list_files
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.progress_bars import progress
 
-_SUFFIX = re.compile(r"\.[^./]*\Z")
 _ROWS_A_TABLE = 4096
 _Item = TypeVar("_Item")
 
@@ -37,7 +36,7 @@ class Listing(NamedTuple):
 
 def without_suffix(path: str) -> str:
     """Return a path without its extension."""
-    return _SUFFIX.sub("", path)
+    return posixpath.splitext(path)[0]
 
 
 def list_pairs(
