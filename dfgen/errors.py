@@ -1,23 +1,7 @@
 """The exceptions of dfgen, and the helpers that their messages share.
 
-DfgenError
-├── ArgumentError(ValueError)          an argument has a value that it cannot have
-├── UnknownArgumentError(TypeError)    an argument that does not exist
-├── MissingPackageError(ImportError)   a package of an extra, which is not installed
-├── ManifestError(ValueError)          a manifest, frame or label table that cannot be used
-├── WriteError(OSError)                a file that cannot be written
-├── MissingFileError(FileNotFoundError)  a file that is not there
-├── DecodeError(ValueError)            a file or value that is not what it should be
-├── ReadError(OSError)                 a read that failed, and the file is not at fault
-│   └── AccessError                    a remote store that cannot be used: not retried
-├── ReadTimeoutError(TimeoutError)     a read that took longer than the limit
-├── ProblemsError(RuntimeError)        more bad rows than the limit, or a batch of them alone
-├── TransformError(RuntimeError)       a transform that raised, or returned something else
-├── WorkerError(RuntimeError)          a worker process that died again and again
-└── UnknownKerasError(RuntimeError)    a version of Keras that dfgen does not support
-
-Each also is the built-in that users would catch. A message says what was received, what was
-expected and what to do; where a row is at fault, its id and path.
+Each error is also the built-in that users would catch. A message says what was received, what was
+expected and what to do, with the id and path of the row.
 """
 
 import errno
@@ -57,9 +41,7 @@ class MissingPackageError(DfgenError, ImportError):
 class ManifestError(DfgenError, ValueError):
     """A manifest, frame or label table cannot be used.
 
-    Args:
-        message: what is told.
-        row: the first row at fault, from 0, where one is; who knows its id adds a note.
+    `row` is the first wrong row, from 0, or None. Code that knows its id adds a note.
     """
 
     def __init__(self, message: str, *, row: int | None = None) -> None:
@@ -76,14 +58,11 @@ class MissingFileError(DfgenError, FileNotFoundError):
 
 
 class DecodeError(DfgenError, ValueError):
-    """A file, or what a row's values make, is not what it should be."""
+    """A file or a value is corrupt, or of another kind."""
 
 
 class ReadError(DfgenError, OSError):
-    """A read failed for want of memory or descriptors, or of a disk, a network, a whole folder.
-
-    The file is not at fault: `on_error="skip"` does not skip its row.
-    """
+    """Memory, disk or network failed, not the file: `on_error="skip"` does not skip its row."""
 
 
 class AccessError(ReadError):
@@ -95,7 +74,7 @@ class ReadTimeoutError(DfgenError, TimeoutError):
 
 
 class ProblemsError(DfgenError, RuntimeError):
-    """More rows turned out bad than `limits.problems`, or all rows of a batch."""
+    """More rows are bad than `limits.problems`, or all rows of a batch."""
 
 
 class TransformError(DfgenError, RuntimeError):
@@ -111,17 +90,15 @@ class UnknownKerasError(DfgenError, RuntimeError):
 
 
 EXAMPLES = 10
-"""Values that a message shows of many."""
+"""Values that a message shows at most."""
 
-_LONGEST = 2_000  # characters of a message: more is no message but the data
+_LONGEST = 2_000  # characters of a message
 _SHORT = 50  # values of a list, and half the characters, that a message shows
 _Error = TypeVar("_Error", bound=DfgenError)
 
 
 def legible(text: str, longest: int = _LONGEST) -> str:
-    """Return a text without what terminals do not show, and a long one without its middle.
-
-    Its begin says what is wrong, and its end what to do.
+    """Escape characters that terminals do not show, and cut the middle of a long text.
 
     Example:
         >>> legible("column 'name' " + "is long " * 9 + "drop it", 40)
@@ -166,7 +143,7 @@ def has_password(address: str) -> bool:
 
 
 def unreadable(error: Exception) -> DfgenError:
-    """Return what to raise for what reading a file raised; ValueError: a path with NUL."""
+    """Return the error to raise for an error of reading a file."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError("the file does not exist")
     if is_outside(error):
@@ -189,7 +166,7 @@ _NO_MEMORY = re.compile(r"insufficient memory|out of memory|failed to allocate",
 
 
 def is_outside(error: BaseException) -> bool:
-    """Whether what a read has raised is no fault of the file: that of memory, disk or network."""
+    """Whether memory, disk or network caused an error of a read, not the file."""
     if isinstance(error, ReadError | MemoryError):
         return True
     if isinstance(error, DfgenError):
@@ -200,14 +177,14 @@ def is_outside(error: BaseException) -> bool:
 
 
 def raise_broken(what: str, error: Exception) -> Never:
-    """Raise what a decoder has raised, as the fault of its file if it is that."""
+    """Raise the error of a decoder, as a DecodeError if the file caused it."""
     if isinstance(error, DecodeError) or is_outside(error):
         raise error
     raise DecodeError(f"broken {what}: {reason(error)}") from error
 
 
 def located(error: _Error, where: str) -> _Error:
-    """Return an error again with what it is about in front, and its notes."""
+    """Return a copy of an error, its notes included, with its row in front."""
     found = type(error)(f"{where}: {error}")
     for note in getattr(error, "__notes__", ()):
         found.add_note(note)
@@ -215,7 +192,7 @@ def located(error: _Error, where: str) -> _Error:
 
 
 def reason(error: Exception) -> str:
-    """Return what an exception of another library says; its name, where it says nothing."""
+    """Return the message of an exception of another library, or its name if it has none."""
     of_system, of_opencv = getattr(error, "strerror", None), getattr(error, "err", None)
     said = of_system or of_opencv or error
     if isinstance(error, KeyError) or (error.args and isinstance(error.args[0], KeyError)):
@@ -224,25 +201,37 @@ def reason(error: Exception) -> str:
 
 
 def column_list(columns: Iterable[str]) -> str:
-    """Return the names of columns, the first twenty where there are more, or none."""
+    """Return the names of at most twenty columns."""
     names = list(columns)
     more = f", ... ({len(names):,} in all)" if len(names) > 20 else ""
     return (", ".join(map(str, names[:20])) or "none") + more
 
 
 def listed(values: Iterable[object]) -> str:
-    """Return the first ten values, for messages, and how many there are."""
+    """Return the first ten values, and their number if there are more."""
     texts = [repr(value) for value in values]
     return ", ".join(texts[:10]) + (f", ... ({len(texts):,} in all)" if len(texts) > 10 else "")
 
 
 def first(values: Any) -> list[Any]:
-    """Return the examples that a message shows of an Arrow array."""
+    """Return the first values of an Arrow array."""
     return values[:EXAMPLES].to_pylist()  # type: ignore[no-any-return]
 
 
+KAGGLE_RUNS = re.compile(r"\s*[0-9]+\s+[0-9]+(\s+[0-9]+\s+[0-9]+)*\s*")
+"""Run lengths as Kaggle writes them: start and length of each run."""
+
+
+def kaggle_advice(column: str = "runs") -> str:
+    """Return how to read Kaggle's run lengths."""
+    return (
+        f"Kaggle's run lengths are masks: dfgen.Column({column!r}, mask_of, shape=(height, width, "
+        '1), dtype="uint8") draws them, with mask_of of docs/guides/own-formats.md'
+    )
+
+
 def quote(value: object) -> str:
-    """Return a value as messages show it: text in quotes, so that blanks are seen."""
+    """Return a value for a message; text in quotes."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
 
 
@@ -253,7 +242,7 @@ def count(number: int, noun: str) -> str:
 
 
 def brief(value: Any) -> str:
-    """Return how messages call a value: as it is written where that is short, else its type."""
+    """Return a short value as it is written, otherwise its type."""
     kind = value if isinstance(value, type) else type(value)
     package = kind.__module__.partition(".")[0]
     name = kind.__qualname__ if package == "builtins" else f"{package}.{kind.__name__}"
@@ -273,10 +262,7 @@ def brief(value: Any) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `' Did you mean "label"?'` for the nearest of the known words, or nothing.
-
-    Case and blanks around a word count for nothing; two letters are near to three alone.
-    """
+    """Return `' Did you mean "label"?'` for the nearest known word, or "". Ignores case."""
     by_plain = {name.strip().casefold(): name for name in reversed(list(known))}
     plain = word.strip().casefold()
     near = get_close_matches(plain, by_plain, n=1, cutoff=0.6 if len(plain) > 2 else 0.75)
@@ -284,7 +270,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def warn(message: str) -> None:
-    """Warn in the name of the caller's own line, however deep in dfgen it is noticed."""
+    """Warn with the line of the user's code, however deep in dfgen this is called."""
     # no stacklevel is right for every x and y, and skip_file_prefixes came with Python 3.12
     depth, frame, ours = 2, sys._getframe(1), ("dfgen", "functools")  # which calls what is cached
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).split(".")[0] in ours:

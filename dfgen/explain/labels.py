@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ManifestError, listed, warn
+from dfgen.errors import KAGGLE_RUNS, ManifestError, kaggle_advice, listed, warn
 from dfgen.table.arrow_types import flattened, is_list, is_text, lengths_of, value_type
 
 _FEW = 20  # fewer rows can all have different classes
@@ -39,6 +39,10 @@ def check_classes(rows: Any, column: str, names: pa.Array, single: bool) -> None
         raise ManifestError(
             f"{here} has the text of lists, such as {shown[0]!r}, expected class names or lists. "
             f"Convert it: import ast; df[{column!r}] = df[{column!r}].map(ast.literal_eval)"
+        )
+    if len(shown) > 1 and all(map(KAGGLE_RUNS.fullmatch, shown[:10])):
+        raise ManifestError(
+            f"{here} has {shown[0]!r}, expected class names. {kaggle_advice(column)}"
         )
     bare = pc.utf8_trim_whitespace(names)
     blank = names.filter(pc.equal(bare, "")).to_pylist()

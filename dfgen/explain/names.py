@@ -24,7 +24,7 @@ def folded(name: str) -> str:
         >>> folded("Two  dogs ") == folded("two dogs")
         True
     """
-    return _cleaned(name if name.isascii() else _cleaned(name).casefold()).casefold()
+    return _cleaned(_cleaned(name).casefold())
 
 
 def _cleaned(name: str) -> str:
@@ -87,13 +87,12 @@ def _distinct(values: Any) -> list[str]:
 
 
 def _oddity(name: str) -> tuple[bool, bool, str]:
-    """Return a key that sorts clean, lower-case names first."""
-    return name != _cleaned(name), name != name.lower(), name
+    return name != _cleaned(name), name != name.lower(), name  # clean, lower-case names first
 
 
 def _listed(names: list[str]) -> str:
-    look = [_cleaned(name).split() == name.split() for name in names]
-    return ", ".join(map(repr if all(look) else ascii, names))
+    print_alike = any(_cleaned(name).split() != name.split() for name in names)
+    return ", ".join(map(ascii if print_alike else repr, names))
 
 
 def _code(column: str, alike: list[list[str]], kind: pa.DataType) -> str:

@@ -221,21 +221,19 @@ def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> None:
     """Raise a ManifestError if a column has nulls."""
-    _refuse_rows(column, pc.is_null(values) if values.null_count else None, what, advice)
+    if values.null_count:
+        row = pc.indices_nonzero(pc.is_null(values))[0]
+        raise ManifestError(
+            f"column {column!r} has no {what} in {values.null_count:,} rows, the first is row "
+            f"{row}: {advice}",
+            row=row.as_py(),
+        )
 
 
 def refuse_empty_keys(column: str, values: pa.Array, what: str) -> None:
     """Raise a ManifestError if a column of keys has nulls, or text for them."""
-    _refuse_rows(column, empty_keys(values), what, f"drop them, {drop_empty(column)}")
-
-
-def _refuse_rows(column: str, wrong: pa.Array | None, what: str, advice: str) -> None:
-    if rows := [] if wrong is None else pc.indices_nonzero(wrong):
-        raise ManifestError(
-            f"column {column!r} has no {what} in {len(rows):,} rows, the first is row {rows[0]}: "
-            f"{advice}",
-            row=rows[0].as_py(),
-        )
+    present = pc.if_else(empty_keys(values), None, True)
+    refuse_missing(column, present, what, f"drop them, {drop_empty(column)}")
 
 
 def with_ends(values: pa.Array, ends: IntArray, lacking: npt.NDArray[np.bool_]) -> pa.Array:

@@ -250,3 +250,10 @@ def test_class_numbers_with_missing_values_are_classes_by_category(images):
     labels["kind"] += 0.5
     with pytest.raises(DfgenError, match="dtype=str"):
         dfgen.build_manifest(labels=labels, path_column="path", facts="none", category="kind")
+
+
+def test_run_lengths_as_classes_name_the_documented_line():
+    df = pd.DataFrame({"f": 0.0, "masks": ["1 3 10 5", "20 2", None], "id": range(3)})
+    line = r"dfgen\.Column\('masks', mask_of, shape=\(height, width, 1\), dtype=\"uint8\"\)"
+    with pytest.raises(DfgenError, match=line):
+        sequence(df, y="masks")

@@ -1,12 +1,11 @@
 """Regions of an image as COCO writes them, polygons and run lengths, drawn by pycocotools."""
 
-import re
 from typing import Any, TypedDict
 
 import msgspec
 import numpy as np
 
-from dfgen.errors import ArgumentError, DecodeError, brief
+from dfgen.errors import KAGGLE_RUNS, ArgumentError, DecodeError, brief, kaggle_advice
 from dfgen.samples.pixels.geometry import Size
 from dfgen.spec import IntArray, Values
 
@@ -22,8 +21,6 @@ class RunLengths(TypedDict):
 
 Region = list[list[float]] | RunLengths  # polygons: x, y of each corner, in pixels
 
-_KAGGLE = re.compile(r"\s*[0-9]+(\s+[0-9]+)+\s*")  # start and length of each run
-
 _decoder = msgspec.json.Decoder(Region)
 
 
@@ -35,12 +32,8 @@ def parsed(given: Any) -> Region:
         region: Region = _decoder.decode(given)
         return region
     except msgspec.DecodeError as error:
-        if _KAGGLE.fullmatch(given):
-            raise DecodeError(
-                f"a segmentation is {brief(given)}, Kaggle's run lengths. dfgen.Column(column, "
-                "mask_of, shape=(height, width, 1)) reads them: docs/guides/own-formats.md has "
-                "mask_of"
-            ) from None
+        if KAGGLE_RUNS.fullmatch(given):
+            raise DecodeError(f"a segmentation is {brief(given)}. {kaggle_advice()}") from None
         raise DecodeError(
             f"a segmentation is {brief(given)}, expected COCO's polygons, [[x, y, x, y, ...], ...],"
             f' or run lengths, {{"size": [height, width], "counts": ...}}: {error}'
