@@ -68,14 +68,15 @@ class SequenceArguments:
         one_of("on_error", self.on_error, ("raise", "skip"))
         if self.root is not None and not isinstance(self.root, str | os.PathLike):
             raise ArgumentError(f"root must be the path of a folder, got {self.root!r}")
-        check_transform("transform", self.transform, "sample")
+        if self.transform is not None:
+            check_transform("transform", self.transform, "sample")
         names = self.class_names
         for name, value in (
             ("image_size", checked_size("image_size", self.image_size)),
             ("class_names", None if names is None else class_names_in_order(names)),
             ("shuffle", flag("shuffle", self.shuffle)),
             ("limits", limits_given(self.limits)),
-            ("cache", checked_cache(self.cache)),
+            ("cache", None if self.cache is None else checked_cache(self.cache)),
             ("storage_options", StorageOptions(self.storage_options)),
         ):
             object.__setattr__(self, name, value)

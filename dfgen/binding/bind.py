@@ -1,6 +1,6 @@
 """Binding: a table, x and y become the parts that a `Loader` and a model need."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -15,19 +15,18 @@ from dfgen.binding.ordering import order_of
 from dfgen.binding.packed_rows import open_columns
 from dfgen.binding.pixel_cache import cached
 from dfgen.binding.preprocessing import Preprocessing
-from dfgen.binding.present_rows import filled, present_rows
-from dfgen.binding.row_ids import ids_of, note_id
+from dfgen.binding.present_rows import annotated_rows, filled, present_rows
+from dfgen.binding.row_ids import ids_of
 from dfgen.binding.row_problems import (
     check_problems,
     deep_problems,
     known_problems,
-    sizes_of_files,
     warn_of_no_region,
 )
 from dfgen.binding.row_sizes import row_sizes
 from dfgen.binding.row_weights import row_weights
 from dfgen.binding.rows_of_arrays import stored_rows
-from dfgen.binding.table_columns import Columns
+from dfgen.binding.table_columns import Columns, whole_column
 from dfgen.errors import ArgumentError, ManifestError, reason
 from dfgen.explain.labels import warn_of_infinite
 from dfgen.loading.order.epochs import Order
@@ -38,6 +37,7 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.ragged import Ragged
+from dfgen.samples.features.segmentation import Segmentation
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.transforms import Transform
@@ -154,39 +154,58 @@ def bind(arguments: SequenceArguments) -> Binding:
     """
     columns, pack = open_columns(arguments)
     x, y, named = named_features(columns, arguments)
-    problems = known_problems(columns)
+    problems = known_problems(columns) if "problem" in columns.names else {}
     if pack is not None:
         named = {name: pack.feature(feature) for name, feature in named.items()}
         problems = {**pack.problems, **problems}
-    features = _bound(columns, named, {*leaves(x)}, arguments.id, problems)
+    features = _bound(columns, named, {*leaves(x)}, arguments.id, [*problems])
 
     files = [one for one in features if one.files is not None]
     whole = (one for one in files if one.present is None and one.like is None)
     rows = BoundRows(ids_of(columns, arguments.id, next(whole, None)), features)
-    warn_of_no_region(rows)
 
     packed = {} if pack is None else pack.sources(features, arguments.limits)
-    loose = (_some(one.files) for one in files if one.name not in packed)
+    loose = [one.files for one in files if one.name not in packed]
+    loose = [one[:1] if isinstance(one, MappedColumn) else one for one in loose]  # all in one store
     store = store_of(loose, arguments.limits, arguments.storage_options)
     sizes, unread = row_sizes(columns, features, packed, store)
     if not any(one.feature.of_files or one.like is not None for one in features):
         problems = {}  # of files that are not read
-    read = (one for one in files if not getattr(packed.get(one.name), "is_pixels", False))
-    unread_problems = {row: reason(error) for row, error in unread.items()}
-    problems = {**deep_problems(columns, read), **unread_problems, **problems}
-    if arguments.on_error == "raise":
+    if "bits" in columns.names and "format" in columns.names:  # facts
+        encoded = [one for one in files if not getattr(packed.get(one.name), "is_pixels", False)]
+        problems = {**deep_problems(columns, encoded), **problems}
+    problems = {**{row: reason(error) for row, error in unread.items()}, **problems}
+    if problems and arguments.on_error == "raise":
         check_problems(columns, rows, problems)
+    if any(isinstance(one.feature, Segmentation) for one in features):
+        warn_of_no_region(rows)
 
-    transform = _transform(arguments.transform, features)
-    sources = _sources(columns, features) | packed
-    sources = cached(
-        columns, features, sources, arguments.cache, arguments.limits, store, transform is not None
-    )
+    transform: Any = arguments.transform
+    if isinstance(transform, Pipeline):
+        transform = transform.of(
+            (one.name, one.feature.kind, getattr(one.feature, "format", ""),
+             one.arrays.get("labels", ""))
+            for one in features
+        )  # fmt: skip
+    known = whole_column(columns, "bytes") if "bytes" in columns.names else None
+    sources = dict[str, RowSource]()
+    for one in features:
+        has_facts = one.files is not None and one.feature.columns[0] == "path"
+        sources[one.name] = FileSource(one.feature, one.values, known if has_facts else None)
+    sources |= packed
+    if arguments.cache is not None:
+        sources = cached(
+            columns, features, sources, arguments.cache, arguments.limits, store,
+            transform is not None,
+        )  # fmt: skip
     stored = stored_rows(features, sources, store, 2 * arguments.window)
 
     by_name = {one.name: one for one in features}
-    weights, own = row_weights(columns, map_leaves(by_name.get, y), arguments)
-    own_weights = {array: own[name] for name in own for array in by_name[name].specs}
+    weights, own_weights = None, dict[str, Weights]()
+    if arguments.sample_weight is not None or arguments.class_weight is not None:
+        targets = map_leaves(by_name.get, y)
+        weights, own = row_weights(columns, targets, arguments)
+        own_weights = {array: own[name] for name in own for array in by_name[name].specs}
     blocks = [*packed.values(), *stored.values()]
     order = order_of(arguments, columns, rows, sizes.values(), blocks)
     reader = SampleReader(rows.ids, features, transform, store, sources | stored, sizes)
@@ -198,49 +217,32 @@ def _bound(
     named: Mapping[str, Feature],
     inputs: set[str],
     id: str | None,
-    problems: Iterable[int],
+    problems: list[int],
 ) -> tuple[BoundFeature, ...]:
     """Return all features with the values of their columns; `inputs` are the names of x."""
     features = []
     try:
         for name, feature in named.items():
-            like = followed_image(named, name)
-            present = present_rows(columns, feature, name in inputs, problems)
+            like = None if feature.like is None else followed_image(named, name)
+            present = None
+            if feature.missing == "ignore":
+                if name in inputs:
+                    raise ArgumentError(
+                        f'{feature!r} is in x, but missing="ignore" is for targets, which then '
+                        "weigh 0 in the loss: leave it out, and drop or fill missing values"
+                    )
+                present = present_rows(columns, feature)
+            elif problems and like is not None and not feature.of_files:
+                present = annotated_rows(columns, feature, problems)
             if like is not None:
                 feature = replace(feature, like=named[like])  # type: ignore[type-var]
-            values = feature.bind(filled(columns, present))
+            values = feature.bind(columns if present is None else filled(columns, present))
             features.append(BoundFeature(name, feature, values, like, present))
-            if name not in inputs:
+            if name not in inputs and feature.kind == "number":
                 warn_of_infinite(features[-1])
     except ManifestError as error:
-        note_id(error, columns, id)
+        name = "id" if id is None else id
+        if error.row is not None and name in columns.names:
+            error.add_note(f"row {error.row} has {name}={columns[name][error.row]}")
         raise
     return tuple(features)
-
-
-def _some(files: Any) -> Any:
-    """Return the first of the paths that stay on the disk; they are all in one store."""
-    return files[:1] if isinstance(files, MappedColumn) else files
-
-
-def _sources(columns: Columns, features: Iterable[BoundFeature]) -> dict[str, RowSource]:
-    """Return name of a feature -> the files or columns that it is read from."""
-    return {
-        one.name: FileSource(
-            one.feature,
-            one.values,
-            None if one.files is None else sizes_of_files(columns, one.feature.columns[0]),
-        )
-        for one in features
-    }
-
-
-def _transform(transform: Transform | None, features: Iterable[BoundFeature]) -> Any:
-    """Return a transform; an Albumentations pipeline learns the kind of each array."""
-    if not isinstance(transform, Pipeline):
-        return transform
-    return transform.of(
-        (bound.name, bound.feature.kind, getattr(bound.feature, "format", ""),
-         bound.arrays.get("labels", ""))
-        for bound in features
-    )  # fmt: skip

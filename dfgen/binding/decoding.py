@@ -1,4 +1,4 @@
-"""Class names of predictions."""
+"""Class names for the predictions of a model."""
 
 from typing import Any
 
@@ -11,30 +11,30 @@ from dfgen.samples.features.multilabel import MultiLabel
 
 
 def meaning(feature: Feature | None, predictions: Any) -> Any:
-    """Return the names of classes: the most likely one, or those above 0.5.
+    """Return the most likely class of each row, or the classes above 0.5.
 
-    Predictions of other targets stay as they are.
+    Predictions of other targets are returned unchanged.
 
     Raises:
-        ArgumentError: shape or values do not fit the classes.
+        ArgumentError: the shape or range does not fit the classes.
     """
     if not isinstance(feature, Category | MultiLabel):
         return predictions
-    names, found = feature.class_names or (), np.asarray(predictions)
+    names, scores = feature.class_names or (), np.asarray(predictions)
     is_binary = isinstance(feature, Category) and feature.label_mode == "binary"
     shapes = ((), (1,)) if is_binary else ((len(names),),)
-    if found.ndim == 0 or found.shape[1:] not in shapes or np.isnan(found).any():
+    if scores.ndim == 0 or scores.shape[1:] not in shapes or np.isnan(scores).any():
         raise ArgumentError(
-            f"predictions of {feature.column!r} have the shape {found.shape}, expected numbers of "
+            f"predictions of {feature.column!r} have the shape {scores.shape}, expected numbers of "
             f"shape (rows, {shapes[-1][0]}), without NaN"
         )
     if isinstance(feature, Category) and not is_binary:
-        return [names[number] for number in found.argmax(axis=1).tolist()]
-    if found.size and not (found.min() >= 0 and found.max() <= 1):
+        return [names[index] for index in scores.argmax(axis=1).tolist()]
+    if scores.size and not (scores.min() >= 0 and scores.max() <= 1):
         raise ArgumentError(
-            f"predictions of {feature.column!r} go from {found.min():g} to {found.max():g}, "
-            "expected probabilities from 0 to 1: of logits take keras.ops.sigmoid first"
+            f"predictions of {feature.column!r} are from {scores.min():g} to {scores.max():g}, "
+            "expected probabilities from 0 to 1: convert logits by keras.ops.sigmoid"
         )
     if is_binary:
-        return [names[number] for number in (found.reshape(-1) > 0.5).astype(int).tolist()]
-    return [[names[number] for number in np.flatnonzero(row > 0.5)] for row in found]
+        return [names[index] for index in (scores.reshape(-1) > 0.5).astype(int).tolist()]
+    return [[names[index] for index in np.flatnonzero(row > 0.5)] for row in scores]

@@ -74,8 +74,8 @@ def chosen_features(columns: Columns, arguments: SequenceArguments) -> tuple[Tre
 
 def _check_used(kinds: set[str], arguments: SequenceArguments) -> None:
     """Raise if options for column names have no effect."""
-    default = SequenceArguments()
-    changed = [n for n in IMAGE_OPTIONS if getattr(arguments, n) != getattr(default, n)]
+    defaults = SequenceArguments
+    changed = [n for n in IMAGE_OPTIONS if getattr(arguments, n) != getattr(defaults, n)]
     if changed and "image" not in kinds:
         raise ArgumentError(
             f"{changed[0]}= is for an image that x gives by its column name: write it into the "

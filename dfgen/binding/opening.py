@@ -38,7 +38,7 @@ def open_table(arguments: SequenceArguments) -> Columns:
         columns = _mapped(arguments) or _read(arguments)
     elif isinstance(manifest, pd.DataFrame):
         known = manifest.attrs.get("dfgen", {})
-        columns = Columns(manifest.copy(), known, _start(arguments.root))
+        columns = Columns(manifest.copy(), known, root=_start(arguments.root))
     elif is_table(manifest):
         columns = Columns(arrow_table(manifest, "the manifest"), root=_start(arguments.root))
     else:

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.binding.row_problems import whole_column
-from dfgen.binding.table_columns import Columns
+from dfgen.binding.table_columns import Columns, whole_column
 from dfgen.errors import ArgumentError, warn
 from dfgen.limits import Limits
 from dfgen.machine import free_memory
@@ -24,14 +23,12 @@ Cache = str | os.PathLike[str] | None
 """A folder, `"memory"`, or None."""
 
 
-def checked_cache(cache: Any) -> str | None:
-    """Return the absolute path of a folder, `"memory"`, or None.
+def checked_cache(cache: Any) -> str:
+    """Return the absolute path of a folder, or `"memory"`.
 
     Raises:
-        ArgumentError: it is none of these.
+        ArgumentError: it is neither.
     """
-    if cache is None:
-        return None
     if not isinstance(cache, str | os.PathLike) or not os.fspath(cache):
         raise ArgumentError(f'cache must be a folder or "memory", got {cache!r}: cache="cache"')
     place = os.fspath(cache)
@@ -49,7 +46,7 @@ def cached(
     columns: Columns,
     features: Iterable[BoundFeature],
     sources: Mapping[str, RowSource],
-    cache: str | None,
+    cache: str,
     limits: Limits,
     store: Stores,
     transforms: bool,
@@ -70,8 +67,6 @@ def cached(
     Raises:
         ArgumentError: no feature has pixels to keep.
     """
-    if cache is None:
-        return dict(sources)
     facts = whole_column(columns, "bytes"), whole_column(columns, "mtime_ns")
     steps = {
         one.name: cache_steps(one, sources[one.name], facts, transforms)

@@ -141,7 +141,8 @@ class Preprocessing:
         Raises:
             ArgumentError: it is other JSON, was edited, has a newer version, or names functions.
         """
-        return cls(**from_text(text, allow_functions))
+        names = [one.name for one in fields(cls)]
+        return cls(**from_text(text, names, allow_functions))
 
     def _rows(self, value: Any) -> list[Mapping[str, Any]]:
         if getattr(value, "ndim", 0) == 2 and hasattr(value, "to_dict"):  # a DataFrame

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from dfgen import __version__
-from dfgen.binding.nested import map_leaves
 from dfgen.errors import ArgumentError
 from dfgen.samples.features.base import Feature
 
@@ -25,22 +24,13 @@ def to_text(parts: Mapping[str, Any]) -> str:
     Raises:
         ArgumentError: a value cannot be saved, such as a function that cannot be imported by name.
     """
-    transform = parts["transform"]
-    data = {
-        "format": FORMAT,
-        "dfgen": __version__,
-        "x": map_leaves(str, parts["x"]),
-        "y": map_leaves(str, parts["y"]),
-        "inputs": {name: plain_feature(one) for name, one in parts["inputs"].items()},
-        "targets": {name: one and plain_feature(one) for name, one in parts["targets"].items()},
-        "data_format": parts["data_format"],
-        "transform": None if transform is None else _reference(transform, "the transform"),
-    }
-    return json.dumps({**data, "digest": _digest(data)}, indent=1, ensure_ascii=False) + "\n"
+    plain = {name: to_plain(value, name) for name, value in parts.items()}
+    data = {"format": FORMAT, "dfgen": __version__, **plain}
+    return json.dumps({**data, "digest": digest_of(data)}, indent=1, ensure_ascii=False) + "\n"
 
 
-def from_text(text: str | bytes, allow_functions: bool) -> dict[str, Any]:
-    """Return the fields of a Preprocessing from JSON.
+def from_text(text: str | bytes, names: list[str], allow_functions: bool) -> dict[str, Any]:
+    """Return the fields `names` of a Preprocessing from JSON.
 
     Raises:
         ArgumentError: it is not such JSON, was edited, is of a newer version, or names functions
@@ -50,18 +40,12 @@ def from_text(text: str | bytes, allow_functions: bool) -> dict[str, Any]:
         data = json.loads(text)
         if data["format"] > FORMAT:
             raise ArgumentError(f"a newer dfgen saved it in format {data['format']}: update dfgen")
-        if data.pop("digest") != _digest(data):
+        if data.pop("digest") != digest_of(data):
             raise ArgumentError(
                 "the JSON was edited or damaged, and could make other arrays than in training: "
                 "save it again"
             )
-        parts = {name: map_leaves(str, data[name]) for name in "xy"}
-        for name in ("inputs", "targets"):
-            features = data[name].items()
-            parts[name] = {key: one and _feature(one, allow_functions) for key, one in features}
-        transform = data["transform"]
-        parts["transform"] = transform and _named(transform, allow_functions)
-        return {**parts, "data_format": data["data_format"]}
+        return {name: _value(data[name], allow_functions) for name in names}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         if isinstance(error, ArgumentError):
             raise
@@ -70,36 +54,67 @@ def from_text(text: str | bytes, allow_functions: bool) -> dict[str, Any]:
         ) from error
 
 
-def _digest(data: Mapping[str, Any]) -> str:
+def digest_of(data: Mapping[str, Any]) -> str:
+    """Return a digest of all entries, to notice edits."""
     return blake2b(json.dumps(data, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def plain_feature(feature: Feature) -> dict[str, Any]:
-    """Return a feature as plain data.
+def to_plain(value: Any, what: str) -> Any:
+    """Return a value, such as a feature, in types of JSON.
+
+    Args:
+        value: a feature, a function, a number, text, or a list, tuple or mapping of these.
+        what: its name in messages.
 
     Example:
         >>> from dfgen.samples.features.number import Number
-        >>> plain_feature(Number("age"))["fields"]["column"]
+        >>> to_plain(Number("age"), "x")["fields"]["column"]
         'age'
     """
-    what = f"{type(feature).__name__}({feature.columns[0]!r})"
-    if not is_dataclass(feature):
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, bool | int | str | float):
+        return value
+    if isinstance(value, list | tuple):
+        return [to_plain(one, what) for one in value]
+    if isinstance(value, Mapping):
+        return {"items": [[to_plain(one, what) for one in pair] for pair in value.items()]}
+    if isinstance(value, Feature) and is_dataclass(value):
+        what = f"{type(value).__name__}({value.columns[0]!r})"
+        names = [one.name for one in fields(value)]
+        plain = {name: to_plain(getattr(value, name), f"{name} of {what}") for name in names}
+        return {"feature": _reference(type(value), what), "fields": plain}
+    if callable(value):
+        return {"function": _reference(value, what)}
+    raise ArgumentError(
+        f"{what} has {value!r}, which cannot be saved as JSON; a feature must be a dataclass"
+    )
+
+
+def _value(data: Any, allow_functions: bool) -> Any:
+    if isinstance(data, list):
+        return tuple(_value(one, allow_functions) for one in data)
+    if not isinstance(data, Mapping):
+        return data
+    if "float" in data:
+        return float(data["float"])
+    if "items" in data:
+        return dict(_value(pair, allow_functions) for pair in data["items"])
+    name = data.get("function") or data["feature"]
+    module, _, attribute = name.partition(":")
+    if module != "dfgen" and not allow_functions:
         raise ArgumentError(
-            f"{what} cannot be saved, because its class does not list its fields: make it a frozen "
-            "dataclass"
+            f"{name!r} would be imported, which runs its code: if you trust the file, give "
+            "allow_functions=True"
         )
-    values = {
-        one.name: _plain(getattr(feature, one.name), f"{one.name} of {what}")
-        for one in fields(feature)
-    }
-    return {"feature": _reference(type(feature), what), "fields": values}
-
-
-def _feature(data: Mapping[str, Any], allow_functions: bool) -> Feature:
-    kind = _named(data["feature"], allow_functions)
-    values = {name: _value(one, allow_functions) for name, one in data["fields"].items()}
-    feature: Feature = kind(**values)
-    return feature
+    try:
+        function = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ArgumentError(f"{name!r} cannot be imported: {error}") from error
+    if "function" in data:
+        return function
+    return function(**{key: _value(one, allow_functions) for key, one in data["fields"].items()})
 
 
 def _reference(value: Any, what: str) -> str:
@@ -114,43 +129,3 @@ def _reference(value: Any, what: str) -> str:
         f"{what} is {value!r}, which another process cannot import: define it at the top of a "
         "module"
     )
-
-
-def _named(name: str, allow_functions: bool) -> Any:
-    module, _, attribute = name.partition(":")
-    if module != "dfgen" and not allow_functions:
-        raise ArgumentError(
-            f"{name!r} would be imported, which runs its code: if you trust the file, give "
-            "allow_functions=True"
-        )
-    try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ArgumentError(f"{name!r} cannot be imported: {error}") from error
-
-
-def _plain(value: Any, what: str) -> Any:
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    if value is None or isinstance(value, bool | int | str | float):
-        return value
-    if isinstance(value, list | tuple):
-        return [_plain(one, what) for one in value]
-    if isinstance(value, Mapping):
-        return {"items": [[_plain(one, what) for one in pair] for pair in value.items()]}
-    if callable(value):
-        return {"function": _reference(value, what)}
-    raise ArgumentError(f"{what} has {value!r}, which cannot be saved as JSON")
-
-
-def _value(data: Any, allow_functions: bool) -> Any:
-    if isinstance(data, list):
-        return tuple(_value(one, allow_functions) for one in data)
-    if not isinstance(data, Mapping):
-        return data
-    if "function" in data:
-        return _named(data["function"], allow_functions)
-    if "float" in data:
-        return float(data["float"])
-    return dict(_value(pair, allow_functions) for pair in data["items"])

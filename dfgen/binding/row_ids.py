@@ -46,10 +46,3 @@ def ids_of(columns: Columns, id: str | None, bound: BoundFeature | None) -> Any:
     except ManifestError as error:
         raise ManifestError(str(error).replace('df["id"]', f'df["{name}"]')) from None
     return ids.to_numpy() if pa.types.is_integer(ids.type) else ids
-
-
-def note_id(error: ManifestError, columns: Columns, id: str | None) -> None:
-    """Add the id of the row to an error about a row."""
-    name = "id" if id is None else id
-    if error.row is not None and name in columns.names:
-        error.add_note(f"row {error.row} has {name}={columns[name][error.row]}")

@@ -16,7 +16,6 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.segmentation import Segmentation
 from dfgen.samples.pixels.scaling import too_deep
 from dfgen.samples.reader import BoundRows, SampleReader
-from dfgen.spec import IntArray
 from dfgen.stores.archives import member_of
 from dfgen.stores.store import Store
 from dfgen.stores.stores import has_store, scheme_of
@@ -37,9 +36,7 @@ def known_problems(columns: Columns) -> dict[int, str]:
 
 def deep_problems(columns: Columns, features: Iterable[BoundFeature]) -> dict[int, str]:
     """Return row -> why its file has too many bits for an Image, by the fact `bits`."""
-    if "format" not in columns.names or columns.is_empty("bits"):
-        return {}  # not a fact
-    if not pa.types.is_integer(columns["bits"].type):
+    if columns.is_empty("bits") or not pa.types.is_integer(columns["bits"].type):
         return {}
     bits, problems = columns["bits"], dict[int, str]()
     for bound in features:
@@ -52,9 +49,7 @@ def deep_problems(columns: Columns, features: Iterable[BoundFeature]) -> dict[in
 
 
 def check_problems(columns: Columns, rows: BoundRows, problems: Mapping[int, str]) -> None:
-    """Raise a ManifestError that lists the first rows with problems, if there are any."""
-    if not problems:
-        return
+    """Raise a ManifestError that lists the first rows with problems."""
     lines = [f"\n  {rows.where(row)}: {why}" for row, why in [*problems.items()][:_SHOWN]]
     lines += [f"\n  ... and {len(problems) - _SHOWN:,} more"] * (len(problems) > _SHOWN)
     drop = "drop them"
@@ -102,7 +97,7 @@ def look_for_files(
         (row, *file)
         for row in sorted(rows)
         for file in reader.paths(row)
-        if not has_store(scheme_of(file[1]))
+        if os.path.isfile(file[1]) or not has_store(scheme_of(file[1]))
     ]
     missing = [(*file, what) for file in files if (what := _fault(reader.store, file[2]))]
     if missing and not (skips and len(missing) < len(files)):
@@ -119,6 +114,8 @@ def look_for_files(
 
 def _fault(store: Store, path: str) -> str:
     """Return what is at the path of a file instead of it, "" if there is a file."""
+    if os.path.isfile(path):
+        return ""
     try:
         is_folder = store.head(path).problem and os.path.isdir(path)
     except MissingFileError:
@@ -138,25 +135,3 @@ def _advice(columns: Columns, column: str, path: str) -> str:
             return missing_path(relative, os.path.abspath(root), column=column,
                                 argument=f"{read}root=")  # fmt: skip
     return missing_path(path, os.getcwd(), column=column)
-
-
-def sizes_of_files(columns: Columns, column: str) -> IntArray | None:
-    """Return the sizes of the files of `path`, -1 if unknown, by the column `bytes`."""
-    return whole_column(columns, "bytes") if column == "path" else None
-
-
-def whole_column(columns: Columns, name: str) -> IntArray | None:
-    """Return a column of whole numbers, -1 if missing; None if there is no such column."""
-    if columns.is_empty(name):
-        return None
-    values = columns[name]
-    if pa.types.is_floating(values.type):  # integers of pandas, if some are missing
-        values = pc.if_else(pc.is_finite(values), values, None)
-    elif not pa.types.is_integer(values.type):
-        return None
-    try:
-        numbers = values.cast(pa.int64())
-    except pa.ArrowInvalid:  # fractions: a column of the user
-        return None
-    numbers = pc.fill_null(numbers, -1) if numbers.null_count else numbers
-    return np.asarray(numbers.to_numpy(zero_copy_only=False))

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.table_columns import Columns
+from dfgen.binding.table_columns import Columns, whole_column
 from dfgen.errors import DecodeError, DfgenError, ManifestError, MissingFileError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.machine import threads
@@ -23,7 +23,7 @@ from dfgen.stores.stores import Stores
 from dfgen.table.arrow_types import is_list, lengths_of
 
 _FACTS = ("height", "width", "orientation")
-_TASK = 64  # rows whose files a thread looks into
+_TASK = 64  # rows of a task of a thread, 1 for remote files
 _FIRST = 16  # rows whose files tell how much larger an image is than the one it follows
 
 Errors = dict[int, DfgenError]
@@ -51,19 +51,15 @@ def row_sizes(
         elif isinstance(source, PackSource) and source.sizes is not None:
             sizes[bound.name] = source.sizes
         elif bound.variable_size or specs_of(bound.feature)[0].own_length:
-            sizes[bound.name], unread = _sizes(columns, bound, source, store)
+            sizes[bound.name], unread = sizes_of_rows(columns, bound, source, store)
             errors |= unread
     return {bound.name: sizes[bound.name] for bound in features if bound.name in sizes}, errors
 
 
-def image_sizes(columns: Columns, bound: BoundFeature, store: Stores) -> tuple[RowLengths, Errors]:
-    """Return (height, width) of the upright image of each row, 0 if unknown, and errors."""
-    return _sizes(columns, bound, None, store)
-
-
-def _sizes(
+def sizes_of_rows(
     columns: Columns | None, bound: BoundFeature, source: RowSource | None, store: Stores
 ) -> tuple[RowLengths, Errors]:
+    """Return the lengths of one feature, 0 if unknown, and errors, as `row_sizes`."""
     sizes = _known(columns, bound, store.limits)
     unknown = np.flatnonzero(~(sizes > 0).all(axis=1))
     if bound.files is None or not unknown.size:
@@ -88,15 +84,9 @@ def _known(columns: Columns | None, bound: BoundFeature, limits: Limits) -> RowL
         if bound.variable_size:
             known = known_sizes(columns, limits)
         elif bound.feature.kind == "audio" and "frames" in columns.names:
-            known = _whole_column(columns["frames"])
+            frames = whole_column(columns, "frames")
+            known = None if frames is None else frames.clip(min=0).astype(np.int32)[:, None]
     return np.zeros((len(values), 1 + bound.variable_size), np.int32) if known is None else known
-
-
-def _whole_column(values: pa.Array) -> RowLengths | None:
-    if not pa.types.is_integer(values.type):
-        return None
-    numbers: IntArray = values.fill_null(0).to_numpy(zero_copy_only=False)
-    return numbers.astype(np.int32)[:, None]
 
 
 def known_sizes(columns: Columns, limits: Limits = DEFAULT) -> Sizes | None:
@@ -148,7 +138,11 @@ def _measured(
                 errors[row] = error
         return len(places)
 
-    tasks = [range(len(rows))[start : start + _TASK] for start in range(0, len(rows), _TASK)]
+    task = 1 if store.far else _TASK
+    tasks = [range(len(rows))[start : start + task] for start in range(0, len(rows), task)]
+    if len(tasks) == 1:  # as when serving: no threads
+        measure(tasks[0])
+        return sizes, errors
     with (
         threads(USUAL.threads(store)) as pool,
         progress(len(rows), "Reading headers", " files") as bar,

@@ -29,8 +29,6 @@ def row_weights(
         targets: the bound features of y, nested as y.
         arguments: with `sample_weight` and `class_weight`.
     """
-    if arguments.sample_weight is None and arguments.class_weight is None:
-        return None, {}
     if targets is None:
         raise ArgumentError("sample_weight and class_weight weight a loss, but there is no y")
     by_column = _by_target("sample_weight", arguments.sample_weight, targets)
@@ -58,7 +56,8 @@ def _by_target(argument: str, value: Any, targets: Tree) -> dict[str, Any]:
     if value is None or (argument == "sample_weight" and not nested):
         return {} if value is None else {"": value}
     if isinstance(targets, BoundFeature):
-        if argument == "class_weight" and not _is_per_target(value):
+        parts = [*value.values()] if isinstance(value, Mapping) else []
+        if argument == "class_weight" and not any(isinstance(one, Mapping | str) for one in parts):
             return {targets.name: value}
     elif isinstance(targets, Mapping):
         if isinstance(value, Mapping) and value.keys() <= targets.keys():
@@ -70,11 +69,6 @@ def _by_target(argument: str, value: Any, targets: Tree) -> dict[str, Any]:
         f"{argument}={brief(value)} does not fit y, whose targets are {listed(names)}: nest it as "
         f"y.{did_you_mean(str(stray[0]), names) if stray else ''}"
     )
-
-
-def _is_per_target(class_weight: Any) -> bool:
-    values = [*class_weight.values()] if isinstance(class_weight, Mapping) else []
-    return any(isinstance(value, Mapping | str) for value in values)
 
 
 def _column_weights(columns: Columns, argument: str, name: object) -> Weights:
@@ -131,10 +125,8 @@ def _by_index(names: tuple[Any, ...], class_weight: Any, called: str) -> dict[in
         )
     texts = [*map(str, names)]
     by_name = {key: texts.index(str(key)) for key in class_weight if str(key) in texts}
-    is_index = {
-        key: isinstance(key, int | np.integer) and key in range(len(names)) for key in class_weight
-    }
-    by_place = {key: int(key) for key in class_weight if is_index[key]}
+    indices = range(len(names))
+    by_place = {k: int(k) for k in class_weight if isinstance(k, int | np.integer) and k in indices}
     complete = [one for one in (by_name, by_place) if len(one) == len(class_weight)]
     if not complete:
         stray = next(key for key in class_weight if key not in (by_name or by_place))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -175,14 +176,12 @@ class Columns:
         what = "path" if is_text(kind) else "bytes" if is_binary(kind) else "bytes or path"
         drop = f"drop these rows, df = df[df[{name!r}].notna()], {OR_IGNORE}"
         refuse_missing(name, values, what, drop)
-        return self._at_root(values)
+        return values if self.root is None else self._at_root(values, self.root)
 
-    def _at_root(self, values: Any) -> Any:
-        if self.root is None or is_binary(values.type):
-            return values
+    def _at_root(self, values: Any, root: str) -> Any:
         if is_file_struct(values.type):
-            return with_paths(values, self._at_root(paths_of(values)))
-        return whole_paths(values, self.root)
+            return with_paths(values, whole_paths(paths_of(values), root))
+        return values if is_binary(values.type) else whole_paths(values, root)
 
     def whole_numbers(self, name: str) -> pa.Array:
         """Return a column of indices, none missing."""
@@ -215,3 +214,20 @@ class Columns:
         if is_category:
             return tuple(names.dictionary.drop_null().to_pylist())
         return tuple(names.take(pc.sort_indices(names)).to_pylist())
+
+
+def whole_column(columns: Columns, name: str) -> IntArray | None:
+    """Return a column of whole numbers, -1 if missing; None if there is no such column."""
+    if columns.is_empty(name):
+        return None
+    values = columns[name]
+    if pa.types.is_floating(values.type):  # integers of pandas, if some are missing
+        values = pc.if_else(pc.is_finite(values), values, None)
+    elif not pa.types.is_integer(values.type):
+        return None
+    try:
+        numbers = values.cast(pa.int64())
+    except pa.ArrowInvalid:  # fractions: a column of the user
+        return None
+    numbers = pc.fill_null(numbers, -1) if numbers.null_count else numbers
+    return np.asarray(numbers.to_numpy(zero_copy_only=False))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dfgen.binding.row_problems import known_problems, look_for_files, sizes_of_files
-from dfgen.binding.row_sizes import image_sizes
-from dfgen.binding.table_columns import Columns
+from dfgen.binding.row_problems import known_problems, look_for_files
+from dfgen.binding.row_sizes import sizes_of_rows
+from dfgen.binding.table_columns import Columns, whole_column
 from dfgen.errors import ArgumentError, ManifestError, reason
 from dfgen.limits import Limits
 from dfgen.loading.order.shuffle import permutation
@@ -104,7 +104,7 @@ def make_plan(
     look_for_files(columns, SampleReader(table["id"], (bound,), None, store), bad, skips=True)
     sizes = None
     if arguments.needs_sizes:
-        sizes, errors = image_sizes(columns, bound, store)
+        sizes, errors = sizes_of_rows(columns, bound, None, store)
         bad = {row: reason(error) for row, error in errors.items()} | bad
         if not sizes.any():
             first = next(iter(bad.items()), (0, "its header has no size"))
@@ -113,7 +113,7 @@ def make_plan(
     if sizes is not None and arguments.format == "pixels":
         one_size = _one_size(columns, sizes)
     packer = arguments.packer(one_size)
-    known = sizes_of_files(columns, PATH)
+    known = whole_column(columns, "bytes")
     files = known
     if arguments.format == "original" and files is None:
         files = stat_files(bound.values, Access(options=options))["bytes"].to_numpy()

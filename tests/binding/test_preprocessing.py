@@ -17,7 +17,7 @@ import dfgen
 from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.binding.preprocessing import Preprocessing
-from dfgen.binding.preprocessing_json import plain_feature
+from dfgen.binding.preprocessing_json import to_plain
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.base import Feature
@@ -252,7 +252,7 @@ def test_functions_are_saved_by_their_names_and_imported_where_that_is_allowed(d
     x = {"image": IMAGES["crop"], "area": dfgen.Column(["count", "age"], area)}
     made = bound(df, x).preprocessing("channels_last", half)
     text = made.to_json()
-    assert f'"{__name__}:area"' in text and f'"transform": "{__name__}:half"' in text
+    assert f'"{__name__}:area"' in text and f'"function": "{__name__}:half"' in text
     loaded = Preprocessing.from_json(text, allow_functions=True)
     assert loaded == made
     np.testing.assert_array_equal(loaded(df)["area"], df["count"] * df["age"])
@@ -275,7 +275,7 @@ def test_functions_that_no_other_process_could_import_are_named(df):
     twin = functools.wraps(half)(lambda sample, rng: sample)  # the name stands for half itself
     for transform in (lambda sample, rng: sample, twin):
         made = bound(df, IMAGES["crop"]).preprocessing("channels_last", transform)
-        assert refused(made.to_json)[1].startswith("the transform is <function ")
+        assert refused(made.to_json)[1].startswith("transform is <function ")
     odd = dfgen.Category("kind", class_names=(b"x",))
     with pytest.raises(ArgumentError, match=r"class_names.*JSON"):
         Preprocessing((), "kind", {}, {"kind": odd}).to_json()
@@ -311,7 +311,7 @@ def test_feature_without_fields_cannot_be_saved():
         column = "n"
 
     with pytest.raises(ArgumentError, match="dataclass"):
-        plain_feature(Bare())
+        to_plain(Bare(), "x")
 
 
 def test_what_cannot_be_given_is_refused(df, tmp_path):
@@ -384,8 +384,8 @@ def test_predictions_become_names_of_classes(df):
         (lambda: one.decode([[0.1, np.nan]]),
          "predictions of 'kind' have the shape (1, 2)"),
         (lambda: binary.decode([[-2.5], [3.0]]),
-         "predictions of 'kind' go from -2.5 to 3, expected probabilities from 0 to 1: of "
-         "logits take keras.ops.sigmoid first"),
+         "predictions of 'kind' are from -2.5 to 3, expected probabilities from 0 to 1: "
+         "convert logits by keras.ops.sigmoid"),
         (lambda: binary.decode(np.zeros((2, 2))),
          "predictions of 'kind' have the shape (2, 2), expected numbers of shape (rows, 1)"),
         (lambda: several.decode({"tags": np.zeros((2, 3))}),

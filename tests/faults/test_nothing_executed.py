@@ -12,7 +12,7 @@ import pytest
 import dfgen
 from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.preprocessing_json import _digest, from_text
+from dfgen.binding.preprocessing_json import digest_of, from_text
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
 from dfgen.samples.features.array import Array
 from dfgen.stores.array_files import decode_array
@@ -98,6 +98,6 @@ def test_object_arrays_of_backups_stay_pickled(tmp_path, mark):
 def test_features_that_name_code_are_not_imported(tmp_path, mark):
     for name in ("builtins:open", "os:system", "antigravity:x"):
         feature = {"feature": name, "fields": {"column": mark}}
-        data = {"format": 1, "x": "x", "y": None, "inputs": {"x": feature}, "targets": {}}
+        data = {"format": 1, "inputs": {"items": [["x", feature]]}}
         with pytest.raises(ArgumentError, match="allow_functions"):
-            from_text(json.dumps({**data, "digest": _digest(data)}), False)
+            from_text(json.dumps({**data, "digest": digest_of(data)}), ["inputs"], False)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError
 from dfgen.spec import Present
-from dfgen.table.arrow_types import in_one, is_list, nulls
+from dfgen.table.arrow_types import in_one, nulls
 from dfgen.table.file_columns import are_files
 
 
@@ -45,11 +45,6 @@ def bound_columns(names: tuple[str, ...], columns: ColumnSource, of_files: bool)
         return column_values(names, columns)
     column, *index = names
     paths = columns.files(column)
-    if is_list(paths.type):
-        raise ArgumentError(
-            f"column {column!r} holds a list of files in each row, expected one file: give each "
-            f"file a row, df.explode({column!r}), or a column of its own"
-        )
     if not index:
         return paths
     if are_files(paths.type):
