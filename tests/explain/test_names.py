@@ -1,9 +1,14 @@
 """Names that look alike and empty keys, wherever they enter, and the code that messages print."""
 
+import json
 import re
+import shutil
+import tempfile
 import unicodedata
 import warnings
 from functools import partial
+from pathlib import Path
+from xml.sax.saxutils import escape
 
 import numpy as np
 import pandas as pd
@@ -257,3 +262,57 @@ def test_run_lengths_as_classes_name_the_documented_line():
     line = r"dfgen\.Column\('masks', mask_of, shape=\(height, width, 1\), dtype=\"uint8\"\)"
     with pytest.raises(DfgenError, match=line):
         sequence(df, y="masks")
+
+
+def coco(folder, names):
+    images = [{"id": n, "file_name": f"{n}.png", "width": 3, "height": 3} for n in range(3)]
+    boxes = [
+        {"id": n, "image_id": n, "category_id": n, "bbox": [0, 0, 2, 2], "area": 4, "iscrowd": 0}
+        for n in range(3)
+    ]
+    categories = [{"id": n, "name": name} for n, name in enumerate(names)]
+    table = {"images": images, "annotations": boxes, "categories": categories}
+    (folder / "coco.json").write_text(json.dumps(table))
+    return {"coco": folder / "coco.json", "images": folder}
+
+
+def voc(folder, names):
+    for number, name in enumerate(names):
+        box = "".join(f"<{side}>1</{side}>" for side in ("xmin", "ymin", "xmax", "ymax"))
+        (folder / f"{number}.xml").write_text(
+            f"<annotation><filename>{number}.png</filename><size><width>3</width><height>3"
+            f"</height></size><object><name>{escape(name)}</name><bndbox>{box}</bndbox></object>"
+            "</annotation>"
+        )
+    return {"voc": folder, "images": folder}
+
+
+def yolo(folder, names):
+    for number in range(3):
+        (folder / f"{number}.txt").write_text(f"{number} 0.5 0.5 0.5 0.5\n")
+    data = {"path": str(folder), "train": ".", "names": names}
+    (folder / "data.yaml").write_text(json.dumps(data), "utf-8")
+    return {"yolo": folder / "data.yaml"}
+
+
+def tags(folder, names):
+    lines = [json.dumps({"file": f"{n}.png", "tags": [name]}) for n, name in enumerate(names)]
+    (folder / "tags.jsonl").write_text("\n".join(lines))
+    return {"labels": folder / "tags.jsonl", "path_column": "file", "root": folder}
+
+
+@pytest.mark.parametrize("source", [coco, voc, yolo, tags])
+@PROPERTY
+@given(word=WORDS, change=st.sampled_from([*CHANGES]))
+def test_lookalikes_of_annotations_are_seen_in_builds(images, source, word, change):
+    module._WARNED.clear()
+    other = CHANGES[change](word)
+    assume(other != word and module.folded(other) == module.folded(word))
+    assume(source is not voc or other.strip() != word)  # its reader strips names
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number in range(3):
+            shutil.copy(images[number], folder / f"{number}.png")
+        messages = told(partial(dfgen.build_manifest, **source(folder, [word, other, "zz"])))
+    assert messages and all("df[" not in message for message in messages)
+    assert len({message.split("'")[1] for message in messages}) == len(messages)
