@@ -71,7 +71,7 @@ def refuse_password(url: str) -> None:
     if has_password(url):
         raise ArgumentError(
             f"the URL {scheme_of(url)}://... contains a password or token, and a manifest would "
-            "keep: leave it out, and pass it in storage_options="
+            "keep it: leave it out, and pass it in storage_options="
         )
 
 
