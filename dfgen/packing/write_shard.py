@@ -178,7 +178,9 @@ def read_shard(path: str, plan: dict[str, Any], rows: int) -> tuple[str, Written
 
 def check_same(folder: str, theirs: Any, plan: dict[str, Any]) -> None:
     """Raise a ManifestError if a folder has another pack, whole or in part."""
-    theirs = theirs or {}
+    plan, theirs = (
+        {**(one.get("packed") or {}), **one, "packed": None} for one in (plan, theirs or {})
+    )
     differences = [name for name in plan if theirs.get(name) != plan[name]]
     if differences:
         first = next((n for n in differences if n not in ("manifest", "starts")), "manifest")
