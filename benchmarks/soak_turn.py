@@ -94,7 +94,7 @@ class Faults(threading.Thread):
         self.ended, self.lock = threading.Event(), threading.Lock()
         self.pipes: dict[Path, threading.Event] = {}
         self.kinds: list[Callable[[], None]] = [
-            self.slow_read, self.hung_read, self.replaced_file, self.renamed_folder, self.full_disk,
+            self.slow_read, self.hung_read, self.replaced_file, self.full_disk,
         ]  # fmt: skip
         if processes:
             self.kinds += [self.killed_worker, self.killed_worker, self.no_memory]
@@ -176,12 +176,6 @@ class Faults(threading.Thread):
             if limit is not old:
                 self.pause()
 
-    def renamed_folder(self) -> None:
-        """Rename the folder of the images for a moment."""
-        os.rename(self.folder / "imgs", self.folder / "gone")
-        self.pause()
-        os.rename(self.folder / "gone", self.folder / "imgs")
-
     def full_disk(self) -> None:
         """Fill the disk of the cache for a moment."""
         ballast = self.folder / "disk" / "ballast"
@@ -208,7 +202,7 @@ def replace_by(path: Path, make: Callable[[str], object]) -> None:
 def feed(path: Path, data: bytes, delay: float, ended: threading.Event) -> None:
     """Write the bytes late to each reader of a pipe."""
     while not ended.wait(0.05):
-        # an error means: no reader, the folder is renamed, or no descriptor
+        # an error means: no reader, or no descriptor
         with (
             contextlib.suppress(OSError),
             open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb", buffering=0) as file,
