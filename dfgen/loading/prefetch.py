@@ -35,7 +35,7 @@ class Prefetch:
     """
 
     def __init__(self, read: Callable[[str], bytes]) -> None:
-        self._read_file, self._pool = read, Pool(READERS, Worker)
+        self._read_file, self._pool = read, Pool(READERS, Worker, grows=True)
         self._reads: dict[str, _Read] = {}
         self._queue = deque[str]()
         self._kept, self._running, self._mean = 0, 0, float(_MEAN)

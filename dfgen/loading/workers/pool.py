@@ -60,18 +60,19 @@ class Pool:
     """Runs tasks in order of submission on daemon threads, or with `count=0` on the waiting thread.
 
     Not a `ThreadPoolExecutor`: the interpreter joins that at exit, and would wait for every batch
-    in the making. Threads start with the first tasks. They refer to the queue alone, so they end
+    in the making. Threads start with the first task. They refer to the queue alone, so they end
     when the pool is collected, and before the interpreter does: a daemon thread that is stopped
     inside OpenCV would abort the process. A forked process has no threads, so the pool is closed
     there.
 
     Args:
-        count: the number of threads.
+        count: the number of threads, at most if it grows.
         make_worker: returns the worker of a new thread; without a reference to the pool.
+        grows: whether threads start one by one when others are busy.
     """
 
-    def __init__(self, count: int, make_worker: Callable[[], Worker]) -> None:
-        self._count, self._make_worker = count, make_worker
+    def __init__(self, count: int, make_worker: Callable[[], Worker], grows: bool = False) -> None:
+        self._count, self._make_worker, self._grows = count, make_worker, grows
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -95,8 +96,9 @@ class Pool:
         with self._lock:
             if self.closed:
                 raise ArgumentError(CLOSED)
-            is_busy = not self._threads or not self._tasks.empty()
-            if is_busy and len(self._threads) < self._count:
+            busy = not self._threads or not self._tasks.empty()
+            more = self._count - len(self._threads)
+            for _ in range(min(more, busy) if self._grows else more):
                 self._start()
             self._tasks.put(task)
 
