@@ -304,7 +304,7 @@ class Loader:
         pending = self._batches.pending(epoch, step, plan, spread, self._known)
         if self._next is not None:
             self._next.begin(epoch, step, plan)
-        pending.start(self._workers.pool)
+        self._workers.start(pending.start)
         return pending
 
     def _reopen_if_forked(self) -> None:

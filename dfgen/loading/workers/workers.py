@@ -48,9 +48,8 @@ class Workers:
         self._lock = threading.Lock()
         self._closed = False
 
-    @property
-    def pool(self) -> Pool:
-        """The pool for the next batch."""
+    def start(self, begin: Callable[[Pool], None]) -> None:
+        """Call `begin` with the pool that makes batches now."""
         with self._lock:
             if self._closed:
                 raise ArgumentError(CLOSED)
@@ -62,7 +61,7 @@ class Workers:
                     parts = self._maker, payload, *self._memory, not self._processes
                     make = partial(ProcessWorker, *parts)
                 self._pools[self.used] = Pool(count, make)
-            return self._pools[self.used]
+            begin(self._pools[self.used])
 
     def note(self, rows: int, waited: float, now: float) -> None:
         """Note that a consumer has taken a batch, as `Chooser.note`.
