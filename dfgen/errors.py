@@ -7,6 +7,7 @@ expected and what to do, with the id and path of the row.
 import errno
 import json
 import re
+import struct
 import sys
 import warnings
 from collections.abc import Iterable
@@ -180,7 +181,9 @@ def raise_broken(what: str, error: Exception) -> Never:
     """Raise the error of a decoder, as a DecodeError if the file caused it."""
     if isinstance(error, DecodeError) or is_outside(error):
         raise error
-    raise DecodeError(f"broken {what}: {reason(error)}") from error
+    cut_short = isinstance(error, struct.error | IndexError)
+    why = "cut short, or in another format" if cut_short else reason(error)
+    raise DecodeError(f"broken {what}: {why}") from error
 
 
 def located(error: _Error, where: str) -> _Error:

@@ -1,4 +1,4 @@
-"""Spec: shape and dtype of the array of one sample, and arrays that are allocated by it."""
+"""Spec: shape and dtype of one sample's array."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,13 +26,13 @@ class Spec:
     """Shape and dtype of one sample's array.
 
     Args:
-        shape: None for a first length that differs from row to row, or that a transform may change.
-        dtype: object for text and bytes; None where each file has its own.
-        blank: the value of a row that is skipped.
-        axes: of its loss, beside that of the batch; None: all of `shape` but the last.
-        pixels: whether it is (height, width, channels), padded and turned as images are.
-        read: what `read` fills where that is another array; `finish` makes this one of it.
-        seen: what `read` fills for a transform.
+        shape: the first length is None if it differs between rows or a transform may change it.
+        dtype: object for text and bytes; None if every file has its own.
+        blank: the value of missing rows and of padding.
+        axes: axes of its loss without the batch; None: all of `shape` but the last.
+        pixels: whether it is (height, width, channels) of an image.
+        read: the array that `read` fills, if `finish` converts it to this one.
+        seen: the array that `read` fills for a transform, likewise.
     """
 
     shape: tuple[Any, ...]
@@ -45,28 +45,28 @@ class Spec:
 
     @property
     def loss_axes(self) -> int:
-        """The axes of its loss, beside that of the batch."""
+        """The axes of its loss, without the batch."""
         return max(0, len(self.shape) - 1) if self.axes is None else self.axes
 
     @property
     def own_length(self) -> bool:
-        """Whether each row has a length of its own."""
+        """Whether rows have different lengths."""
         return self.shape[:1] == (None,) and not self.pixels
 
     def stage(self, transform: bool) -> "Spec":
-        """Return what `read` fills, with a transform or without."""
+        """Return the Spec of the array that `read` fills, with a transform or without."""
         return (self.seen if transform else None) or self.read or self
 
 
 class LazyArray:
-    """An array of a known shape, allocated once its file has told the dtype."""
+    """An array of a known shape that is allocated once the dtype of the file is known."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self.array: Values | None = None
 
     def of(self, dtype: Any) -> Values:
-        """Return the array; allocate it at the first call."""
+        """Return the array, allocated at the first call."""
         if self.array is None:
             self.array = np.empty(self.shape, dtype)
         elif self.array.dtype != dtype:
@@ -75,8 +75,8 @@ class LazyArray:
 
 
 def empty(spec: Spec, size: tuple[int, ...]) -> Any:
-    """Return an array of a Spec, or a LazyArray; lengths that are None are those of `size`."""
+    """Return an array or LazyArray of a Spec; lengths that are None come from `size`."""
     shape = spec.shape
     if None in shape:
-        shape = tuple(size[axis] if long is None else long for axis, long in enumerate(shape))
+        shape = tuple(size[axis] if length is None else length for axis, length in enumerate(shape))
     return LazyArray(shape) if spec.dtype is None else np.empty(shape, spec.dtype)

@@ -15,8 +15,7 @@ from dfgen.samples.features.feature_checks import class_names_in_order
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_checks import DEFAULT_SIZE, checked_size
 from dfgen.samples.pixels.scaling import Scale
-from dfgen.samples.transforms import Transform
-from dfgen.samples.user_functions import check_transform
+from dfgen.samples.transforms import Transform, check_transform
 from dfgen.stores.store import StorageOptions
 from dfgen.table.any_table import Table
 

@@ -40,8 +40,7 @@ from dfgen.samples.features.ragged import Ragged
 from dfgen.samples.features.segmentation import Segmentation
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.sources.file_source import FileSource, RowSource
-from dfgen.samples.transforms import Transform
-from dfgen.samples.user_functions import check_transform
+from dfgen.samples.transforms import Transform, check_transform
 from dfgen.stores.stores import store_of
 from dfgen.table.mapped_column import MappedColumn
 

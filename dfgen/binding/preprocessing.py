@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -25,7 +26,6 @@ from dfgen.samples.features.array import Array
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
-from dfgen.samples.pixels.decoders import png_of
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform
 from dfgen.stores.stores import Stores, store_of
@@ -247,7 +247,7 @@ def _file_of(array: npt.NDArray[Any], feature: Feature) -> bytes:
         np.save(file, array, allow_pickle=False)
         return file.getvalue()
     if isinstance(feature, Image | Mask) and getattr(feature, "decode", None) is None:
-        return png_of(array)
+        return _png_of(array)
     raise ArgumentError(f"{feature!r} takes no array: give the path or the bytes of a file")
 
 
@@ -273,3 +273,19 @@ def load_preprocessing(
         return Preprocessing.from_json(data, allow_functions)
     except (ArgumentError, DecodeError, MissingFileError) as error:
         raise type(error)(f"{os.fspath(path)}: {error}") from error
+
+
+def _png_of(pixels: npt.NDArray[Any]) -> bytes:
+    """Encode grey, RGB or RGBA pixels as a PNG file, with fast compression."""
+    channels = pixels.shape[2] if pixels.ndim == 3 else 1
+    fits = pixels.ndim in (2, 3) and channels in (1, 3, 4) and pixels.size
+    if not fits or pixels.dtype not in (np.uint8, np.uint16):
+        raise ArgumentError(
+            f"an image must be an array (height, width, channels) of 1, 3 or 4 channels, or "
+            f"(height, width), of uint8 or uint16, got {pixels.dtype} {pixels.shape}"
+        )
+    if channels > 1:
+        code = cv2.COLOR_RGB2BGR if channels == 3 else cv2.COLOR_RGBA2BGRA
+        pixels = cv2.cvtColor(np.ascontiguousarray(pixels), code)
+    data: bytes = cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1].tobytes()
+    return data

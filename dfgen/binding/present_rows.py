@@ -6,16 +6,18 @@ import pyarrow as pa
 from dfgen.binding.table_columns import Columns
 from dfgen.errors import ManifestError
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.column_source import present_in
 from dfgen.spec import Present
 from dfgen.table.arrow_types import nulls
 
 
 def present_rows(columns: Columns, feature: Feature) -> Present | None:
     """Return which rows have all columns of a feature with `missing="ignore"`."""
-    present = present_in(feature, columns)
+    if feature.missing == "raise":
+        return None
+    missing = [nulls(columns[name]) for name in feature.columns]
+    present: Present = ~np.logical_or.reduce(missing)
     for name in feature.columns:
-        if present is not None and not present.any() and pa.types.is_null(columns[name].type):
+        if not present.any() and pa.types.is_null(columns[name].type):
             raise ManifestError(
                 f"column {name!r} is missing in all {len(columns):,} rows and has no type: leave "
                 f"{type(feature).__name__} out of y, or give the column a type"

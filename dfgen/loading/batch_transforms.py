@@ -10,8 +10,7 @@ from dfgen.errors import TransformError
 from dfgen.loading.buffers import BatchArrays
 from dfgen.loading.generators import batch_rng
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.transforms import check_keys, fits
-from dfgen.samples.user_functions import check_transform, run
+from dfgen.samples.transforms import check_keys, check_transform, fits, run
 from dfgen.spec import Spec
 
 BatchTransform = Callable[[BatchArrays, np.random.Generator], BatchArrays]

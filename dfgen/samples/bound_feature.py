@@ -1,4 +1,4 @@
-"""Features bound to the rows of a manifest, and the padding of arrays of unequal sizes."""
+"""Features bound to the rows of a manifest, and padding of arrays of unequal sizes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,16 +17,17 @@ from dfgen.table.file_columns import content_parts
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""
 
+_ROW = {"path", "index"}
 RowLengths = npt.NDArray[np.int32]
-"""How long the first axes of an array are in every row, shape (rows, axes)."""
+"""Lengths of the first axes of an array in every row, shape (rows, axes)."""
 
 
 @dataclass(frozen=True)
 class BoundFeature:
-    """A feature, its name in x or y, and `values`, what its `bind` has returned.
+    """A feature, its name in x or y, and `values`, the result of its `bind`.
 
-    `like` is the name of the image that it follows, `present` which rows have it (None: all).
-    Values of rows that lack the feature are undefined.
+    `like` is the name of the followed image; `present` tells which rows have the feature (None:
+    all). The values of other rows are undefined.
     """
 
     name: str
@@ -37,23 +38,25 @@ class BoundFeature:
 
     @cached_property
     def arrays(self) -> dict[str, str]:
-        """The names of its arrays by their keys, one alone by ""."""
-        found = self.feature.arrays(self.name)
-        return {"": found} if isinstance(found, str) else found
+        """Key in the batch -> name of an array; the key of a single array is ""."""
+        names = self.feature.arrays(self.name)
+        return {"": names} if isinstance(names, str) else names
 
     def has(self, row: int) -> bool:
-        """Whether a row has it."""
+        """Whether a row has the feature."""
         return self.present is None or bool(self.present[row])
 
     def gather(self, rows: IntArray) -> Values:
         """Return the arrays of some rows of a TableFeature, blank where missing."""
         feature: Any = self.feature
-        spec, there = feature.spec, slice(None) if self.present is None else self.present[rows]
-        found = np.full((len(rows), *spec.shape), spec.blank, spec.dtype)
-        found[there] = feature.gather(self.values, rows[there])
-        return found
+        if self.present is None:
+            return feature.gather(self.values, rows)  # type: ignore[no-any-return]
+        spec, present = feature.spec, self.present[rows]
+        arrays = np.full((len(rows), *spec.shape), spec.blank, spec.dtype)
+        arrays[present] = feature.gather(self.values, rows[present])
+        return arrays
 
-    @property
+    @cached_property
     def specs(self) -> dict[str, Spec]:
         """Name -> shape and dtype of one sample."""
         specs = [*specs_of(self.feature)]
@@ -64,45 +67,46 @@ class BoundFeature:
 
     @property
     def image(self) -> Any:
-        """The feature, if it is an Image by itself; else None."""
+        """The feature if it is an Image, else None."""
         return self.feature if isinstance(self.feature, Image) else None
 
     @property
     def is_of_table(self) -> bool:
-        """Whether the table alone holds its arrays."""
+        """Whether it reads no files."""
         return isinstance(self.feature, TableFeature)
 
     @property
     def variable_size(self) -> bool:
-        """Whether it is an image that keeps its own size in every row."""
+        """Whether it is an image with `size=None`."""
         return self.image is not None and self.image.size is None
 
     @property
     def channel_arrays(self) -> set[str]:
-        """The names of those arrays that follow `keras.config.image_data_format()`."""
+        """The names of arrays that follow `keras.config.image_data_format()`."""
         pixels = any(spec.pixels for spec in specs_of(self.feature))
         return {name for name, spec in self.specs.items() if pixels and len(spec.shape) >= 3}
 
     @cached_property
     def read_names(self) -> tuple[str, ...]:
-        """The names of those arrays that `read` fills; padding fills the others."""
+        """The names of the arrays that `read` fills, without the padding mask."""
         return tuple(name for key, name in self.arrays.items() if key != "padding_mask")
 
     @cached_property
     def array_rows(self) -> pa.StructArray | None:
-        """The `path` of the array file and the `index` in it of every row, where it reads such."""
+        """The structs of `path` and `index` of every row, if it reads rows of array files."""
         kind = getattr(self.values, "type", None)
-        names = [field.name for field in kind] if kind and pa.types.is_struct(kind) else []
-        return self.values if self.feature.of_files and names == ["path", "index"] else None
+        is_rows = kind and pa.types.is_struct(kind) and {field.name for field in kind} == _ROW
+        return self.values if is_rows and self.feature.of_files else None
 
     @cached_property
     def files(self) -> pa.Array | None:
-        """All that is read from files, else None."""
-        several = len(self.feature.columns) > 1
-        return (self.values.field(0) if several else self.values) if self.feature.of_files else None
+        """The paths or bytes of all rows, or None if it reads no files."""
+        if not self.feature.of_files:
+            return None
+        return self.values if len(self.feature.columns) == 1 else self.values.field(0)
 
     def path(self, row: int) -> str | None:
-        """Return the path of the file that a row is read from, None for bytes."""
+        """Return the path of a row's file, or None for bytes and missing files."""
         if self.files is None or not self.has(row):
             return None
         data, path = content_parts(value_of(self.files, row))
@@ -111,23 +115,23 @@ class BoundFeature:
 
 @dataclass(frozen=True, eq=False)
 class Padding:
-    """Which arrays of a batch are padded, and how; empty where all rows have one shape."""
+    """The padded arrays of a batch; empty if all rows have one shape."""
 
-    sizes: dict[str, RowLengths] = field(default_factory=dict)  # of arrays by name, of every row
-    fills: dict[str, float] = field(default_factory=dict)  # what stands behind them
-    masks: dict[str, RowLengths] = field(default_factory=dict)  # arrays that are True within
+    sizes: dict[str, RowLengths] = field(default_factory=dict)  # array name -> lengths
+    fills: dict[str, float] = field(default_factory=dict)  # array name -> padding value
+    masks: dict[str, RowLengths] = field(default_factory=dict)  # name of a padding mask -> lengths
 
     def specs(self, rows: Any, specs: Mapping[str, Spec]) -> dict[str, Spec]:
-        """Return the Specs of arrays with the first lengths that a batch of these rows has."""
-        found = dict(specs)
+        """Return the Specs of a batch of rows, with the largest lengths among them."""
+        padded = dict(specs)
         for name, sizes in (self.sizes | self.masks).items():
             largest = sizes[rows].max(axis=0, initial=1).tolist()
             shape = (*largest, *specs[name].shape[len(largest) :])
-            found[name] = replace(specs[name], shape=shape)
-        return found
+            padded[name] = replace(specs[name], shape=shape)
+        return padded
 
     def gather(self, rows: npt.NDArray[np.int64], out: Mapping[str, Values]) -> None:
-        """Fill the masks, for all rows of a batch at once."""
+        """Fill the padding masks of a batch."""
         for name, sizes in self.masks.items():
             out[name][...] = True
             for axis, lengths in enumerate(sizes[rows].T, start=1):
@@ -135,7 +139,7 @@ class Padding:
                 along[np.arange(along.shape[1]) >= lengths[:, None]] = False
 
     def own(self, row: int, out: Mapping[str, Values]) -> dict[str, Values]:
-        """Return a row's arrays, those padded cut down to its own part; fill the rest of them."""
+        """Return a row's arrays cut to their own lengths, and fill their padding."""
         arrays = {name: array for name, array in out.items() if name not in self.masks}
         for name, sizes in self.sizes.items():
             for axis, length in enumerate(sizes[row].tolist()):
@@ -147,7 +151,7 @@ class Padding:
 
 
 def padding_of(features: Iterable[BoundFeature], known: Mapping[str, RowLengths]) -> Padding:
-    """Return the padding of images that keep their sizes, what follows these, and own lengths."""
+    """Return the padding of images with `size=None`, their followers, and ragged arrays."""
     padding = Padding()
     for bound in features:
         sizes = known.get(bound.name, known.get(bound.like or ""))

@@ -1,24 +1,125 @@
-"""The user's transform of a sample, and what it must return."""
+"""The user's functions: checks before and after they run, their tracebacks, and pickling."""
 
+import functools
+import inspect
+import io
+import os
+import signal
+import threading
+import traceback
+import types
+from collections import ChainMap
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dfgen.errors import TransformError, brief
-from dfgen.samples.user_functions import run
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, TransformError, brief, is_outside
 from dfgen.spec import Spec, Values
 
 Sample = dict[str, Values]
 Transform = Callable[[Sample, np.random.Generator], Sample]
 
 
+def check_transform(name: str, function: object, of: str) -> None:
+    """Raise if a `transform` or `batch_transform` cannot be called as `name(of, rng)`."""
+    if function is not None:
+        advice = f'write def {name}({of}, rng): {of}["image"] = ...; return {of}'
+        check_call(name, function, 2, f"{name}({of}, rng)", advice)
+
+
+def check_call(name: str, function: Any, count: int, call: str, advice: str) -> None:
+    """Raise unless a function accepts `count` arguments, or its signature is unknown."""
+    if not callable(function):
+        raise ArgumentError(f"{name} must be a function {call}, got {brief(function)}: {advice}")
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        raise ArgumentError(
+            f"{name}={name_of(function)}{signature} cannot be called as {call}: {advice}"
+        ) from None
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a function's definition."""
+    inner = unwrapped(function)
+    return str(getattr(inner, "__qualname__", type(inner).__name__)).rpartition("<locals>.")[2]
+
+
+def run(who: str, error_type: type[DfgenError], function: Callable[..., Any], *args: Any) -> Any:
+    """Call a user's function; its exceptions become `error_type`.
+
+    The traceback is added as a note, because Keras and worker processes lose the exception chain.
+    Ctrl+C, and memory and system errors of decoders, are raised unchanged.
+    """
+    process = os.getpid()
+    try:
+        return function(*args)
+    except BaseException as cause:
+        if _is_ctrl_c(cause) or (error_type is DecodeError and is_outside(cause)):
+            raise
+        error = error_type(f"{who} raised {type(cause).__name__}: {' '.join(str(cause).split())}")
+        lines = cause.__traceback__
+        while lines and lines.tb_frame.f_globals.get("__name__", "").startswith("dfgen."):
+            lines = lines.tb_next
+        if lines is not None:
+            text = "".join(traceback.format_exception(type(cause), cause, lines))
+            error.add_note(f"In your function:\n{text.rstrip()}")
+        raise error from cause
+    finally:
+        if os.getpid() != process:  # a child that the function forked
+            os._exit(0)
+
+
+def _is_ctrl_c(error: BaseException) -> bool:
+    return (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    )
+
+
+def unwrapped(function: Any) -> Any:
+    """Return the innermost function of nested `functools.partial`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def pickled_by_value(value: object, **options: Any) -> bytes:
+    """Pickle an object; functions of notebooks and scripts by value, with their file names.
+
+    cloudpickle omits file names since 3.1.3, so tracebacks would show no source lines.
+    """
+    import cloudpickle
+
+    make_code = cloudpickle.Pickler.dispatch_table[types.CodeType]
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        dispatch_table: ClassVar = ChainMap(
+            {types.CodeType: lambda code: (_code_of, (code.co_filename, *make_code(code)))},
+            cloudpickle.Pickler.dispatch_table,
+        )
+
+    with io.BytesIO() as file:
+        Pickler(file, **options).dump(value)
+        return file.getvalue()
+
+
+def _code_of(filename: str, make: Callable[..., types.CodeType], args: Any) -> types.CodeType:
+    return make(*args).replace(co_filename=filename)
+
+
 def transformed(
     transform: Transform, sample: Sample, rng: Any, changed: Mapping[str, tuple[Any, ...]]
 ) -> Sample:
-    """Run a transform; check that it returns the same arrays, in the shapes that are expected.
+    """Run a transform and check the keys, shapes and dtypes of its result.
 
-    `changed`: name of an array -> its shape afterwards, where that is another.
+    `changed`: name -> expected shape, of arrays whose shape it may change.
     """
     expected = {
         name: Spec(changed.get(name, value.shape), value.dtype) for name, value in sample.items()
@@ -26,41 +127,41 @@ def transformed(
     result = run("the transform", TransformError, transform, dict(sample), rng)
     check_keys("the transform", "sample", result, expected)
     try:
-        arrays = {  # text and bytes are the objects that they are: else they would get a length
+        arrays = {  # text and bytes stay objects, without a fixed length
             name: np.asarray(value, object if expected[name].dtype.hasobject else None)
             for name, value in result.items()
         }
-    except Exception as error:  # such as of tensors on a GPU
+    except Exception as error:  # for example a tensor on a GPU
         raise TransformError(f"the transform returned no array: {error}") from error
     for name, spec in expected.items():
         value = arrays[name]
         if not fits(value.shape, spec.shape) or value.dtype != spec.dtype:
             raise TransformError(
                 f"the transform returned {name!r} as {value.dtype} of shape {value.shape}, "
-                f"expected {spec.dtype} of shape {spec.shape}: convert it, for example "
-                f'sample["{name}"].astype("{spec.dtype}"); scale= comes after the transform'
+                f'expected {spec.dtype} of shape {spec.shape}: .astype("{spec.dtype}") converts '
+                "it; scale= is applied after the transform"
             )
     return arrays
 
 
 def without_blanks(array: Values, blank: Any) -> Values:
-    """Return the part of an array before the rows at its end that are blank."""
+    """Return an array without the blank rows at its end."""
     there = (array != blank).ravel().nonzero()[0]
     return array[: there[-1] * len(array) // array.size + 1] if len(there) else array[:0]
 
 
-def check_keys(who: str, given: str, result: object, expected: Mapping[str, Any]) -> None:
-    """Refuse a result that is no dict of the arrays that a transform was given."""
+def check_keys(who: str, argument: str, result: object, expected: Mapping[str, Any]) -> None:
+    """Raise unless the result is a dict with the expected keys."""
     if not isinstance(result, dict) or result.keys() != expected.keys():
         got = list(result) if isinstance(result, dict) else brief(result)
         raise TransformError(
             f"{who} returned {got}, expected a dict with the keys {list(expected)}: write "
-            f'{given}["{next(iter(expected))}"] = ..., then return {given}'
+            f'{argument}["{next(iter(expected))}"] = ..., then return {argument}'
         )
 
 
 def fits(shape: tuple[int, ...], expected: tuple[Any, ...]) -> bool:
-    """Return whether a shape is the expected one, in which None stands for any length."""
+    """Return whether a shape matches; None in `expected` matches any length."""
     return len(shape) == len(expected) and all(
         wanted in (None, length) for length, wanted in zip(shape, expected, strict=True)
     )

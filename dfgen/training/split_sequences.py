@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from dfgen.binding.opening import open_table
 from dfgen.binding.split_rows import split_rows, warn_of_split_leaks, where_split
 from dfgen.errors import ArgumentError
 from dfgen.packs.format import is_pack
-from dfgen.samples.features.chance import without_chance
+from dfgen.samples.features.audio import Audio
+from dfgen.samples.features.base import Feature
+from dfgen.samples.features.image import Image
 from dfgen.table.any_table import Table
 from dfgen.training.checks.class_indices import warn_of_unseen
 from dfgen.training.keras_data import view_of
@@ -75,7 +77,7 @@ def sequences(
     warn_of_split_leaks(columns, parts, any("path" in feature.columns for feature in leaves(x)))
     options = {k: v for k, v in arguments.items() if k not in FEATURE_OPTIONS}
     options["label_mode"] = None if y is None else "int"  # then no column is chosen as the label
-    still = {key: map_leaves(without_chance, tree) for key, tree in (("x", x), ("y", y))}
+    still = {key: map_leaves(_without_chance, tree) for key, tree in (("x", x), ("y", y))}
     sequences = {}
     for name, mask in parts.items():
         if columns.stored and columns.file:
@@ -90,3 +92,14 @@ def sequences(
     for name in sequences.keys() - {"train"}:
         warn_of_unseen(view_of(sequences["train"]), view_of(sequences[name]), f"split {name!r}")
     return sequences
+
+
+def _without_chance(feature: Feature) -> Feature:
+    """Return a feature with central crops and no flips; users' own features are unchanged."""
+    if not isinstance(feature, Image | Audio) or not feature.is_random:
+        return feature
+    if isinstance(feature, Audio):
+        return replace(feature, start="center")
+    if feature.crop == "random_resized":
+        return replace(feature, resize="crop", crop=None, area=None, ratio=None, flip=None)
+    return replace(feature, crop=feature.crop and "center", flip=None)

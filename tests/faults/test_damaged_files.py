@@ -153,9 +153,9 @@ def test_fault_27_a_flipped_bit_is_found_by_checksums(kind):
 GARBAGE = {
     "random": (np.random.default_rng(0).bytes(500), "not an image, array or sound"),
     "zeros": (bytes(500), "not an image, array or sound"),
-    "page": (b"<!DOCTYPE html><html></html>", "a page of HTML: the image was not what was"),
+    "page": (b"<!DOCTYPE html><html></html>", "an HTML page instead of the download"),
     "array": (made("npy", 1), "this is a .npy array, not an image: use dfgen.Array"),
-    "head": (b"\xff\xd8\xff\xe0" + bytes(500), "cut short, or not jpeg at all"),
+    "head": (b"\xff\xd8\xff\xe0" + bytes(500), "cut short, or in another format"),
 }
 
 

@@ -58,7 +58,7 @@ REFUSED = {
     "ids with NaN": (lambda df: df.assign(id=[0, np.nan, 2, 3, 4, 5]), "id.* double"),
     "null paths": (lambda df: df.assign(path=[None, *df["path"][1:]]), "no path .* row 0"),
     "null labels": (
-        lambda df: df.assign(kind=pd.Categorical([None, *KINDS[1:]])), "1 rows without a class"
+        lambda df: df.assign(kind=pd.Categorical([None, *KINDS[1:]])), "no class in 1 rows"
     ),
     "NaN": (lambda df: df.assign(kind=[np.nan, 1.0, 2.0, 3.0, 4.0, 5.0]), "kind.* in row 0"),
     "mixed labels": (lambda df: df.assign(kind=["a", 1, "b", "a", "b", "a"]), "kind.* int, str"),

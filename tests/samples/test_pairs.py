@@ -79,7 +79,7 @@ IMAGE = dfgen.Image("path", size=(6, 8))
             {"c": dfgen.Image("after", like="d"), "d": dfgen.Image("large", like="path")},
             "like=",
         ),
-        (IMAGE, dfgen.Image("large", (9, 9), like="path"), "whole number"),
+        (IMAGE, dfgen.Image("large", (9, 9), like="path"), "multiple"),
         (IMAGE, dfgen.Image("large", None, like="path"), "size=None"),
     ],
 )

@@ -2,6 +2,8 @@
 
 import io
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -167,3 +169,25 @@ def test_a_tiff_written_in_an_old_way_has_the_pixels_that_pillow_sees(name):
 def test_lzw_that_is_damaged_is_refused():
     with pytest.raises(DecodeError, match="broken tiff"):
         decode(old_tiff(old_lzw(halves().tobytes())[:300], LZW, RGB))
+
+
+IMPORTS = """
+import io, sys, warnings
+import numpy, pandas, pyarrow, PIL.Image, PIL.ImageFile, PIL.TiffImagePlugin, cv2
+def state():
+    return (list(warnings.filters), PIL.Image.MAX_IMAGE_PIXELS, PIL.ImageFile.LOAD_TRUNCATED_IMAGES,
+            PIL.TiffImagePlugin.READ_LIBTIFF, dict(vars(PIL.TiffImagePlugin.TiffImageFile)))
+before = state()
+import dfgen
+from dfgen.samples.pixels.decoders import decode_image
+dfgen.Image(size=(8, 8))
+file = io.BytesIO()
+PIL.Image.new("L", (8, 8)).save(file, "TIFF", compression="tiff_lzw")
+decode_image(file.getvalue())
+assert state() == before, "the process was changed"
+"""
+
+
+def test_importing_and_decoding_change_nothing_in_the_process():
+    run = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr

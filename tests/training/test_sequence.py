@@ -435,7 +435,7 @@ def test_columns_of_ids_are_not_proposed_as_labels(frame):
         (lambda df: df.assign(id=[None, *"1234567"]), "no id in 1 rows"),
         (lambda df: df.assign(path=[None, *df.path[1:]]), "no path in 1 rows"),
         (lambda df: df.assign(path=1), "int64"),
-        (lambda df: df.assign(label=df.label.where(df.index > 1)), "2 rows without a class"),
+        (lambda df: df.assign(label=df.label.where(df.index > 1)), "no class in 2 rows"),
         (lambda df: df.drop(columns="id").assign(path=df.path[0]), "no column 'id'"),
         (lambda df: df.assign(label=["a", 1] * 4), "int, str"),
         (lambda df: df.assign(label=[[1]] * 8), "MultiLabel"),

@@ -36,7 +36,7 @@ from dfgen.loading.workers.shared_memory import (
 )
 from dfgen.machine import python_command
 from dfgen.platform_calls import IS_WINDOWS, interrupts_blocked
-from dfgen.samples.user_functions import pickled_by_value, unwrapped
+from dfgen.samples.transforms import pickled_by_value, unwrapped
 from dfgen.spec import Spec
 
 _DEATHS = 3  # on one row: then it is the row

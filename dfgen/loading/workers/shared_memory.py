@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.platform_calls import HAS_MEMORY_FILES, inherited, memory_file, reserve
-from dfgen.samples.user_functions import pickled_by_value
+from dfgen.samples.transforms import pickled_by_value
 from dfgen.spec import Spec
 
 HEADER = 64

@@ -2,14 +2,13 @@
 
 import hashlib
 import io
-from functools import partial
 from typing import IO, Any, NamedTuple
 
 from dfgen.errors import DecodeError, is_outside, reason
 from dfgen.limits import Limits, read_file
 from dfgen.manifest.building.phash import perceptual_hash, reduction_for_hash
 from dfgen.samples.pixels.decoders import decode_stored
-from dfgen.samples.pixels.formats import FORMATS, parse_header, read_known
+from dfgen.samples.pixels.formats import FORMATS, opened, parse_header
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.sounds import load_soundfile, whole_sound
 from dfgen.stores.array_files import check_row, hdf5_arrays, whole_array
@@ -34,7 +33,8 @@ def decode_whole(content: Content, store: Store) -> Whole:
     That is the first image of a file, all frames of a sound, all rows of an HDF5 file; for a .npy
     file only the length is checked. JPEGs are decoded as small as the hash needs.
     """
-    return read_known(content, store, partial(_checked, limits=store.limits))
+    with opened(content, store) as (file, name):
+        return _checked(file, name, store.limits)
 
 
 def _checked(file: IO[bytes], name: str, limits: Limits) -> Whole:

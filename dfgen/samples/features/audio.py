@@ -1,7 +1,7 @@
-"""Audio: sounds, of one length or of their own."""
+"""Audio: sounds of equal or unequal length."""
 
 from dataclasses import dataclass
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -9,41 +9,40 @@ from dfgen.checks import one_of, whole
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.samples.features.base import Feature, Reading
 from dfgen.samples.features.feature_checks import check_column, check_padding_mask
-from dfgen.samples.pixels.formats import check_holds, read_header, read_known
-from dfgen.samples.pixels.sounds import load_soundfile, open_sound, read_frames, sound_source
+from dfgen.samples.pixels.formats import check_holds, opened, read_header
+from dfgen.samples.pixels.sounds import load_soundfile, open_sound, read_frames
 from dfgen.spec import Spec, Values
 from dfgen.stores.store import Store
 
-_SMALL = 1 << 22  # bytes of a file that is read as a whole
+_SMALL = 1 << 22  # bytes; smaller files are read whole
 
 _PLACES = {"start": 0.0, "center": 0.5, "random": 0.5}
-"""`start` -> where a longer sound is cut without chance, from 0, its start, to 1, its end."""
+"""`start` -> position of the cut without randomness, from 0 (start) to 1 (end)."""
 
 
 @dataclass(frozen=True, repr=False)
 class Audio(Feature):
-    """The sounds of the files that a column names: WAV, FLAC, OGG, MP3 or AIFF.
+    """The sounds of the files named by a column: WAV, FLAC, OGG, MP3 or AIFF.
 
-    They are what `keras.utils.audio_dataset_from_directory` makes: float32 -1..1 of shape
-    (frames, channels), cut to `seconds`, or with zeros after the end of a shorter one. Needs
+    They equal `keras.utils.audio_dataset_from_directory`: float32 -1..1 of shape (frames,
+    channels), cut to `seconds`, with zeros after the end of a shorter sound. It needs
     `pip install "keras-dfgen[audio]"`.
 
     Args:
         column: the column of paths, or of bytes.
-        sample_rate: frames a second, which every file must have: nothing is resampled.
-        seconds: the length of what the model gets. None: every sound keeps its own length (the fact
-            `frames` of a manifest, else that of its header), before zeros up to the longest of its
-            batch. JAX compiles a step for every length.
-        channels: 1 (default), the mean of two; 2, of which one is repeated; or as many as every
-            file has.
-        start: where a longer sound is cut: `"start"` (default), `"center"`, or `"random"`, drawn
-            for each row and epoch.
-        missing: as of `Image`; it needs `seconds`.
-        padding_mask: with `seconds=None`, True: a batch then holds `{"audio", "padding_mask"}`,
-            True on the sound, bool (batch, frames).
+        sample_rate: frames per second, equal in all files: sounds are not resampled.
+        seconds: the length in the batch. None: every sound keeps its length (`frames` in the
+            manifest, else in its header), padded with zeros to the longest in its batch. JAX
+            compiles a step for every length.
+        channels: 1 (default), the mean of two; 2, which repeats one; or the number in all files.
+        start: where to cut longer sounds: `"start"` (default), `"center"`, or `"random"`, drawn for
+            each row and epoch.
+        missing: as in `Image`; it needs `seconds`.
+        padding_mask: with `seconds=None`, True: a batch is `{"audio", "padding_mask"}`, True on the
+            sound, bool (batch, frames).
 
     Raises:
-        ArgumentError: an argument that cannot be, or `soundfile` is not installed.
+        ArgumentError: an invalid argument, or `soundfile` is not installed.
 
     Example:
         >>> dfgen.Sequence(df, x=dfgen.Audio("path", 16000, seconds=2))  # doctest: +SKIP
@@ -66,29 +65,25 @@ class Audio(Feature):
         one_of("start", self.start, tuple(_PLACES))
         seconds = self.seconds if isinstance(self.seconds, int | float) else 0
         if self.seconds is not None and not 1 <= seconds * self.sample_rate < 2**31:
-            raise ArgumentError(
-                f"seconds must be a number above 0, of one frame or more, got {self.seconds!r}"
-            )
+            raise ArgumentError(f"seconds must be one frame or more, got {self.seconds!r}")
         check_padding_mask(self, "seconds=None")
         if self.seconds is None and self.missing != "raise":
-            raise ArgumentError(
-                f"missing={self.missing!r} needs a length of rows without a sound: give seconds="
-            )
+            raise ArgumentError(f"missing={self.missing!r} needs seconds=")
         load_soundfile()
 
     @property
     def spec(self) -> Spec:
-        """The array that the model gets."""
+        """The array of the batch."""
         frames = None if self.seconds is None else round(self.seconds * self.sample_rate)
         return Spec((frames, self.channels), np.dtype(np.float32))
 
     @property
     def is_random(self) -> bool:
-        """Whether a part of each sound is drawn."""
+        """Whether the cut is random."""
         return self.start == "random"
 
     def length(self, value: Any, store: Store) -> int:
-        """Return the frames of a file by its header."""
+        """Return the number of frames in the header of a file."""
         frames = read_header(value, store).frames or 0
         nbytes = frames * self.channels * 4
         if not store.limits.allows("decoded_bytes", nbytes):
@@ -97,30 +92,24 @@ class Audio(Feature):
         return frames
 
     def draw(self, rng: np.random.Generator) -> float:
-        """Return where a longer sound is cut, from 0, its start, to 1, its end."""
+        """Return the position of the cut, from 0 (start) to 1 (end)."""
         return rng.random()
 
     def read(self, value: Any, out: Values, reading: Reading) -> None:
         """Fill `out` with the frames of one file."""
         place = _PLACES[self.start] if reading.drawn is None else reading.drawn
-
-        def fill(file: IO[bytes], name: str) -> None:
+        reading.watch("read")
+        with opened(value, reading.store) as (file, name):
             check_holds(name, "sound")
-            source = sound_source(file, name, _SMALL)
-            if not isinstance(source, str):
-                reading.watch("decode", source.getbuffer().nbytes)
-            with open_sound(source, name) as sound:
+            with open_sound(file, name, _SMALL, reading.watch) as sound:
                 if sound.samplerate != self.sample_rate:
                     raise DecodeError(
-                        f"the sound has {sound.samplerate:,} frames a second, expected sample_rate="
-                        f"{self.sample_rate:,}: nothing is resampled here, do it beforehand"
+                        f"the sound has {sound.samplerate:,} frames per second, expected "
+                        f"sample_rate={self.sample_rate:,}: nothing is resampled, do it beforehand"
                     )
                 if self.seconds is None and sound.frames != len(out):
                     raise DecodeError(
-                        f"the sound has {sound.frames:,} frames, but its facts say {len(out):,}: "
-                        "build the manifest again, or leave out its column frames"
+                        f"the sound has {sound.frames:,} frames, but the manifest says "
+                        f"{len(out):,}: build it again, or drop its column frames"
                     )
                 read_frames(sound, place, out)
-
-        reading.watch("read")
-        read_known(value, reading.store, fill)

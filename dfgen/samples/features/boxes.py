@@ -1,4 +1,4 @@
-"""Boxes: what is where on an image."""
+"""Boxes: boxes and labels of the objects on an image."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -7,17 +7,16 @@ import numpy as np
 
 from dfgen.checks import one_of, whole
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
-from dfgen.samples.features.base import Feature, Reading
-from dfgen.samples.features.column_source import ColumnSource, NamingColumns
+from dfgen.samples.features.base import ColumnSource, Feature, NamingColumns, Reading
 from dfgen.samples.features.feature_checks import check_column, set_fields
 from dfgen.samples.features.ragged import PADDING, Ragged
-from dfgen.samples.pixels.geometry import Geometry, move
+from dfgen.samples.pixels.geometry import move
 from dfgen.spec import Spec, Values
 from dfgen.table import arrow_types as arrow
 
 BOX_FORMATS = ("xyxy", "xywh", "rel_xyxy")
 
-_FAR = 0.5  # how far relative coordinates may lie outside; further, they are surely pixels
+_FAR = 0.5  # relative coordinates further outside than this must be pixels
 
 Labelled = tuple[Values, Values]
 """Boxes, of shape (boxes, 4), and their labels."""
@@ -28,25 +27,25 @@ class Boxes(Feature):
     """Boxes and labels on an image, from columns that hold a list in each row.
 
     A batch holds `{"boxes": float32 (batch, max_items, 4), "labels": int32 (batch, max_items)}`,
-    filled up with -1, as KerasHub's detectors and Keras's preprocessing layers take it. Stored
-    boxes refer to the upright image. They follow the resizing, crop and flip of their image; what
-    lies outside of it afterwards is cut off, and boxes of which nothing is left are dropped. A
-    transform gets them without the -1, and may return another number of them.
+    padded with -1, as KerasHub's detectors and Keras's preprocessing layers expect. Stored boxes
+    refer to the upright image. They are cropped, flipped and resized like their image, clipped to
+    it, and dropped if nothing is left. A transform gets boxes without padding, and may return
+    another number of boxes.
 
     Args:
-        column: the column of boxes: a list of four numbers for each box, [] where there is none.
-        labels: the column of their classes: a list in each row, as long as that of the boxes.
-        like: the array or column of the image, where there are several.
-        format: what the model gets: `"xyxy"` (default; left, top, right, bottom in pixels),
+        column: the column of boxes: a list of lists of four numbers in each row, or [].
+        labels: the column of their classes: a list in each row, as long as the list of boxes.
+        like: the array or column of the image, if there are several.
+        format: format in the batch: `"xyxy"` (default; left, top, right, bottom in pixels),
             `"xywh"` (left, top, width, height in pixels) or `"rel_xyxy"` (0 to 1).
-        source_format: what the column holds, likewise; pixels are those of the whole image.
-        max_items: how many the batch has room for; a row of more is an error.
-        class_names: the classes in the order of their numbers. None (default): those of the
-            manifest, else the sorted distinct labels, but whole numbers as they are.
+        source_format: format in the column; pixels refer to the whole image.
+        max_items: the most boxes per row; rows with more raise an error.
+        class_names: the classes in the order of their indices. None (default): the classes of the
+            manifest, else the sorted distinct labels; whole numbers are class indices.
         missing: of targets, `"raise"` (default), or `"ignore"`: null gets -1, and weighs 0.
 
     Raises:
-        ArgumentError: a value that is none of the above.
+        ArgumentError: an invalid argument.
 
     Example:
         >>> image = dfgen.Image(size=(512, 512), resize="pad")
@@ -69,10 +68,7 @@ class Boxes(Feature):
         one_of("source_format", self.source_format, BOX_FORMATS)
         set_fields(self, max_items=whole("max_items", self.max_items, least=1))
         if self.format == "rel_xyxy" and getattr(self.like, "size", 0) is None:
-            raise ArgumentError(
-                f'Boxes({self.column!r}) has format="rel_xyxy", but its image has size=None, which '
-                'differs by batch: take format="xyxy", or give the image a size'
-            )
+            raise ArgumentError('format="rel_xyxy" needs an image with a size: take "xyxy"')
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -80,33 +76,35 @@ class Boxes(Feature):
         return self.column, self.labels
 
     def resolve(self, columns: NamingColumns) -> "Boxes":
-        """Return it with its class names, where labels are no numbers."""
-        names = self.class_names or names_of_lists(self.labels, columns)
-        return replace(self, class_names=names)
+        """Set the class names by the labels, unless these are numbers."""
+        return replace(self, class_names=self.class_names or names_of_lists(self.labels, columns))
 
     @property
     def spec(self) -> tuple[Spec, Spec]:
-        """The boxes and their labels; a transform sees any number of them."""
-        (boxes, labels), seen = _specs(self.max_items), _specs(None)
-        return replace(boxes, seen=seen[0]), replace(labels, seen=seen[1])
+        """The boxes and their labels; a transform sees them without padding."""
+        boxes = Spec((None, 4), np.dtype(np.float32), PADDING, axes=1)
+        labels = Spec((None,), np.dtype(np.int32), PADDING, axes=1)
+        return (
+            replace(boxes, shape=(self.max_items, 4), seen=boxes),
+            replace(labels, shape=(self.max_items,), seen=labels),
+        )
 
     def arrays(self, name: str) -> dict[str, str]:
         """Return the names of boxes and labels."""
         return {"boxes": name, "labels": "labels" if name == "boxes" else f"{name}_labels"}
 
     def bind(self, columns: ColumnSource) -> Ragged:
-        """Return the boxes as xyxy, and their class numbers."""
+        """Return the boxes as xyxy, and their class indices."""
         boxes = Ragged.of(self.column, columns[self.column])
         labels = Ragged.of(self.labels, columns[self.labels])
         boxes.check_same_lengths(labels)
-        boxes.check_most(self.max_items, "max_items")
-        expected = "a list of boxes of four numbers in each row, [[x1, y1, x2, y2], ...]"
-        corners = self._corners(boxes, boxes.numbers(4, expected))
+        boxes.check_most(self.max_items)
+        corners = self._corners(boxes, boxes.numbers(4, "four numbers per box"))
         return boxes.with_arrays(corners, labels.class_numbers(self.class_names))
 
     def _corners(self, rows: Ragged, boxes: Values) -> Values:
-        """Return boxes as xyxy; refuse empty ones, and relative ones among those of pixels."""
-        relative = boxes.max(initial=0) <= 1 and (boxes % 1).any()  # as no boxes of pixels are
+        """Return boxes as xyxy; raises for empty boxes and for the wrong unit."""
+        relative = boxes.max(initial=0) <= 1 and (boxes % 1).any()
         if self.source_format == "xywh":
             boxes[:, 2:] += boxes[:, :2]
         with np.errstate(invalid="ignore"):  # infinity minus infinity
@@ -122,15 +120,13 @@ class Boxes(Feature):
         elif relative:
             raise ManifestError(
                 f"all {len(boxes):,} boxes in column {self.column!r} lie within 0 to 1, expected "
-                'pixels: write source_format="rel_xyxy", with corners in place of width and height'
+                'pixels: write source_format="rel_xyxy"'
             )
         return boxes
 
     def read(self, value: Labelled, out: Labelled, reading: Reading) -> None:
-        """Fill `out` with boxes in `format` and labels of one row, by the geometry of its image."""
-        self.finish(self._moved(*value, reading.geometry), out)
-
-    def _moved(self, boxes: Values, labels: Values, geometry: Geometry) -> Labelled:
+        """Fill `out` with the boxes and labels of one row, by the geometry of its image."""
+        (boxes, labels), geometry = value, reading.geometry
         height, width = geometry.image
         if self.source_format == "rel_xyxy":
             boxes = boxes * np.array([width, height] * 2, np.float32)
@@ -138,8 +134,8 @@ class Boxes(Feature):
         if outside.any():
             box = ", ".join(f"{number:g}" for number in boxes[outside.argmax()])
             raise DecodeError(
-                f"box {outside.argmax()} of column {self.column!r} is ({box}) as xyxy, outside of "
-                f"the image, which is {width} x {height} pixels (width x height, upright)"
+                f"box {outside.argmax()} of column {self.column!r}, ({box}) as xyxy, lies outside "
+                f"of the upright image of {width} x {height} pixels (width x height)"
             )
         moved, left = move(boxes, geometry)
         moved = moved[left].astype(np.float32)
@@ -147,27 +143,22 @@ class Boxes(Feature):
             moved[:, 2:] -= moved[:, :2]
         elif self.format == "rel_xyxy":
             moved /= np.array([geometry.size[1], geometry.size[0]] * 2, np.float32)
-        return moved, labels[left]
+        self.finish((moved, labels[left]), out)
 
     def finish(self, sample: Labelled, out: Labelled) -> None:
-        """Fill the arrays of the batch with a sample's boxes and labels, the rest with -1."""
+        """Fill the arrays of the batch with boxes and labels, then with -1."""
         counts = [len(one) for one in sample]
         if counts[0] != counts[1] or counts[0] > self.max_items:
             raise TransformError(
-                f"the transform returned {counts[0]:,} boxes and {counts[1]:,} labels, expected as "
-                f"many, at most max_items={self.max_items}"
+                f"the transform returned {counts[0]:,} boxes and {counts[1]:,} labels, expected "
+                f"equal numbers up to max_items={self.max_items}"
             )
         for one, into in zip(sample, out, strict=True):
             into[: len(one)], into[len(one) :] = one, PADDING
 
 
-def _specs(count: int | None) -> tuple[Spec, Spec]:
-    boxes = Spec((count, 4), np.dtype(np.float32), PADDING, axes=1)
-    return boxes, Spec((count,), np.dtype(np.int32), PADDING, axes=1)
-
-
 def names_of_lists(column: str, columns: NamingColumns) -> tuple[object, ...] | None:
-    """Return the classes of lists of labels; None: they are numbers, or none."""
+    """Return the classes of lists of labels; None if labels are numbers or all lists are empty."""
     labels = arrow.flattened(columns[column])
     if arrow.are_numbers(labels.type) or arrow.is_list(labels.type):
         return None

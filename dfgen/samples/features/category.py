@@ -1,4 +1,4 @@
-"""Category: the class numbers of a column of classes."""
+"""Category: the class indices of a column of classes."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -9,24 +9,23 @@ import pyarrow.compute as pc
 
 from dfgen.checks import one_of
 from dfgen.errors import ArgumentError, ManifestError, listed
-from dfgen.samples.features.base import TableFeature
-from dfgen.samples.features.column_source import ColumnSource, NamingColumns
+from dfgen.samples.features.base import ColumnSource, NamingColumns, TableFeature
 from dfgen.samples.features.feature_checks import check_column
 from dfgen.spec import IntArray, Spec, Values
-from dfgen.table.arrow_types import OR_IGNORE, value_type
+from dfgen.table.arrow_types import OR_IGNORE, refuse_missing, value_type
 
 LABEL_MODES = ("int", "categorical", "binary")
 
 
 @dataclass(frozen=True, repr=False)
 class Category(TableFeature):
-    """Class numbers of a column of classes.
+    """Class indices of a column of classes.
 
     Args:
         column: a categorical, text, boolean or integer column without nulls.
         label_mode: `"int"` (default) gives int32 of shape (); `"categorical"` one-hot float32 of
             shape (classes,); `"binary"` float32 of shape (1,), for two classes.
-        class_names: the classes in the order of their numbers. None (default) takes the
+        class_names: the classes in the order of their indices. None (default) takes the
             categories of a categorical column, else the sorted distinct values of the frame.
         missing: of targets, `"raise"` (default), or `"ignore"`: null gets zeros, and weighs 0.
 
@@ -56,7 +55,7 @@ class Category(TableFeature):
             )
 
     def resolve(self, columns: NamingColumns) -> "Category":
-        """Return it with its class names."""
+        """Set the class names by the column."""
         if self.class_names is not None:
             return self
         values = columns[self.column]
@@ -65,29 +64,36 @@ class Category(TableFeature):
 
     @property
     def spec(self) -> Spec:
-        """The array that the model gets."""
+        """The array of the batch."""
         if self.label_mode == "int":
             return Spec((), np.dtype(np.int32))
         width = 1 if self.label_mode == "binary" else len(self.class_names or ())
         return Spec((width,), np.dtype(np.float32))
 
     def bind(self, columns: ColumnSource) -> Values:
-        """Return the class number of every row."""
+        """Return the class index of every row."""
         return self.numbers_of(columns[self.column])
 
     def numbers_of(self, values: pa.Array) -> Values:
-        """Return the class number of every value; refuse nulls, and values without a class name."""
-        self._check(values.type)
-        kind = value_type(values.type)
+        """Return the class index of every value; raises for nulls and unknown classes."""
+        kind = self._check(values.type)
         if not pa.types.is_dictionary(values.type) or values.dictionary.null_count:
             values = values.cast(kind)
-        if values.null_count:
+        drop = f"drop them, df = df[df[{self.column!r}].notna()]"
+        refuse_missing(self.column, values, "class", f"{drop}, {OR_IGNORE}")
+        try:
+            names = pa.array(self.class_names, kind)
+        except (pa.ArrowException, OverflowError):
             raise ManifestError(
-                f"column {self.column!r} has {values.null_count:,} rows without a class; drop "
-                f"them: df = df[df[{self.column!r}].notna()], {OR_IGNORE}",
-                row=pc.indices_nonzero(pc.is_null(values))[0].as_py(),
-            )
-        codes = self._codes(values, kind)
+                f"column {self.column!r} holds {kind}, but its class_names are "
+                f"{listed(self.class_names or ())}: give names of that type"
+            ) from None
+        if not pa.types.is_dictionary(values.type):
+            codes = pc.index_in(values, value_set=names)
+        elif values.dictionary.equals(names):
+            codes = values.indices
+        else:
+            codes = pc.index_in(values.dictionary, value_set=names).take(values.indices)
         if codes.null_count:
             stray = pc.unique(values.filter(codes.is_null()).cast(kind)).to_pylist()
             raise ManifestError(
@@ -97,22 +103,8 @@ class Category(TableFeature):
         encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
         return encoded
 
-    def _codes(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Return the place of each value among the names, null where it has none."""
-        try:
-            names = pa.array(self.class_names, kind)
-        except (pa.ArrowException, OverflowError):
-            raise ManifestError(
-                f"column {self.column!r} holds {kind}, and its class_names are "
-                f"{listed(self.class_names or ())}: give names of that type"
-            ) from None
-        if not pa.types.is_dictionary(values.type):
-            return pc.index_in(values, value_set=names)
-        if values.dictionary.equals(names):
-            return values.indices
-        return pc.index_in(values.dictionary, value_set=names).take(values.indices)
-
-    def _check(self, kind: pa.DataType) -> None:
+    def _check(self, kind: pa.DataType) -> pa.DataType:
+        """Return the type of the values; raises for lists and dates with time zones."""
         held = value_type(kind)
         if isinstance(held, pa.BaseExtensionType) or pa.types.is_nested(held):
             here = f"df[{self.column!r}]"
@@ -123,6 +115,7 @@ class Category(TableFeature):
                 f"for several labels a row write dfgen.MultiLabel({self.column!r}), else "
                 f"{here} = {here}.{change}"
             )
+        return held
 
     def gather(self, values: Values, rows: IntArray) -> Values:
         """Return the arrays of some rows."""
@@ -135,7 +128,7 @@ class Category(TableFeature):
 
 
 def class_names_of(column: str, labels: pa.Array, columns: NamingColumns) -> tuple[object, ...]:
-    """Return the classes of the labels of a column; refuse a column that has none."""
+    """Return the classes of the labels of a column; raises if there are none."""
     if names := columns.class_names(column, labels):
         return names
     raise ManifestError(f"column {column!r} has no class in any row: give class_names=")

@@ -15,7 +15,7 @@ from dfgen.samples.pixels import geometry as geo
 from dfgen.samples.pixels.decoders import decode_image
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import DEPTHS, Scale, check_scaled, checked_scale, rescale
-from dfgen.samples.user_functions import name_of, run
+from dfgen.samples.transforms import name_of, run
 from dfgen.spec import LazyArray, Spec, Values
 
 _RANDOM = ("random", "random_resized")
@@ -25,68 +25,67 @@ _WORDS = {
     "interpolation": INTERPOLATIONS, "dtype": DEPTHS,
 }  # fmt: skip
 
-_TOGETHER = 4  # channels that all functions of OpenCV take at once
+_MOST = 4  # channels that all functions of OpenCV accept
 
 
 @dataclass(frozen=True, repr=False)
 class Image(Feature):
-    """Pixels of the image files that a column names.
+    """Pixels of the image files named by a column.
 
-    Use it instead of a bare column name to choose the geometry, or for a second image of a row.
+    Use it instead of a column name to choose the geometry, or for a second image per row.
 
     Args:
-        column: the column of paths; or of bytes, or of structs of `bytes` and `path` as Hugging
-            Face's `datasets` makes them.
-        size: (height, width) in pixels, (256, 256) by default; with `like` that of the followed
-            image, or a whole number of times that. None: every image keeps its own size, top left
-            in an array of the size of the largest of its batch. JAX compiles a step for each shape.
-        resize: `"stretch"` (default) changes the aspect ratio, `"crop"` cuts the largest part of
-            the right aspect ratio, `"pad"` fits the whole image in, centred on zeros,
-            `"crop_or_pad"` does not scale at all.
+        column: the column of paths, of bytes, or of structs of `bytes` and `path` as in Hugging
+            Face's `datasets`.
+        size: (height, width) in pixels, default (256, 256); with `like` the size of the followed
+            image, or a multiple of it. None: every image keeps its size, top left in an array of
+            the largest size in its batch. JAX compiles a step for each shape.
+        resize: `"stretch"` (default) changes the aspect ratio; `"crop"` keeps the largest part with
+            the right aspect ratio; `"pad"` fits in the whole image, centred on zeros;
+            `"crop_or_pad"` does not scale.
         color_mode: `"rgb"` (default), `"rgba"` or `"grayscale"`; with `decode` also the number of
-            channels, as of bands of satellites.
-        scale: None (default) leaves 0..255. `"0..1"`, `"-1..1"`, or two numbers (scale, offset) as
-            of `keras.layers.Rescaling`. Two sequences are the mean and the standard deviation of
-            each channel, of pixels 0..1. `"tf"`, `"torch"` and `"caffe"` (which makes BGR of RGB)
-            are the modes of `keras.applications`, `"standardize"` gives each image mean 0 and
-            standard deviation 1, as `tf.image.per_image_standardization`.
-        antialias: filter before shrinking (default), within a grey level of Pillow on most
-            photographs; False aliases, as TensorFlow's resize does by default. It is for
+            channels, for example of satellite bands.
+        scale: None (default) keeps 0..255. `"0..1"`, `"-1..1"`, or (scale, offset) as in
+            `keras.layers.Rescaling`. Two sequences are mean and standard deviation of each channel,
+            for pixels 0..1. `"tf"`, `"torch"` and `"caffe"` (which converts RGB to BGR) are the
+            modes of `keras.applications`. `"standardize"` gives each image mean 0 and standard
+            deviation 1, as `tf.image.per_image_standardization`.
+        antialias: filter before shrinking (default), within one grey level of Pillow on most
+            photographs; False aliases, as TensorFlow's resize does by default. It applies to
             `interpolation="bilinear"`.
-        load_size: (height, width) that the image is resized to, of which `size` is a crop. With
-            `crop=None` a transform gets `load_size` and returns `size`; without a transform it is
-            the centre.
-        crop: where crops are taken, those to `size` and those of `resize`: `"center"` (as None, the
-            default), or `"random"`, drawn for each row and epoch. `"random_resized"` is
-            torchvision's RandomResizedCrop: a crop of any size from anywhere in the image,
-            stretched to `size`; in serving and validation the largest in the centre.
-        flip: None (default), `"horizontal"`, `"vertical"` or `"horizontal_and_vertical"`: each in
-            every second image, by chance.
-        interpolation: `"bilinear"` (default), `"nearest"`, or `"area"`, means over what falls into
-            a pixel.
-        dtype: what the model gets: `"uint8"`, `"uint16"`, `"float32"` or `"float16"`. None
-            (default) is `"uint8"`, or `"float32"` with `scale`, of files of 8 bits: deeper ones are
-            an error. `"uint8"` takes 16 bits too, divided by 257 and rounded. The others keep the
-            numbers of the file, whose full range is the 255 or the 1 of a `scale`. A transform gets
-            uint8 of files of 8 bits, uint16 of deeper ones and with `"uint16"`, float32 of floats.
-        padding_mask: with `size=None`, True: a batch then holds `{"images", "padding_mask"}`, True
-            on the image, bool (batch, height, width, 1).
-        area: of `"random_resized"`: the least and the largest share of the image; None: (0.08, 1).
-        ratio: likewise: the least and the largest width / height of a crop; None: (3/4, 4/3).
-        like: the image that this one follows, as the second of a pair: the name of its array, or of
-            its column. It gets the same geometry, pixel for pixel. Its file is as large, or k times
-            as large with a `size` of k times that of the followed image.
+        load_size: (height, width) to resize to before `size` is cropped from it. With `crop=None` a
+            transform gets `load_size` and returns `size`; without a transform the centre is used.
+        crop: where to crop to `size`, and for `resize`: `"center"` (as None, the default), or
+            `"random"`, drawn for each row and epoch. `"random_resized"` is torchvision's
+            RandomResizedCrop: a crop of random size and place, stretched to `size`; in serving and
+            validation the largest central crop.
+        flip: None (default), `"horizontal"`, `"vertical"` or `"horizontal_and_vertical"`, each with
+            probability 0.5.
+        interpolation: `"bilinear"` (default), `"nearest"`, or `"area"`, the mean of the area of a
+            pixel.
+        dtype: dtype of the batch: `"uint8"`, `"uint16"`, `"float32"` or `"float16"`. None (default)
+            is `"uint8"`, or `"float32"` with `scale`, for files of 8 bits; deeper files raise an
+            error. `"uint8"` divides 16 bits by 257 and rounds. The others keep the numbers of the
+            file; a `scale` applies to the full range of the file's dtype. A transform gets uint8
+            from files of 8 bits, uint16 from deeper ones and with `"uint16"`, float32 from floats.
+        padding_mask: with `size=None`, True: a batch is `{"images", "padding_mask"}`, True on the
+            image, bool (batch, height, width, 1).
+        area: for `"random_resized"`, smallest and largest share of the image; None: (0.08, 1).
+        ratio: likewise, smallest and largest width / height of a crop; None: (3/4, 4/3).
+        like: the followed image, if this is the second one of a pair: the name of its array or
+            column. Both get the same geometry, pixel for pixel. The file is equally large, or k
+            times as large with a `size` of k times the followed one.
         missing: of targets, `"raise"` (default), or `"ignore"`: rows without a path get zeros, and
             weigh 0 in the loss of this target. It needs a `size`.
-        index: the column with the row, from 0, of an array file (.npy, HDF5) that is the image:
-            (height, width), or (height, width, channels) with 1, 3 (RGB) or 4 channels.
-        dataset: the name of the array in HDF5 files that hold several.
-        decode: `decode(data) -> pixels`, of the bytes of a whole file, such as DICOM: upright,
-            (height, width) or (height, width, channels), of any size, and any depth that `dtype`
-            takes. It runs in the workers, and must not draw at random. It needs a `size`.
+        index: the column with the row, from 0, in an array file (.npy, HDF5) of images: (height,
+            width), or that and 1, 3 (RGB) or 4 channels.
+        dataset: the name of the array in HDF5 files with several.
+        decode: `decode(data) -> pixels`, from the bytes of a file, such as DICOM: upright, (height,
+            width) or (height, width, channels), of any size, and any depth that `dtype` accepts. It
+            runs in the workers, must not be random, and needs a `size`.
 
     Raises:
-        ArgumentError: a value that is none of the above.
+        ArgumentError: an invalid argument.
 
     Example:
         >>> image = dfgen.Image("path", size=(224, 224), resize="crop")
@@ -132,11 +131,10 @@ class Image(Feature):
 
     @property
     def spec(self) -> Spec:
-        """The array that the model gets."""
-        channels, dtype = checks.channels_of(self), np.dtype(self.dtype or np.uint8)
-        own = self.dtype in ("float16", "float32")  # 8 bits are resized faster than floats
-        depth = None if own else dtype
-        size: Any = self.size or (None, None)
+        """The array of the batch."""
+        channels, size = checks.channels_of(self), self.size or (None, None)
+        is_float = self.dtype in ("float16", "float32")  # resized at the depth of each file
+        depth = None if is_float else np.dtype(self.dtype or np.uint8)
         read = Spec((*size, channels), depth, pixels=True)
         seen = Spec((*self.seen_size, channels), depth, pixels=True)
         made = np.dtype(self.dtype or ("uint8" if self.scale is None else "float32"))
@@ -144,7 +142,7 @@ class Image(Feature):
 
     @property
     def seen_size(self) -> tuple[int | None, int | None]:
-        """(height, width) that a transform gets, of which it may take a crop."""
+        """(height, width) of the image that a transform gets and may crop."""
         if self.size is None:
             return None, None
         if isinstance(self.like, Image):
@@ -159,7 +157,7 @@ class Image(Feature):
         return self.crop in _RANDOM or self.flip is not None
 
     def draw(self, rng: np.random.Generator) -> geo.Draw:
-        """Return the random choices for one sample; the order of draws never changes."""
+        """Return the random choices for one sample. The order of draws must never change."""
         y, x, flip = rng.random(3).tolist()
         flipped = self.flip in ("horizontal", "horizontal_and_vertical") and flip < 0.5
         vertical = self.flip in ("vertical", "horizontal_and_vertical") and rng.random() < 0.5
@@ -172,27 +170,28 @@ class Image(Feature):
     def place(
         self, image: geo.Size, size: geo.Size, drawn: Any = None, leader: Any = None
     ) -> geo.Geometry:
-        """Return the geometry of an upright image of a size, into an array of `size`.
+        """Return the geometry from an upright image to an array of `size`.
 
-        `leader` is the Geometry of the image that it follows.
+        `leader` is the Geometry of the followed image.
         """
         if self.like is not None:
             packed = leader.steps and self.column == self.like.column and leader.steps[1]
-            return checks.follow(
-                packed if packed and packed.image == image else leader, image, size
-            )
+            leader = packed if packed and packed.image == image else leader
+            times = max(1, size[0] // leader.size[0])
+            checks.check_followed_size(image, (times * leader.image[0], times * leader.image[1]))
+            return geo.enlarged(leader, times)
         draw = drawn or geo.STILL
         if self.crop == "random_resized":
             return geo.place_resized(image, size, self.ratio or geo.RATIO, draw)
         return geo.place(image, size, self.load_size or size, self.resize, draw)
 
     def read(self, value: Any, out: Any, reading: Reading) -> geo.Geometry:
-        """Fill `out`, as before or after a transform, with the pixels of one file, in one pass."""
+        """Fill `out`, before or after a transform, with the pixels of one file, in one pass."""
         store, watch, drawn, leader = reading
         watch("read")
         if self.index is not None:
-            pixels = checks.pixels_of_row(value, self.dataset, store)
-            return self.fill(checks.in_mode(pixels, self), out, reading)
+            row = store.row(value["path"], value["index"], self.dataset)  # type: ignore[attr-defined]
+            return self.fill(checks.in_mode(checks.with_pixels(row), self), out, reading)
         data = store.read(value)
         watch("decode", len(data))
         if self.decode is not None:
@@ -208,48 +207,44 @@ class Image(Feature):
         pixels, image, reduced = decode_image(
             data, str(self.color_mode), self.dtype, reduced_by, store.limits
         )
-        geometry = self.place(image, size, drawn, leader)
         if self.size is None and image != size and self.like is None:
             raise DecodeError(
-                f"the image has {image[0]} x {image[1]} pixels (height x width, upright), but its "
-                f"facts say {size[0]} x {size[1]}: if it has changed, build the manifest again, or "
-                "leave out its columns width, height and orientation"
+                f"the upright image has {image[0]} x {image[1]} pixels (height x width), but the "
+                f"manifest says {size[0]} x {size[1]}: build it again, or drop its columns width, "
+                "height and orientation"
             )
-        if isinstance(out, LazyArray):
-            out = self._allocated(out, pixels)
-        watch("resize")
-        resize(pixels, geometry, out, self.interpolation, self.antialias, reduced=reduced)
-        return geometry
+        return self._resize(pixels, self.place(image, size, drawn, leader), out, reading, reduced)
 
     def fill(
         self, pixels: Values, out: Any, reading: Reading, placed: geo.Geometry | None = None
     ) -> geo.Geometry:
-        """Fill `out`, as `read` does, with upright pixels that are decoded already.
+        """Fill `out` like `read`, with decoded upright pixels; return the Geometry into `out`.
 
-        `placed`: how they were made of the upright image (None: they are all of it). Returns the
-        geometry from that into `out`.
+        `placed` is the Geometry that made these pixels from the image (None: they are the image).
         """
-        reading.watch("resize")
         geometry = self.place(pixels.shape[:2], out.shape[:2], reading.drawn, reading.geometry)
-        if isinstance(out, LazyArray):
-            out = self._allocated(out, pixels)
-        for first in range(0, out.shape[2], _TOGETHER):
-            part = slice(first, first + _TOGETHER)
-            if out.shape[2] <= _TOGETHER:
-                resize(pixels, geometry, out, self.interpolation, self.antialias)
-                continue
-            some = np.ascontiguousarray(pixels[..., part])
-            made = np.empty((*out.shape[:2], some.shape[2]), out.dtype)
-            resize(some, geometry, made, self.interpolation, self.antialias)
-            out[..., part] = made
+        self._resize(pixels, geometry, out, reading)
         return geometry if placed is None else geo.after(placed, geometry)
 
-    def _allocated(self, out: LazyArray, pixels: Values) -> Values:
-        check_scaled(pixels, self.scale, self.dtype)
-        return out.of(pixels.dtype)
+    def _resize(
+        self, pixels: Values, geometry: geo.Geometry, out: Any, reading: Reading, reduced: int = 1
+    ) -> geo.Geometry:
+        if isinstance(out, LazyArray):
+            check_scaled(pixels, self.scale, self.dtype)
+            out = out.of(pixels.dtype)
+        reading.watch("resize")
+        options: Any = {"antialias": self.antialias, "reduced": reduced}
+        for first in range(0, out.shape[2] if out.shape[2] > _MOST else 0, _MOST):
+            part = np.ascontiguousarray(pixels[..., first : first + _MOST])
+            made = np.empty((*out.shape[:2], part.shape[2]), out.dtype)
+            resize(part, geometry, made, self.interpolation, **options)
+            out[..., first : first + _MOST] = made
+        if out.shape[2] <= _MOST:
+            resize(pixels, geometry, out, self.interpolation, **options)
+        return geometry
 
     def takes(self, spec: Spec) -> bool:
-        """Whether it makes pixels of a Spec that are decoded already into just what they are."""
+        """Whether it leaves decoded pixels of a Spec unchanged."""
         if self.is_random or self.like is not None or spec != self.spec or None in spec.shape:
             return False
         size = spec.shape[:2]
@@ -262,7 +257,7 @@ class Image(Feature):
 
 
 def spec_on(feature: Feature, dtype: str, blank: float, *several: int) -> Spec:
-    """Return the Spec of numbers that lie on each pixel of the image that a feature follows."""
+    """Return the Spec of an array with one number per pixel of the followed image."""
     image = image_of(feature)
     size: tuple[int | None, int | None] = image.size or (None, None)
     seen = Spec((*several, *image.seen_size, 1), np.dtype(dtype), blank, pixels=True)
@@ -273,4 +268,4 @@ def image_of(feature: Feature) -> Image:
     """Return the image that a bound feature follows."""
     if isinstance(feature.like, Image):
         return feature.like
-    raise ArgumentError(f"{feature!r} is bound to no image yet: a Sequence binds it")
+    raise ArgumentError(f"{feature!r} has no image yet: a Sequence binds it")

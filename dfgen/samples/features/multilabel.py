@@ -7,9 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.samples.features.base import TableFeature
+from dfgen.samples.features.base import ColumnSource, NamingColumns, TableFeature
 from dfgen.samples.features.category import class_names_of
-from dfgen.samples.features.column_source import ColumnSource, NamingColumns
 from dfgen.samples.features.feature_checks import check_column
 from dfgen.samples.features.ragged import Ragged
 from dfgen.spec import IntArray, Spec, Values
@@ -18,22 +17,22 @@ from dfgen.table import arrow_types as arrow
 
 @dataclass(frozen=True, repr=False)
 class MultiLabel(TableFeature):
-    """Which of the classes a row has: float32 of shape (classes,), 1 for those in its list.
+    """Several classes per row: float32 of shape (classes,), 1 for the classes in the row's list.
 
-    Use it with a sigmoid output and binary cross-entropy, where a row may have several labels or
-    none. An empty list gives zeros; a label that is repeated counts once.
+    Use it with a sigmoid output and binary cross-entropy if a row may have several labels or none.
+    An empty list gives zeros; a repeated label counts once.
 
     Args:
         column: a column of lists of text, integers or booleans, without nulls; or of text, with
             `sep`.
-        class_names: the classes in the order of their places. None (default): those of the
+        class_names: the classes in the order of their indices. None (default): the classes of the
             manifest, else the sorted distinct labels.
-        sep: what stands between the labels of a text, as in `"cat, dog"`; blanks around a label
-            are no part of it, and a text of blanks alone has none. None (default): lists.
+        sep: the separator of labels in text such as `"cat, dog"`; blanks around labels are
+            stripped, and blank text has no labels. None (default): lists.
         missing: of targets, `"raise"` (default), or `"ignore"`: null gets zeros, and weighs 0.
 
     Raises:
-        ArgumentError: class names that repeat, or no text for `sep`.
+        ArgumentError: repeated class names, or an empty `sep`.
 
     Example:
         >>> dfgen.Sequence(df, y=dfgen.MultiLabel("tags", sep=","))  # doctest: +SKIP
@@ -51,20 +50,19 @@ class MultiLabel(TableFeature):
             raise ArgumentError(f'sep must be text between labels such as ",", got {self.sep!r}')
 
     def resolve(self, columns: NamingColumns) -> "MultiLabel":
-        """Return it with its class names."""
+        """Set the class names by the column."""
         if self.class_names is not None:
             return self
-        known = columns[self.column].drop_null()  # `bind` refuses nulls
-        [labels] = self._lists(known).arrays
+        [labels] = self._lists(columns[self.column].drop_null()).arrays  # `bind` refuses nulls
         return replace(self, class_names=class_names_of(self.column, labels, columns))
 
     @property
     def spec(self) -> Spec:
-        """The array that the model gets."""
+        """The array of the batch."""
         return Spec((len(self.class_names or ()),), np.dtype(np.float32))
 
     def bind(self, columns: ColumnSource) -> Ragged:
-        """Return the class numbers of every row."""
+        """Return the class indices of every row."""
         lists = self._lists(columns[self.column])
         return lists.with_arrays(lists.class_numbers(self.class_names))
 
@@ -74,9 +72,8 @@ class MultiLabel(TableFeature):
             values = arrow.split_text(self.column, values, self.sep)
         elif not arrow.is_list(values.type) or pa.types.is_nested(values.type.value_type):
             raise ManifestError(
-                f"column {self.column!r} holds {values.type}, expected a list of text, integers or "
-                "booleans in each row: for labels within a text write "
-                f'dfgen.MultiLabel({self.column!r}, sep=",")'
+                f"column {self.column!r} holds {values.type}, expected lists of text, integers or "
+                f'booleans; for text write dfgen.MultiLabel({self.column!r}, sep=",")'
             )
         return Ragged.of(self.column, values)
 
@@ -85,8 +82,8 @@ class MultiLabel(TableFeature):
         starts = values.offsets[rows]
         counts = values.offsets[rows + 1] - starts
         samples = np.repeat(np.arange(len(rows)), counts)
-        first = np.cumsum(counts) - counts  # of each row among all labels that are gathered
+        first = np.cumsum(counts) - counts  # index of each row's first label
         labels = np.arange(len(samples)) + np.repeat(starts - first, counts)
-        found = np.zeros((len(rows), len(self.class_names or ())), np.float32)
-        found[samples, values.arrays[0][labels]] = 1
-        return found
+        vectors = np.zeros((len(rows), len(self.class_names or ())), np.float32)
+        vectors[samples, values.arrays[0][labels]] = 1
+        return vectors

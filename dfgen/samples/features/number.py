@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from dfgen.checks import one_of
 from dfgen.errors import ManifestError
-from dfgen.samples.features.base import TableFeature
-from dfgen.samples.features.column_source import ColumnSource, NamingColumns
+from dfgen.samples.features.base import ColumnSource, NamingColumns, TableFeature
 from dfgen.samples.features.feature_checks import cast, column_names, number_dtype, set_fields
 from dfgen.spec import Spec, Values
 from dfgen.table import arrow_types as arrow
@@ -17,12 +16,12 @@ from dfgen.table import arrow_types as arrow
 
 @dataclass(frozen=True, repr=False)
 class Number(TableFeature):
-    """Numbers as they are: a scalar of one column, a vector of several.
+    """Numbers: a scalar from one column, a vector from several.
 
     Args:
         column: an integer, float, decimal or boolean column without nulls; or a list of those,
-            which gives an array of shape (columns,).
-        dtype: default None: float32 where a column holds floats, else int32.
+            for an array of shape (columns,).
+        dtype: default None: float32 if a column holds floats, else int32.
         missing: of targets, `"raise"` (default), or `"ignore"`: a null gives zeros of weight 0.
 
     Raises:
@@ -45,18 +44,18 @@ class Number(TableFeature):
             set_fields(self, dtype=number_dtype(self.dtype))
 
     def resolve(self, columns: NamingColumns) -> "Number":
-        """Return it with the dtype that its columns have."""
+        """Set the dtype by the columns."""
         floats = any(arrow.are_fractions(columns[name].type) for name in self.columns)
         return replace(self, dtype=self.dtype or ("float32" if floats else "int32"))
 
     @property
     def spec(self) -> Spec:
-        """The array that the model gets."""
+        """The array of the batch."""
         shape = () if isinstance(self.column, str) else (len(self.column),)
         return Spec(shape, np.dtype(self.dtype or "float32"))
 
     def bind(self, columns: ColumnSource) -> Values:
-        """Return whole columns as numbers; refuse nulls, text, and what the dtype cannot hold."""
+        """Return the columns as numbers; raises for nulls, text, and values beyond the dtype."""
         arrays = [_numbers(name, columns[name], self.spec.dtype) for name in self.columns]
         return arrays[0] if isinstance(self.column, str) else np.stack(arrays, axis=1)
 
@@ -66,8 +65,7 @@ def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
     if not (arrow.are_numbers(kind) or pa.types.is_boolean(kind)):
         raise ManifestError(
             f"column {column!r} holds {kind}, Number needs numbers: write "
-            f"df[{column!r}] = pd.to_numeric(df[{column!r}]), or for classes "
-            f"dfgen.Category({column!r})"
+            f"pd.to_numeric(df[{column!r}]), or dfgen.Category({column!r}) for classes"
         )
     if pa.types.is_decimal(kind):
         values = values.cast(pa.float64())

@@ -1,4 +1,4 @@
-"""Text and Bytes: strings and files as they are, in arrays of Python objects."""
+"""Text and Bytes: strings and contents of files, in arrays of Python objects."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ManifestError
-from dfgen.samples.features.base import Feature, Reading, TableFeature
-from dfgen.samples.features.column_source import ColumnSource
+from dfgen.samples.features.base import ColumnSource, Feature, Reading, TableFeature
 from dfgen.samples.features.feature_checks import check_column
 from dfgen.spec import IntArray, Spec, Values
 from dfgen.table.arrow_types import is_text, refuse_missing, value_type
@@ -17,12 +16,11 @@ from dfgen.table.file_columns import Content
 
 @dataclass(frozen=True)
 class Text(TableFeature):
-    """The strings of a column, for a `keras.layers.TextVectorization` at the front of a model.
+    """The strings of a column, for a model that begins with `keras.layers.TextVectorization`.
 
-    A batch is an array of Python strings, of shape (batch,); `keras.Input((), dtype="string")`
-    takes it on TensorFlow. JAX and torch have no strings: there, and where speed matters, turn them
-    into lists of numbers once, before training, for
-    `dfgen.Column("tokens", np.array, shape=(None,), dtype="int32")`.
+    A batch is an array of Python strings, of shape (batch,), for `keras.Input((), dtype="string")`
+    on TensorFlow. JAX and torch have no strings: convert text to lists of numbers once, before
+    training, for `dfgen.Column("tokens", np.array, shape=(None,), dtype="int32")`.
 
     Args:
         column: a column of text, categorical or not, without nulls.
@@ -39,11 +37,11 @@ class Text(TableFeature):
 
     @property
     def spec(self) -> Spec:
-        """The array that the model gets."""
+        """The array of the batch."""
         return Spec((), np.dtype(object), blank="")
 
     def bind(self, columns: ColumnSource) -> pa.Array:
-        """Return the whole column as Arrow text; refuse nulls, and what is no text."""
+        """Return the column as Arrow text; raises for nulls and other types."""
         values = columns[self.column]
         if not is_text(value_type(values.type)):
             raise ManifestError(
@@ -56,16 +54,16 @@ class Text(TableFeature):
 
     def gather(self, values: pa.Array, rows: IntArray) -> Values:
         """Return the strings of some rows."""
-        found: Values = values.take(pa.array(rows)).to_numpy(zero_copy_only=False)
-        return found
+        strings: Values = values.take(pa.array(rows)).to_numpy(zero_copy_only=False)
+        return strings
 
 
 @dataclass(frozen=True)
 class Bytes(Feature):
-    """The bytes of the files that a column names, or of a column of bytes, as they are.
+    """The bytes of the files named by a column, or of a column of bytes.
 
-    A batch is an array of Python `bytes`, of shape (batch,), which `Limits(memory=...)` does not
-    count. It is for TensorFlow models that decode by themselves, and for loops of your own.
+    A batch is an array of Python `bytes`, of shape (batch,), not counted by `Limits(memory=...)`.
+    Use it for TensorFlow models that decode, and for your own loops.
 
     Args:
         column: a column of paths, or of bytes, without nulls.
@@ -83,10 +81,10 @@ class Bytes(Feature):
 
     @property
     def spec(self) -> Spec:
-        """The array that the model gets."""
+        """The array of the batch."""
         return Spec((), np.dtype(object), blank=b"")
 
     def read(self, value: Content, out: Values, reading: Reading) -> None:
-        """Fill `out` with the bytes of one file, or with those given."""
+        """Fill `out` with the bytes of one file."""
         reading.watch("read")
         out[...] = value if isinstance(value, bytes) else reading.store.read(value)

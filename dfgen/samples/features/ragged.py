@@ -1,4 +1,4 @@
-"""Ragged: lists of objects, a list in each row, as arrays."""
+"""Ragged: arrays of the objects of all rows, for columns with a list in each row."""
 
 from typing import Any
 
@@ -13,20 +13,20 @@ from dfgen.spec import IntArray, Values
 from dfgen.table import arrow_types as arrow
 
 PADDING = -1
-"""The value for no object, in coordinates and labels, as in KerasHub."""
+"""Coordinates and labels of padding objects, as in KerasHub."""
 
 _EMPTY = "write [] where a row has none"
 
 
 class Ragged:
-    """Arrays of the objects of all rows: row i has those from `offsets[i]` to `offsets[i + 1]`."""
+    """Arrays of objects: row i has the objects `offsets[i]` to `offsets[i + 1]`."""
 
     def __init__(self, column: str, offsets: IntArray, *arrays: Any) -> None:
         self.column, self.offsets, self.arrays = column, offsets, arrays
 
     @classmethod
     def of(cls, column: str, values: pa.Array) -> "Ragged":
-        """Return the lists of a column, as one Arrow array of objects."""
+        """Flatten a column of lists to one Arrow array of objects."""
         return cls(column, arrow.offsets(column, values, _EMPTY), pc.list_flatten(values))
 
     def __len__(self) -> int:
@@ -42,72 +42,70 @@ class Ragged:
         return Ragged(self.column, self.offsets, *arrays)
 
     def refuse(self, wrong: Any, what: str) -> None:
-        """Raise a ManifestError that names the first of the objects that are wrong, if any is."""
+        """Raise ManifestError if any object is wrong; the message names the first one."""
         if wrong.any():
             place = int(wrong.argmax())
             row = int(np.searchsorted(self.offsets, place, side="right")) - 1
             raise ManifestError(
                 f"object {place - self.offsets[row]} of row {row} in column {self.column!r} {what} "
-                f"({wrong.sum():,} such objects)",
+                f"({wrong.sum():,} objects in all)",
                 row=row,
             )
 
     def check_same_lengths(self, other: "Ragged") -> None:
-        """Refuse lists that are not as long as those of another column."""
+        """Raise ManifestError if a row's list is not as long as in another column."""
         ours, theirs = np.diff(self.offsets), np.diff(other.offsets)
-        wrong = np.flatnonzero(ours != theirs)
-        if len(wrong):
-            row = int(wrong[0])
+        if (wrong := ours != theirs).any():
+            row = int(wrong.argmax())
             raise ManifestError(
                 f"row {row} has {ours[row]:,} objects in column {self.column!r}, but "
-                f"{theirs[row]:,} in column {other.column!r} ({len(wrong):,} such rows)",
+                f"{theirs[row]:,} in column {other.column!r} ({wrong.sum():,} rows in all)",
                 row=row,
             )
 
-    def check_most(self, most: int, argument: str) -> None:
-        """Refuse rows of more objects than there is room for."""
+    def check_most(self, most: int) -> None:
+        """Raise ManifestError if a row has more objects than `max_items`."""
         counts = np.diff(self.offsets)
         if (largest := int(counts.max(initial=0))) > most:
             row = int(counts.argmax())
             raise ManifestError(
-                f"row {row} has {largest:,} objects in column {self.column!r}, more than "
-                f"{argument}={most}: write {argument}={largest}",
+                f"row {row} has {largest:,} objects in column {self.column!r}: write "
+                f"max_items={largest}",
                 row=row,
             )
 
     def numbers(self, count: int, expected: str) -> Values:
-        """Return objects of `count` numbers each, float32 (objects, count); empty ones zeros."""
+        """Return objects as float32 (objects, count); empty objects become zeros."""
         [objects] = self.arrays
-        found = np.zeros((len(objects), count), np.float32)
+        numbers = np.zeros((len(objects), count), np.float32)
         if not len(objects) or pa.types.is_null(objects.type):
-            return found
+            return numbers
         flat = arrow.flattened(objects)
-        numbers = arrow.are_numbers(flat.type) or pa.types.is_null(flat.type)
-        if not arrow.is_list(objects.type) or not numbers:
+        are_numbers = arrow.are_numbers(flat.type) or pa.types.is_null(flat.type)
+        if not arrow.is_list(objects.type) or not are_numbers:
             raise ManifestError(
                 f"column {self.column!r} holds lists of {objects.type}, expected {expected}"
             )
         lengths = arrow.lengths_of(objects)
         odd = (lengths != count) & (lengths != 0)
         self.refuse(odd, f"has {lengths[odd][:1]} numbers, expected {count}: {expected}")
-        found[lengths > 0] = np.asarray(flat, np.float32).reshape(-1, count)
-        return found
+        numbers[lengths > 0] = np.asarray(flat, np.float32).reshape(-1, count)
+        return numbers
 
     def class_numbers(self, class_names: tuple[object, ...] | None) -> npt.NDArray[np.int32]:
-        """Return the class number of every label; without `class_names` the labels are those."""
+        """Return the class index of every label; without `class_names`, labels are indices."""
         [labels] = self.arrays
-        if not len(labels):  # whose type is that of nothing
+        if not len(labels):  # of type null
             return np.empty(0, np.int32)
         self.refuse(arrow.nulls(labels), "has no label: leave it out of its list")
         if class_names is not None:
             return Category(self.column, class_names=class_names).numbers_of(labels)
         if not pa.types.is_integer(labels.type):
             raise ManifestError(
-                f"column {self.column!r} holds lists of {labels.type}, expected whole numbers, or "
-                "text with the classes in their order, class_names=[...]"
+                f"column {self.column!r} holds lists of {labels.type}, expected class indices, or "
+                "labels with class_names=[...]"
             )
-        low, high = (pc.min_max(labels)[side].as_py() for side in ("min", "max"))
-        if low < 0 or high >= 2**31:
-            raise ManifestError(f"column {self.column!r} holds {low} to {high}: classes are from 0")
-        found: npt.NDArray[np.int32] = labels.to_numpy(zero_copy_only=False).astype(np.int32)
-        return found
+        numbers = labels.to_numpy(zero_copy_only=False)
+        self.refuse((numbers < 0) | (numbers >= 2**31), "is no class index: they start at 0")
+        indices: npt.NDArray[np.int32] = numbers.astype(np.int32)
+        return indices

@@ -1,7 +1,7 @@
-"""Bytes to pixels: JPEG by simplejpeg, PNG and WebP by OpenCV, everything else by Pillow.
+"""Decoders: JPEG by simplejpeg, PNG and WebP by OpenCV, all other formats by Pillow.
 
-The first bytes of a file decide, never its name. Of several images in a file it is the first.
-Colour profiles (ICC) are ignored, as in TensorFlow and torchvision.
+The first bytes of a file decide its format, not its name. Only its first image is decoded. Colour
+profiles (ICC) are ignored, as in TensorFlow and torchvision.
 """
 
 import io
@@ -14,27 +14,26 @@ from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 import simplejpeg
 
-from dfgen.errors import ArgumentError, DecodeError, raise_broken
+from dfgen.errors import DecodeError, raise_broken
 from dfgen.limits import DEFAULT, Limits
-from dfgen.samples.pixels.formats import FORMATS, check_holds, read_header, sniff
-from dfgen.samples.pixels.geometry import CHANNELS, Pixels, Size, in_color_mode
+from dfgen.samples.pixels.formats import FORMATS, check_holds, open_image, read_header, sniff
+from dfgen.samples.pixels.geometry import CHANNELS, Pixels, Size, in_color_mode, with_channels
 from dfgen.samples.pixels.headers import Header, check_decoded
-from dfgen.samples.pixels.pillow_readers import open_image, pixels_of, values_of
+from dfgen.samples.pixels.pillow_readers import pixels_of, values_of
 from dfgen.samples.pixels.scaling import in_depth
 from dfgen.stores.store import Store
 from dfgen.table.file_columns import Content
 
-Reduction = Callable[[Size], int]  # the upright size of a JPEG -> 1, 2, 4 or 8 times smaller
+Reduction = Callable[[Size], int]  # upright size of a JPEG -> 1, 2, 4 or 8 times smaller
 
 _SPACES = {"grayscale": "GRAY", "rgb": "RGB", "rgba": "RGBA"}
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}  # EXIF orientation -> flip; from 5 on transposed
 _AS_RGB = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
 _DEEP_PNM = re.compile(rb"P6\s+\d+\s+\d+\s+65535\s").match
 _PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
-# messages of libjpeg on files whose pixels may all be there (jerror.h): Pillow tells if not
+# messages of libjpeg (jerror.h) about files that may be complete: Pillow decides
 _MAYBE_WHOLE = re.compile(
     r"subsampling|unknown JFIF revision|Unknown Adobe color transform|Invalid SOS parameters|"
     r"Corrupt JPEG data: (\d+ extraneous bytes before|bad ICC marker)"
@@ -48,16 +47,16 @@ def decode_image(
     reduction: Reduction | None = None,
     limits: Limits = DEFAULT,
 ) -> tuple[Pixels, Size, int]:
-    """Decode one image, upright; `dtype` tells what becomes of more than 8 bits a channel.
+    """Decode one image, upright; `dtype` decides what is done with more than 8 bits per channel.
 
-    Returns the pixels, the upright (height, width) of the whole image, and by how much the pixels
-    are fewer: of 375 rows at 1/2, which are 187.5, the last of 188 stands out by half.
+    Returns the pixels, the upright (height, width) of the whole image, and the reduction of a JPEG:
+    at 2, an image of 375 rows (187.5 reduced ones) has 188 rows of pixels.
     """
     header, pixels, reduced = decode_stored(data, color_mode, reduction, limits)
     if (header.bits or 0) > 8 and pixels.dtype == np.uint8 and dtype != "uint8":
         raise DecodeError(
-            f"the image has {header.bits} bits a channel, and the decoder of {header.format} "
-            'gives the first 8: dfgen.Image(dtype="uint8") takes these'
+            f"the image has {header.bits} bits per channel, and the decoder of {header.format} "
+            'returns the first 8: dfgen.Image(dtype="uint8") takes these'
         )
     pixels = turn(in_depth(pixels, dtype), header.orientation)
     return pixels, pixels.shape[:2] if reduced == 1 else header.size, reduced
@@ -66,55 +65,42 @@ def decode_image(
 def decode_stored(
     data: bytes, color_mode: str, reduction: Reduction | None = None, limits: Limits = DEFAULT
 ) -> tuple[Header, Pixels, int]:
-    """Decode one image as `decode_image`, as deep as it is stored, and not turned."""
-    name, header, image = _opened(data, limits)
-    reduced = reduction(header.size) if reduction and name == "jpeg" else 1
+    """Decode one image like `decode_image`, but at its own depth, and not turned upright."""
+    header, image = open_image(sniff(data[:16]), data, limits)
+    reduced = reduction(header.size) if reduction and header.format == "jpeg" else 1
     check_decoded(header, limits, CHANNELS[color_mode], reduced)
-    try:
-        if name == "jpeg":
-            pixels = _jpeg(data, color_mode, header, reduced)
-        elif name == "png":
-            pixels = _png(data, color_mode)
-        elif image is None or _DEEP_PNM(data):  # which Pillow would cut to 8 bits
-            pixels = in_color_mode(_by_opencv(data), color_mode)
-        else:
-            pixels = pixels_of(image, color_mode)
-    except Exception as error:
-        raise_broken(f"{name} file", error)
-    return header, pixels, reduced
+    return header, _decoded(_pixels, header, image, data, color_mode, reduced), reduced
 
 
 def decode_values(data: bytes, in_colours: bool = False, limits: Limits = DEFAULT) -> Pixels:
-    """Decode a mask, whose pixels are values that stand for something.
+    """Decode a mask, upright: grey levels or palette indices, (height, width, 1), or RGB colours.
 
-    Returns upright gray levels or indices of colours, (height, width, 1), or `in_colours` RGB.
+    Raises:
+        DecodeError: the format changes the values of pixels, as JPEG does.
     """
-    name, header, image = _opened(data, limits)
-    if not FORMATS[name].keeps_values:
-        lost = "which does not keep the values of pixels: save masks as PNG"
-        raise DecodeError(f"the mask is a {name.upper()}, {lost}")
+    header, image = open_image(sniff(data[:16]), data, limits)
+    if not FORMATS[header.format].keeps_values:
+        raise DecodeError(
+            f"the mask is a {header.format.upper()}, which does not keep the values of pixels: "
+            "save masks as PNG"
+        )
+    check_decoded(header, limits, 3 if in_colours else 1)
     if in_colours:
-        return decode_image(data, "rgb", "uint8", None, limits)[0]
-    check_decoded(header, limits)
-    try:
-        if name == "png":
-            values = _png_values(data)
-        else:
-            values = values_of(image or _with_pillow(name, data))
-    except Exception as error:
-        raise_broken(f"{name} file", error)
-    return turn(values[..., None], header.orientation)
+        values = in_depth(_decoded(_pixels, header, image, data, "rgb"), "uint8")
+    else:
+        values = with_channels(_decoded(_values, header, image, data))
+    return turn(values, header.orientation)
 
 
 def size_of_image(content: Content, store: Store) -> Size:
-    """Return the upright (height, width) of an image file, of which the header alone is read."""
+    """Return the upright (height, width) in the header of an image file."""
     header = read_header(content, store)
     check_holds(header.format, "image")
     return header.size
 
 
 def turn(pixels: Pixels, orientation: int) -> Pixels:
-    """Turn pixels upright, by the table of EXIF 2.32, section 4.6.4, tag 0x0112."""
+    """Turn pixels upright by their EXIF orientation (EXIF 2.32, section 4.6.4, tag 0x0112)."""
     if orientation == 1:
         return pixels
     turned = cv2.transpose(pixels) if orientation >= 5 else pixels
@@ -124,55 +110,47 @@ def turn(pixels: Pixels, orientation: int) -> Pixels:
 
 
 def prepare_worker() -> None:
-    """Set what the threads of this process decode best with; the whole process is changed."""
+    """Set up this process to decode in several threads. It changes the whole process."""
     cv2.setNumThreads(1)
-    # after this is freed, the GNU C library keeps freed memory: a fifth of the time of a JPEG.
-    # It is the largest block that moves its thresholds: mallopt(3)
+    # Freeing the largest block that moves the thresholds of mallopt(3) makes the GNU C library keep
+    # freed memory, which saves a fifth of the time of a JPEG.
     np.empty(2**25 - 2**14, np.uint8)
 
 
-def png_of(pixels: npt.NDArray[Any]) -> bytes:
-    """Return the bytes of a PNG file of gray, RGB or RGBA pixels, hardly compressed."""
-    channels = pixels.shape[2] if pixels.ndim == 3 else 1
-    fits = pixels.ndim in (2, 3) and channels in (1, 3, 4) and pixels.size
-    if not fits or pixels.dtype not in (np.uint8, np.uint16):
-        raise ArgumentError(
-            f"an image must be an array (height, width, channels) of 1, 3 or 4 channels, or "
-            f"(height, width), of uint8 or uint16, got {pixels.dtype} {pixels.shape}"
-        )
-    if channels > 1:
-        code = cv2.COLOR_RGB2BGR if channels == 3 else cv2.COLOR_RGBA2BGRA
-        pixels = cv2.cvtColor(np.ascontiguousarray(pixels), code)
-    data: bytes = cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1].tobytes()
-    return data
-
-
-def _opened(data: bytes, limits: Limits) -> tuple[str, Header, Any]:
-    """Return format and header of an image, and the image of Pillow if that decodes it."""
-    name = sniff(data[:16])
-    check_holds(name, "image")
-    format, image = FORMATS[name], None
+def _decoded(decode: Callable[..., Pixels], header: Header, *args: Any) -> Pixels:
     try:
-        if format.parse is None:
-            image, header = open_image(name, format.reader, io.BytesIO(data), limits)
-        else:
-            header = format.parse(data)
-        if header.frames is None:  # OpenCV would not lay the first frame on its canvas
-            check_decoded(header, limits)
-            image = _with_pillow(name, data)
-    except (IndexError, struct.error) as error:
-        raise DecodeError(f"broken {name} file: cut short, or not {name} at all") from error
+        return decode(header, *args)
     except Exception as error:
-        raise_broken(f"{name} file", error)
-    return name, header, image
+        raise_broken(f"{header.format} file", error)
 
 
-def _with_pillow(name: str, data: bytes) -> Any:
+def _pixels(header: Header, image: Any, data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
+    if header.format == "jpeg":
+        return _jpeg(data, color_mode, header, reduced)
+    if header.format == "png":
+        return _png(data, color_mode)
+    if image is None or _DEEP_PNM(data):  # Pillow would return the first 8 bits
+        return in_color_mode(_by_opencv(data), color_mode)
+    return pixels_of(image, color_mode)
+
+
+def _values(header: Header, image: Any, data: bytes) -> Pixels:
+    """Return grey levels or palette indices; OpenCV stretches greys of fewer than 8 bits to 255."""
+    if header.format != "png":
+        return values_of(image or _by_pillow(header.format, data))
+    if data[25] == 0:
+        with suppress(DecodeError):
+            levels = _by_opencv(_with_chunks(data, (b"IHDR", b"IDAT", b"IEND")))
+            return levels if data[24] >= 8 else levels // (255 // (2 ** data[24] - 1))
+    return values_of(_by_pillow("png", _with_chunks(data, _PIXELS)))
+
+
+def _by_pillow(name: str, data: bytes) -> Any:
     return FORMATS[name].reader(io.BytesIO(data))
 
 
 def _jpeg(data: bytes, color_mode: str, header: Header, reduced: int) -> Pixels:
-    """Decode a JPEG. One that is damaged, or cut short, is refused, where others show gray."""
+    """Decode a JPEG; damaged and truncated files, which other libraries fill with grey, raise."""
     if header.channels != 4:  # CMYK
         height, width = (-(-(n or 0) // reduced) for n in (header.height, header.width))
         try:
@@ -183,7 +161,7 @@ def _jpeg(data: bytes, color_mode: str, header: Header, reduced: int) -> Pixels:
         except ValueError as error:
             if not _MAYBE_WHOLE.search(str(error)):
                 raise
-    image = _with_pillow("jpeg", data)
+    image = _by_pillow("jpeg", data)
     if reduced > 1:
         image.draft(None, (image.width // reduced, image.height // reduced))
     return pixels_of(image, color_mode)
@@ -194,48 +172,37 @@ def _png(data: bytes, color_mode: str) -> Pixels:
     bits, color = data[24], data[25]
     as_rgb = color_mode == "rgb" and bits <= 8
     gray_clear = color_mode == "rgba" and color == 0 and bits <= 8 and b"tRNS" in data
-    if not gray_clear:  # which OpenCV decodes in another way
-        with suppress(DecodeError):  # of old encoders, pixels refer farther back than announced
+    if not gray_clear:  # OpenCV ignores the transparent grey
+        with suppress(DecodeError):  # old encoders announce a window that is too small
             pixels = _by_opencv(data, _AS_RGB if as_rgb else cv2.IMREAD_UNCHANGED)
             return pixels if as_rgb else in_color_mode(pixels, color_mode)
-    return pixels_of(_with_pillow("png", data), color_mode)
-
-
-def _png_values(data: bytes) -> Pixels:
-    """Return gray levels or indices; OpenCV stretches gray of fewer than 8 bits to 255."""
-    if data[25] == 0:
-        with suppress(DecodeError):
-            levels = _by_opencv(_with_chunks(data, (b"IHDR", b"IDAT", b"IEND")))
-            return levels if data[24] >= 8 else levels // (255 // (2 ** data[24] - 1))
-    return values_of(_with_pillow("png", _with_chunks(data, _PIXELS)))
+    return pixels_of(_by_pillow("png", data), color_mode)
 
 
 def _with_chunks(data: bytes, names: Collection[bytes]) -> bytes:
-    """Return a PNG of some chunks alone: libpng writes to stderr what it thinks of others.
+    """Return a PNG with only the named chunks: libpng prints warnings about others.
 
-    OpenCV shows damaged colours, and pixels of a file that is cut short: here both are refused.
+    Raises DecodeError for a truncated file and a damaged palette, which OpenCV would show.
     """
     bare = data[37:41] == b"IDAT" and data[-8:-4] == b"IEND" and data[25] != 3
     if bare and int.from_bytes(data[33:37], "big") + 57 == len(data):
-        return data  # there are no others, as in most files
-    view, parts, kept_to, at, name, damaged = memoryview(data), list[memoryview](), 0, 8, b"", False
-    while name != b"IEND":
-        if at + 12 > len(data):
-            raise DecodeError("the PNG is cut short")
+        return data  # IHDR, one IDAT and IEND, as in most files
+    view, at, name, sound = memoryview(data), 8, b"", data[25] != 3 or b"PLTE" in data
+    parts = [view[:8]]
+    while name != b"IEND" and at + 12 <= len(data):
         length, name = struct.unpack_from(">I4s", data, at)
         end = at + 12 + length
-        if name not in names:
-            parts.append(view[kept_to:at])
-            kept_to = end
-        elif name in (b"PLTE", b"tRNS"):
+        if name in names:
+            parts.append(view[at:end])
+        if name in (b"PLTE", b"tRNS"):
             checksum = int.from_bytes(view[end - 4 : end], "big")
-            damaged |= zlib.crc32(view[at + 4 : end - 4]) != checksum or not length
+            sound &= length > 0 and zlib.crc32(view[at + 4 : end - 4]) == checksum
         at = end
-    if damaged or at > len(data) or (data[25] == 3 and b"PLTE" not in data):
-        raise DecodeError("the PNG is cut short, or its palette is missing or damaged")
-    if not parts and at == len(data):
-        return data
-    return b"".join([*parts, view[kept_to:at]])
+    if name != b"IEND" or at > len(data):
+        raise DecodeError("the PNG is cut short")
+    if not sound:
+        raise DecodeError("the palette of the PNG is missing or damaged")
+    return b"".join(parts)
 
 
 def _by_opencv(data: bytes, flags: int = cv2.IMREAD_UNCHANGED) -> Pixels:

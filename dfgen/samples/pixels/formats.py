@@ -1,31 +1,32 @@
-"""FORMATS: which kinds of files are opened, and how. A new one is one entry.
+"""FORMATS: the supported file formats; to add a format, add an entry.
 
-The format of a file is known by its first bytes, never by its name: a PNG called `x.jpg` is a PNG.
+The first bytes decide the format of a file, not its name: a PNG called `x.jpg` is a PNG.
 """
 
+import io
 import re
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
-from typing import IO, Any, TypeVar
+from typing import IO, Any
+
+from PIL.ImageFile import ImageFile
 
 from dfgen.errors import DecodeError, DfgenError, raise_broken, unreadable
 from dfgen.limits import DEFAULT, Limits
 from dfgen.samples.pixels import headers
+from dfgen.samples.pixels import pillow_readers as pillow
 from dfgen.samples.pixels.headers import Header
-from dfgen.samples.pixels.pillow_readers import ImageReader, avif, frames_of, heif, open_image, tiff
 from dfgen.samples.pixels.sounds import sound_header
 from dfgen.stores.array_files import array_header
 from dfgen.stores.local_files import Files
 from dfgen.stores.store import Store
 from dfgen.table.file_columns import Content
 
-Read = TypeVar("Read")
-
 DECODERS = 1
-"""The version of what the decoders make of files: one more for every change of a pixel."""
+"""The version of decoded pixels, part of cache keys: increase it if any pixel changes."""
 
 FEATURES = {"image": "Image", "array": "Array", "sound": "Audio"}
 """Content of a format -> the feature that reads it."""
@@ -34,11 +35,11 @@ _DISK = Files()
 _REFUSED = {
     rb"%!PS|\xc5\xd0\xd3\xc6|%PDF|\xd7\xcd\xc6\x9a|(?i:\s*<(svg|!doctype svg))|"
     rb"(\xef\xbb\xbf)?\s*<\?xml": "a drawing (EPS, PDF, WMF, SVG): convert it to PNG",
-    rb"(?i)\s*<(!doctype html|html|head)": "a page of HTML: the image was not what was downloaded",
+    rb"(?i)\s*<(!doctype html|html|head)": "an HTML page instead of the download",
     rb"RIFF....AVI |....ftyp(isom|iso2|mp4.|avc1|qt  |M4V )|\x1aE\xdf\xa3|PK\x03\x04|\x1f\x8b|"
     rb"Rar!|7z\xbc\xaf": "a video or an archive: save its frames as images, or unpack it, first",
 }
-# type of the image, and its table of colours or none; width, height, not 0 (Truevision TGA 2.0)
+# image type, colour map, width and height (Truevision TGA 2.0)
 _TGA = (
     rb".(\x00[\x02\x03\x0a\x0b]\x00{5}|\x01[\x01\x09]..[\x00-\xff][\x00\x01][\x0f\x10\x18\x20])"
     rb"....(?!\x00\x00)..(?!\x00\x00).."
@@ -47,18 +48,18 @@ _TGA = (
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one kind are known, and read."""
+    """A file format."""
 
-    suffixes: tuple[str, ...]  # that promise it, in lower case
-    begins: bytes  # a regular expression that the first 16 bytes of such a file match
+    suffixes: tuple[str, ...]  # in lower case
+    begins: bytes  # regular expression for the first 16 bytes
     reader: Any = None  # opens an image by Pillow
-    parse: Callable[[bytes], Header] | None = None  # reads its header; None: the reader does
+    parse: Callable[[bytes], Header] | None = None  # parses the header; None: by the reader
     holds: str = "image"  # or "array", "sound"
-    keeps_values: bool = True  # whether pixels are as they were saved, as masks need it
+    keeps_values: bool = True  # whether it is lossless, as masks need it
 
 
-def _pillow(name: str) -> ImageReader:
-    """Return a reader of Pillow, which is imported when it is first needed."""
+def _pillow(name: str) -> pillow.ImageReader:
+    """Return a reader of Pillow, imported on first use."""
     return lambda file: getattr(import_module(f"PIL.{name}ImagePlugin"), f"{name}ImageFile")(file)
 
 
@@ -71,11 +72,12 @@ FORMATS: dict[str, Format] = {
     "webp": Format((".webp",), rb"RIFF....WEBP", _pillow("WebP"), headers.webp_header),
     "bmp": Format((".bmp", ".dib"), rb"BM", _pillow("Bmp")),
     "gif": Format((".gif",), rb"GIF8[79]a", _pillow("Gif")),
-    "tiff": Format((".tif", ".tiff"), rb"II[*+]\x00(?!....CR)|MM\x00[*+]", tiff),
+    "tiff": Format((".tif", ".tiff"), rb"II[*+]\x00(?!....CR)|MM\x00[*+]", pillow.tiff),
     "pnm": Format((".ppm", ".pgm", ".pbm", ".pnm"), rb"P[1-6]\s", _pillow("Ppm")),
-    "avif": Format((".avif", ".avifs"), rb"....ftypavi[fs]", avif, keeps_values=False),
+    "avif": Format((".avif", ".avifs"), rb"....ftypavi[fs]", _pillow("Avif"), keeps_values=False),
     "heif": Format(
-        (".heic", ".heif", ".hif"), rb"....ftyp(he[iv][cmsx]|m[is]f1)", heif, keeps_values=False
+        (".heic", ".heif", ".hif"), rb"....ftyp(he[iv][cmsx]|m[is]f1)", pillow.heif,
+        keeps_values=False,
     ),
     "jpeg2000": Format(
         (".jp2", ".j2k", ".j2c", ".jpc", ".jpf", ".jpx"),
@@ -91,27 +93,27 @@ FORMATS: dict[str, Format] = {
     "dds": Format((".dds",), rb"DDS \x7c\x00\x00\x00", _pillow("Dds")),
     "qoi": Format((".qoi",), rb"qoif", _pillow("Qoi")),
     "npy": Format((".npy",), rb"\x93NUMPY", holds="array"),
-    "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", holds="array"),  # many samples: no file of a folder
+    "hdf5": Format((), rb"\x89HDF\r\n\x1a\n", holds="array"),  # of many samples, so not in folders
     "wav": Format((".wav",), rb"(RIFF|RIFX|RF64)....WAVE", holds="sound"),
     "flac": Format((".flac",), rb"fLaC", holds="sound"),
     "ogg": Format((".ogg", ".oga", ".opus"), rb"OggS", holds="sound"),
     "mp3": Format((".mp3",), rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]", holds="sound"),
     "aiff": Format((".aif", ".aiff", ".aifc"), rb"FORM....AIF[FC]", holds="sound"),
-    # no first bytes of its own, but fields that leave little choice: the last to be tried
+    # without a signature, so it is tried last
     "tga": Format((".tga", ".tpic"), _TGA, _pillow("Tga")),
 }  # fmt: skip
-"""Name -> how files of the format are known, and read."""
+"""Name -> format."""
 
 _MATCHES = {name: re.compile(format.begins, re.DOTALL).match for name, format in FORMATS.items()}
 
 
 def formats_by_suffix() -> dict[str, str]:
-    """Return suffix, in lower case -> the name of the format that it promises."""
+    """Return suffix in lower case -> name of the format."""
     return {suffix: name for name, format in FORMATS.items() for suffix in format.suffixes}
 
 
 def check_holds(name: str, wanted: str) -> None:
-    """Refuse a format that holds something else than an image, an array or a sound."""
+    """Raise DecodeError unless a format holds an image, an array or a sound, as wanted."""
     holds = FORMATS[name].holds
     if holds != wanted:
         is_wrong = f"this is a .{name} {holds}, not {'an' * (wanted == 'image') or 'a'} {wanted}"
@@ -120,7 +122,7 @@ def check_holds(name: str, wanted: str) -> None:
 
 @lru_cache  # the first bytes of most files are the same
 def sniff(head: bytes) -> str:
-    """Return the format that the first 16 bytes of a file announce, or DecodeError."""
+    """Return the format of a file by its first 16 bytes; DecodeError if it is not supported."""
     for name, matches in _MATCHES.items():
         if matches(head):
             return name
@@ -134,26 +136,28 @@ def sniff(head: bytes) -> str:
 
 
 def read_header(content: Content, store: Store = _DISK) -> Header:
-    """Read what a file says of itself, without decoding it; raises as `read_known`."""
-    return read_known(content, store, partial(parse_header, limits=store.limits))
+    """Read the header of a file."""
+    with opened(content, store) as (file, name):
+        return parse_header(file, name, store.limits)
 
 
-def read_known(content: Content, store: Store, read: Callable[[IO[bytes], str], Read]) -> Read:
-    """Return what `read(file, format)` makes of a file; DecodeError for what cannot be read."""
+@contextmanager
+def opened(content: Content, store: Store) -> Iterator[tuple[IO[bytes], str]]:
+    """Open a file, as it and its format; DecodeError if it cannot be read."""
     try:
         head, file = store.begin(content)
         with file:
             if head.problem:
                 raise DecodeError(f"the file cannot be read: {head.problem}")
-            return read(file, announced_format(file))
+            yield file, announced_format(file)
     except (DfgenError, MemoryError):
         raise
-    except Exception as error:  # of a store, which may be anybody's
+    except Exception as error:  # of a foreign store
         raise unreadable(error) from error
 
 
 def announced_format(file: IO[bytes]) -> str:
-    """Return the format that the begin of an open file announces."""
+    """Return the format of an open file by its first bytes."""
     head = file.read(16)
     if not head:
         raise DecodeError("the file is empty (0 bytes)")
@@ -166,27 +170,40 @@ def header_of(file: IO[bytes], limits: Limits) -> Header:
 
 
 def parse_header(file: IO[bytes], name: str, limits: Limits = DEFAULT) -> Header:
-    """Read the header of an open file, and check that it can be true and within `limits`."""
-    format = FORMATS[name]
+    """Read the header of an open file of a format, and check it against `limits`."""
     file.seek(0)
+    if FORMATS[name].holds == "image":
+        header, image = open_image(name, file, limits)
+        return header if image is None else header._replace(frames=pillow.frames_of(image))
     try:
-        if format.holds == "sound":
+        if FORMATS[name].holds == "sound":
             return sound_header(file, name)
-        if format.reader is None:
-            if name == "npy":
-                array_header(file, limits)
-            return Header(name)
-        if format.parse is None:
-            image, header = open_image(name, format.reader, file, limits)
-            return header._replace(frames=frames_of(image))
-        from_file = partial(headers.from_file, format.parse)
-        header = (headers.png_file_header if name == "png" else from_file)(file)
-        headers.check_decoded(header, limits, reduced=8 if name == "jpeg" else 1)
-        if header.frames is None:
-            file.seek(0)
-            header = header._replace(frames=frames_of(format.reader(file)))
-        return header
-    except (struct.error, IndexError, KeyError) as error:
-        raise DecodeError(f"broken {name} header: cut short, or not {name} at all") from error
+        if name == "npy":
+            array_header(file, limits)
     except Exception as error:
         raise_broken(f"{name} header", error)
+    return Header(name)
+
+
+def open_image(
+    name: str, source: bytes | IO[bytes], limits: Limits
+) -> tuple[Header, ImageFile | None]:
+    """Read the header of an image and check it; also return Pillow's image if Pillow decodes it."""
+    check_holds(name, "image")
+    format = FORMATS[name]
+    file = io.BytesIO(source) if isinstance(source, bytes) else source
+    try:
+        if format.parse is None:
+            return pillow.open_by_pillow(name, format.reader, file, limits)
+        if isinstance(source, bytes):
+            header = format.parse(source)
+        else:
+            from_file = partial(headers.from_file, format.parse)
+            header = (headers.png_file_header if name == "png" else from_file)(source)
+        headers.check_decoded(header, limits, reduced=8 if name == "jpeg" else 1)
+        if header.frames is not None:
+            return header, None
+        file.seek(0)  # OpenCV does not draw the first frame of an animation on its canvas
+        return header, format.reader(file)
+    except Exception as error:
+        raise_broken(f"{name} file", error)

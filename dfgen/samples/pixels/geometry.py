@@ -1,4 +1,4 @@
-"""Geometry: where the pixels of an image land, and its boxes with them. No pixels here.
+"""Geometry: where an image, and the boxes and points on it, land in the array.
 
 Coordinates are continuous: a pixel is the square between two whole numbers, as in Keras's boxes.
 """
@@ -32,8 +32,8 @@ class Box(NamedTuple):
 class Draw(NamedTuple):
     """The random draws for one sample.
 
-    `y` and `x` tell where a crop lies, from 0 (top, left) to 1; None: the centre. `crops` are tried
-    in turn for `"random_resized"`: (share of the image's area, width / height).
+    `y` and `x` are the position of a crop, from 0 (top, left) to 1; None: the centre. `crops` are
+    the candidates for `"random_resized"`: (share of the image's area, width / height).
     """
 
     y: float | None = None
@@ -43,14 +43,14 @@ class Draw(NamedTuple):
     crops: tuple[tuple[float, float], ...] = ()
 
 
-STILL = Draw()  # crops are centred, nothing is flipped
+STILL = Draw()  # crops are centred, no flips
 
 
 class Geometry(NamedTuple):
-    """How an upright `image` becomes an array: `source` is resized to `target`, which is then seen.
+    """How an upright `image` becomes an array: `source` is resized to `target`, then flipped.
 
-    `target` may stand out of the array of `size`, or leave some of it free; flips come last.
-    `steps` are two geometries in turn, as of pixels that were stored; None: it was done in one.
+    `target` may be larger than the array of `size`, or leave a part of it to padding. `steps` are
+    two successive geometries, for pixels from a pack or a cache; None: there is one step.
     """
 
     image: Size
@@ -64,10 +64,10 @@ class Geometry(NamedTuple):
 
 @lru_cache(maxsize=4096)  # 3 microseconds, which counts for images of 32x32
 def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = STILL) -> Geometry:
-    """Return the geometry of one image, of which `size` is cropped from `load_size`.
+    """Return the geometry of one image that is resized to `load_size` and cropped to `size`.
 
-    A crop is taken in whole pixels of the image before it is made smaller, so that no other pixels
-    are made. Where the image is enlarged it is taken afterwards: whole pixels are too coarse.
+    Images are cropped before they are shrunk, to compute no other pixels, and after they are
+    enlarged, because whole pixels of the image would be too coarse.
     """
     used = filled = (min(image[0], load_size[0]), min(image[1], load_size[1]))
     if resize != "crop_or_pad":
@@ -83,15 +83,15 @@ def place(image: Size, size: Size, load_size: Size, resize: str, draw: Draw = ST
 
 
 def shrunk(image: Size, most: int) -> Size:
-    """Return the size of an image whose longer side has at most so many pixels."""
+    """Return the size of an image shrunk to at most `most` pixels on its longer side."""
     scale = min(1, most / max(image))
     return max(1, round(image[0] * scale)), max(1, round(image[1] * scale))
 
 
 def after(first: Geometry, second: Geometry) -> Geometry:
-    """Return the geometry of an image that `first` has made another one of, and `second` an array.
+    """Return the geometry of `first`, then `second`.
 
-    `target` is rounded where the second scales too; boxes move by the `steps`.
+    `target` is rounded if `second` scales too; boxes and points use the `steps`.
     """
     seen, source, target = first.target, second.source, second.target
     down, across = target.height / source.height, target.width / source.width
@@ -102,7 +102,7 @@ def after(first: Geometry, second: Geometry) -> Geometry:
 
 
 def enlarged(geometry: Geometry, times: int) -> Geometry:
-    """Return the geometry of a file with so many times as many rows and columns."""
+    """Return the geometry of an image with `times` as many rows and columns."""
     if times == 1:
         return geometry
     (height, width), (rows, columns) = geometry.image, geometry.size
@@ -112,7 +112,7 @@ def enlarged(geometry: Geometry, times: int) -> Geometry:
 
 
 def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bool_]]:
-    """Return boxes of the upright image in the array, and which of them are left."""
+    """Return the boxes of the upright image in the array, and which of them are visible."""
     if geometry.steps is not None:
         first, geometry = geometry.steps
         boxes = move(boxes, first)[0]
@@ -122,15 +122,15 @@ def move(boxes: Corners, geometry: Geometry) -> tuple[Corners, npt.NDArray[np.bo
 
 
 def move_points(points: Corners, geometry: Geometry) -> Corners:
-    """Return points (x, y) of the upright image in the array, by a geometry of one step."""
+    """Return points (x, y) of the upright image in the array, for a geometry of one step."""
     source, target, (height, width) = geometry.source, geometry.target, geometry.size
-    scale = np.array([target.width / source.width, target.height / source.height])
-    moved: Corners = (points - [source.left, source.top]) * scale + [target.left, target.top]
+    across, down = target.width / source.width, target.height / source.height
+    left, top = target.left - source.left * across, target.top - source.top * down
     if geometry.flip:
-        moved[..., 0] = width - moved[..., 0]
+        across, left = -across, width - left
     if geometry.flip_vertical:
-        moved[..., 1] = height - moved[..., 1]
-    return moved
+        down, top = -down, height - top
+    return points * np.array((across, down)) + np.array((left, top))  # type: ignore[no-any-return]
 
 
 def _clip(boxes: Corners, size: Size) -> Corners:
@@ -138,15 +138,15 @@ def _clip(boxes: Corners, size: Size) -> Corners:
 
 
 def _fit(inner: Size, outer: Size) -> Size:
-    """Return the largest (height, width) within `outer` that has the aspect ratio of `inner`."""
+    """Return the largest (height, width) within `outer` with the aspect ratio of `inner`."""
     scale = min(outer[0] / inner[0], outer[1] / inner[1])
     return max(1, round(inner[0] * scale)), max(1, round(inner[1] * scale))
 
 
 def _cut(ratio: Size, image: Size) -> Size:
-    """Return the largest (height, width) within the image that has the aspect ratio of a size.
+    """Return the largest (height, width) within the image with the aspect ratio of a size.
 
-    Rounded down, as in `keras.utils.image_dataset_from_directory(crop_to_aspect_ratio=True)`.
+    It is rounded down, as in `keras.utils.image_dataset_from_directory(crop_to_aspect_ratio=True)`.
     """
     (high, wide), (height, width) = ratio, image
     return max(1, min(height, width * high // wide)), max(1, min(width, height * wide // high))
@@ -155,9 +155,9 @@ def _cut(ratio: Size, image: Size) -> Size:
 def _along(
     length: int, used: int, filled: int, load: int, size: int, share: float | None
 ) -> tuple[int, int, int, int]:
-    """Return start and length of the source, start and length of the target, along one axis.
+    """Return start and length of source and target along one axis.
 
-    `used` of the `length` pixels fill `filled` of the `load`; `size` of those are seen.
+    `used` of `length` pixels are resized to `filled` of `load` pixels, then cropped to `size`.
     """
     start = start_of(length - used, share)
     first = (load - filled) // 2 - start_of(load - size, share)
@@ -170,12 +170,12 @@ def _along(
 
 
 def start_of(free: int, share: float | None) -> int:
-    """Return where something begins that leaves so many pixels free."""
+    """Return the start of a crop that leaves `free` pixels."""
     return free // 2 if share is None else int(share * (free + 1))
 
 
 CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
-"""color_mode -> channels of the decoded image."""
+"""color_mode -> number of channels."""
 
 # (channels as OpenCV decodes them, color_mode) -> conversion. OpenCV's own order is BGR.
 _CONVERSIONS = {
@@ -188,7 +188,7 @@ _CONVERSIONS = {
 
 
 def in_color_mode(pixels: Pixels, color_mode: str) -> Pixels:
-    """Return gray, BGR or BGRA pixels in a color_mode; gray ones may lack their channel."""
+    """Convert grey, BGR or BGRA pixels to a color_mode; grey pixels may be (height, width)."""
     channels = 1 if pixels.ndim == 2 else pixels.shape[2]
     if (channels, color_mode) in _CONVERSIONS:
         pixels = cv2.cvtColor(pixels, _CONVERSIONS[channels, color_mode])
@@ -196,7 +196,7 @@ def in_color_mode(pixels: Pixels, color_mode: str) -> Pixels:
 
 
 def with_channels(pixels: Pixels) -> Pixels:
-    """Give gray pixels their channel."""
+    """Add the channel axis to grey pixels."""
     return pixels if pixels.ndim == 3 else pixels[..., None]
 
 
@@ -209,17 +209,17 @@ _TRIES = 10
 def drawn_crops(
     rng: np.random.Generator, area: Interval, ratio: Interval
 ) -> tuple[tuple[float, float], ...]:
-    """Return crops to try, (share of the area, width / height), uniform and log-uniform."""
+    """Draw candidate crops: (share of the area, width / height), uniform and log-uniform."""
     shares = rng.uniform(*area, _TRIES)
     ratios = np.exp(rng.uniform(math.log(ratio[0]), math.log(ratio[1]), _TRIES))
     return tuple(zip(shares.tolist(), ratios.tolist(), strict=True))
 
 
-@lru_cache(maxsize=64)  # a sample asks twice: how small it may be decoded, and for the pixels
+@lru_cache(maxsize=64)  # called twice per sample: for the reduction, and for the pixels
 def place_resized(image: Size, size: Size, ratio: Interval, draw: Draw = STILL) -> Geometry:
-    """Return the geometry of the first crop drawn that fits into the image, stretched to `size`.
+    """Return the geometry of the first drawn crop that fits into the image, stretched to `size`.
 
-    If none does, it is the largest in the centre whose `ratio` (width / height) is allowed.
+    If none fits, it is the largest central crop with an allowed `ratio` (width / height).
     """
     height, width = image
     for share, shape in draw.crops:
@@ -236,11 +236,11 @@ def place_resized(image: Size, size: Size, ratio: Interval, draw: Draw = STILL) 
     return Geometry(image, source, Box(0, 0, *size), size, draw.flip, draw.flip_vertical)
 
 
-def checked_limits(name: str, given: object, most: float = math.inf) -> Interval:
-    """Return `area` (whose `most` is 1) or `ratio` as two floats, or refuse it."""
-    pair = given if isinstance(given, tuple | list) and len(given) == 2 else (0, 0)
+def checked_limits(name: str, interval: object, most: float = math.inf) -> Interval:
+    """Return `area` or `ratio` as two floats."""
+    pair = interval if isinstance(interval, tuple | list) and len(interval) == 2 else (0, 0)
     numbers = all(isinstance(number, int | float | np.number) for number in pair)
     if not numbers or not 0 < pair[0] <= pair[1] <= most or math.isinf(pair[1]):
         limits = "above 0 and at most 1" if most == 1 else "above 0"
-        raise ArgumentError(f"{name} must be (least, largest), both {limits}, got {given!r}")
+        raise ArgumentError(f"{name} must be (least, largest), both {limits}, got {interval!r}")
     return float(pair[0]), float(pair[1])

@@ -1,4 +1,4 @@
-"""Files that Pillow reads: their headers and pixels, as stored and as deep as they are."""
+"""Headers and pixels of files that Pillow reads, at their own depth and not turned upright."""
 
 import io
 import sys
@@ -17,26 +17,27 @@ from dfgen.samples.pixels.headers import Header, check_decoded, orientation_of
 from dfgen.samples.pixels.scaling import as_stored
 
 ImageReader = Callable[[IO[bytes]], ImageFile]
-"""A reader of Pillow. `PIL.Image.open` would try all of them, and refuse large images."""
+"""A reader of Pillow; `PIL.Image.open` would try all readers, and reject large images."""
 
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
-_STRAIGHT = {"La": "LA", "RGBa": "RGBA"}  # colours multiplied by their alpha -> as they were
+_STRAIGHT = {"La": "LA", "RGBa": "RGBA"}  # premultiplied alpha -> straight alpha
 _SUBFILE_TYPE, _WIDTH, _HEIGHT, _BITS = 254, 256, 257, 258  # tags of TIFF
 _ORIENTATION, _SAMPLES, _PLANAR, _TILE, _SAMPLE_FORMAT = 274, 277, 284, (322, 323), 339
 _OTHER_ORDER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
-_HEAD = 2**16  # bytes in which the depth is looked for where Pillow does not tell it
+_HEAD = 2**16  # bytes searched for the depth if Pillow does not report it
 _SIZ = b"\xff\x4f\xff\x51"  # how the codestream of JPEG 2000 begins (ITU-T T.800, A.5.1)
 
 
-def open_image(
+def open_by_pillow(
     name: str, reader: ImageReader, file: IO[bytes], limits: Limits
-) -> tuple[ImageFile, Header]:
-    """Open a file of a format by its reader, and check that it may be decoded.
+) -> tuple[Header, ImageFile]:
+    """Open an image by its reader; return its header, checked against `limits`, and the image.
 
-    `frames` of the header is 1, as to count them would take time.
+    `frames` of the header is 1, because counting takes time.
     """
-    head = file.read(_HEAD)
     refuse_file(file, limits)
+    file.seek(0)
+    head = file.read(_HEAD)
     file.seek(0)
     image = reader(file)
     width, height = image.size
@@ -49,23 +50,23 @@ def open_image(
         channels = 3 if image.mode == "P" else _tag(image, _SAMPLES, 1)
         turned = turned if turned in range(1, 9) else 1
     header = Header(name, width, height, channels, turned, _bits_of(name, image, head), 1)
-    tile = [_tag(image, tag, 0) for tag in _TILE]  # is decoded as a whole, however large
+    tile = [_tag(image, tag, 0) for tag in _TILE]  # decoded as a whole, even if larger
     check_decoded(header._replace(width=max(width, tile[0]), height=max(height, tile[1])), limits)
-    return image, header
+    return header, image
 
 
 def frames_of(image: ImageFile) -> int | None:
-    """Count the images in a file; None where the file is damaged behind its first image."""
-    if image.format == "PSD":  # of which Pillow counts layers
+    """Count the images in a file; None if it is damaged after the first image."""
+    if image.format == "PSD":  # Pillow counts its layers
         return 1
     try:
         return int(getattr(image, "n_frames", 1))
-    except Exception:  # of Pillow, which raises many kinds
+    except Exception:  # Pillow raises many types
         return None
 
 
 def _bits_of(name: str, image: ImageFile, head: bytes) -> int:
-    """Return the bits of a channel, of which Pillow may keep the first 8."""
+    """Return the bits per channel, even if Pillow decodes only 8."""
     if name == "tiff":
         return 8 if image.mode == "P" else _tag(image, _BITS, 1)
     if name == "jpeg2000":
@@ -80,17 +81,17 @@ def _bits_of(name: str, image: ImageFile, head: bytes) -> int:
     if name == "heif":
         return int(image.info.get("bit_depth", 8))
     if name == "pnm" and image.mode != "1":
-        most: Any = image.tile[0][3]  # ends with the largest number, where Pillow has to scale
+        most: Any = image.tile[0][3]  # its last item is the largest value, if Pillow scales
         return 16 if image.mode == "I" or (isinstance(most[-1], int) and most[-1] > 255) else 8
     return {"1": 1, "I": 32, "F": 32}.get(image.mode, 16 if image.mode.startswith("I;16") else 8)
 
 
 def pixels_of(image: ImageFile, color_mode: str) -> Pixels:
-    """Return the pixels of an image at its own depth; alpha is dropped, not blended."""
+    """Return the pixels of an image at its own depth; alpha is dropped without blending."""
     if image.mode in ("RGB", "RGBA") and _tag(image, _BITS, 1) == 16:
         return in_color_mode(_sixteen_bits(image), color_mode)
     image.load()  # which may change the mode
-    if image.mode[0] in "IF" or _is_signed(image):  # which Pillow would clip
+    if image.mode[0] in "IF" or _is_signed(image):  # Pillow would clip them
         return in_color_mode(as_stored(_numbers(image)), color_mode)
     if image.mode in _STRAIGHT:
         image = image.convert(_STRAIGHT[image.mode])  # type: ignore[assignment]
@@ -100,18 +101,18 @@ def pixels_of(image: ImageFile, color_mode: str) -> Pixels:
 
 
 def values_of(image: ImageFile) -> Pixels:
-    """Return gray levels or indices of colours, (height, width)."""
+    """Return grey levels or palette indices, (height, width)."""
     image.load()
     if image.mode not in ("L", "P", "1", "F") and not image.mode.startswith("I"):
         raise DecodeError(
-            f"the mask is in colours ({image.mode}), whose classes are not known: give palette="
-            "{(red, green, blue): class, ...}, or save it in gray levels"
+            f"the mask is in colours ({image.mode}): give palette={{(red, green, blue): class, "
+            "...}, or save it in grey levels"
         )
     return np.array(image, np.uint8) if image.mode == "1" else _numbers(image)
 
 
 def _numbers(image: ImageFile) -> Pixels:
-    """Return numbers as the file means them: Pillow has 8 bits unsigned, and 32 bits signed."""
+    """Return numbers with the sign of the file: Pillow reads 8 bits unsigned, 32 bits signed."""
     pixels = np.asarray(image)
     if image.mode == "L" and _is_signed(image):
         return pixels.view(np.int8)
@@ -123,20 +124,20 @@ def _numbers(image: ImageFile) -> Pixels:
 
 
 class StoredTiff(TiffImageFile):
-    """A TIFF as it is stored: Pillow would turn it, and refuse it beyond a size of its own."""
+    """A TIFF that Pillow neither turns upright nor rejects for its size."""
 
     def load_prepare(self) -> None:
-        """Make room for the pixels."""
+        """Allocate the pixels."""
         self.im = _imaging.new(self.mode, getattr(self, "_tile_size", self.size))
         super().load_prepare()
 
     def load_end(self) -> None:
-        """Leave the pixels as they are."""
+        """Do not turn the pixels."""
         self._size = self.im.size
 
 
 def tiff(file: IO[bytes]) -> ImageFile:
-    """Open the first image of a TIFF; refuse a kind of which Pillow would show something else."""
+    """Open the first image of a TIFF; DecodeError if Pillow would change its pixels."""
     advice = "save it as a .npy file, for dfgen.Array, or read it with Image(decode=)"
     try:
         image = StoredTiff(file)
@@ -150,7 +151,7 @@ def tiff(file: IO[bytes]) -> ImageFile:
 
 
 def _tag(image: ImageFile, tag: int, default: int) -> int:
-    """Return a whole number of a TIFF, the first of several."""
+    """Return an integer tag of a TIFF, the first of several values."""
     value: Any = getattr(image, "tag_v2", {}).get(tag, default)
     value = value[0] if isinstance(value, tuple) and value else value
     return value if isinstance(value, int) else default
@@ -161,13 +162,13 @@ def _is_signed(image: ImageFile) -> bool:
 
 
 def _sixteen_bits(image: ImageFile) -> Pixels:
-    """Return BGR or BGRA of 16 bits. Pillow unpacks one byte of each sample: twice makes both.
+    """Return BGR or BGRA of 16 bits. Pillow unpacks only the upper byte of each sample.
 
-    The lower byte comes by the name of the other order of bytes. OpenCV would turn some of these
-    files, mix up planes, and write a line to stderr for each tag that it does not know.
+    With the other byte order it unpacks the lower byte. OpenCV would turn some of these files, mix
+    up planes, and print a warning for each unknown tag.
     """
     if _tag(image, _PLANAR, 1) != 1 or any("a;" in str(tile[3]) for tile in image.tile):
-        raise DecodeError("the TIFF has 16 bits in planes, or multiplied by alpha: save it anew")
+        raise DecodeError("the TIFF has 16 bits in planes or premultiplied alpha: save it again")
     low = StoredTiff(io.BytesIO(cast(io.BytesIO, image.fp).getvalue()))
     for place, tile in enumerate(low.tile):
         order, *rest = cast(Any, tile[3])
@@ -179,24 +180,15 @@ def _sixteen_bits(image: ImageFile) -> Pixels:
     return np.ascontiguousarray(upper * 256 + lower)
 
 
-def avif(file: IO[bytes]) -> ImageFile:
-    """Open AVIF: Pillow tells `irot` and `imir` as the orientation of EXIF."""
-    try:
-        from PIL.AvifImagePlugin import SUPPORTED, AvifImageFile
-    except ImportError:
-        SUPPORTED = False
-    if not SUPPORTED:
-        raise DecodeError("an AVIF file, which needs Pillow 11.3 or newer: pip install -U pillow")
-    return AvifImageFile(file)
-
-
 def heif(file: IO[bytes]) -> ImageFile:
-    """Open HEIC, which the decoder turns upright already."""
+    """Open HEIC; the decoder turns it upright."""
     size = int.from_bytes(file.read(4), "big")
     brands = file.read(min(size, 2**12) - 4)
     file.seek(0)
     if b"avif" in brands:
-        return avif(file)
+        from PIL.AvifImagePlugin import AvifImageFile
+
+        return AvifImageFile(file)
     try:
         from pillow_heif import HeifImageFile
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Regions of an image as COCO writes them, polygons and run lengths, drawn by pycocotools."""
+"""Polygons and run lengths of COCO as masks, drawn by pycocotools."""
 
 from typing import Any, TypedDict
 
@@ -9,11 +9,11 @@ from dfgen.errors import KAGGLE_RUNS, ArgumentError, DecodeError, brief, kaggle_
 from dfgen.samples.pixels.geometry import Size
 from dfgen.spec import IntArray, Values
 
-_MOST_POINTS = 2**22  # along the edges of a polygon, in steps of a fifth of a pixel
+_MOST_POINTS = 2**22  # along the edges of a polygon, 5 per pixel: bounds the memory
 
 
 class RunLengths(TypedDict):
-    """COCO's run lengths: of zeros and ones in turn, down the columns; as text compressed."""
+    """COCO's run lengths: zeros and ones in turn, down the columns; text is compressed."""
 
     size: tuple[int, int]
     counts: list[int] | str
@@ -24,19 +24,19 @@ Region = list[list[float]] | RunLengths  # polygons: x, y of each corner, in pix
 _decoder = msgspec.json.Decoder(Region)
 
 
-def parsed(given: Any) -> Region:
-    """Return the region of the JSON of COCO's `segmentation`, or of the numbers of one polygon."""
-    if not isinstance(given, str):
-        return [given] if given else []
+def parsed(text: Any) -> Region:
+    """Return the region in the JSON of COCO's `segmentation`, or of the numbers of one polygon."""
+    if not isinstance(text, str):
+        return [text] if text else []
     try:
-        region: Region = _decoder.decode(given)
+        region: Region = _decoder.decode(text)
         return region
     except msgspec.DecodeError as error:
-        if KAGGLE_RUNS.fullmatch(given):
-            raise DecodeError(f"a segmentation is {brief(given)}. {kaggle_advice()}") from None
+        if KAGGLE_RUNS.fullmatch(text):
+            raise DecodeError(f"a segmentation is {brief(text)}. {kaggle_advice()}") from None
         raise DecodeError(
-            f"a segmentation is {brief(given)}, expected COCO's polygons, [[x, y, x, y, ...], ...],"
-            f' or run lengths, {{"size": [height, width], "counts": ...}}: {error}'
+            f"a segmentation is {brief(text)}, expected polygons, [[x, y, x, y, ...], ...], or run "
+            f'lengths, {{"size": [height, width], "counts": ...}}: {error}'
         ) from None
 
 
@@ -55,44 +55,35 @@ def mask_of(region: Region, size: Size) -> Values:
         runs = _run_lengths(region, size)
     elif region:
         check_region(region, size)
-        coco = _pycocotools()
+        try:
+            from pycocotools import mask as coco
+        except ImportError as error:
+            raise ArgumentError(
+                'polygons need the package pycocotools: pip install "keras-dfgen[coco]"'
+            ) from error
         runs = _unpacked(coco.merge(coco.frPyObjects(region, *size))["counts"])
     else:
         runs = np.array([size[0] * size[1]])
-    # ten times as fast as the loop of pycocotools over pixels
-    mask: Values = np.repeat((np.arange(len(runs)) & 1).astype(np.uint8), runs)
-    return mask.reshape(size[::-1]).T
+    # faster than the loop of pycocotools over pixels
+    mask = np.repeat((np.arange(len(runs)) & 1).astype(np.uint8), runs)
+    return np.ascontiguousarray(mask.reshape(size[::-1]).T)
 
 
 def _run_lengths(region: RunLengths, size: Size) -> IntArray:
-    """Return the lengths as numbers; raise unless they fill an image of this size."""
+    """Return the lengths as numbers; raises DecodeError unless they fill an image of this size."""
     counts, annotated = region["counts"], tuple(region["size"])
     runs = _unpacked(counts.encode()) if isinstance(counts, str) else np.array(counts)
     if annotated != size or runs.sum() != size[0] * size[1] or runs.min(initial=0) < 0:
         raise DecodeError(
             f"run lengths (RLE) of {annotated[0]} x {annotated[1]} pixels (height x width) are "
-            f"damaged, or do not fill the image, which has {size[0]} x {size[1]}: annotate it as "
-            "it is"
+            f"damaged, or do not fit the image, which has {size[0]} x {size[1]}"
         )
     return runs
 
 
-def _pycocotools() -> Any:
-    try:
-        from pycocotools import mask
-    except ImportError as error:
-        raise ArgumentError(
-            'regions are drawn by the package pycocotools: pip install "keras-dfgen[coco]"'
-        ) from error
-    return mask
-
-
 def _check_polygon(polygon: list[float], size: Size) -> None:
     if len(polygon) < 6 or len(polygon) % 2:
-        raise DecodeError(
-            f"a polygon has {len(polygon)} numbers, {brief(polygon)}, expected x and y of three "
-            "corners or more: correct the annotation or remove it"
-        )
+        raise DecodeError(f"a polygon needs x and y of three corners, got {brief(polygon)}")
     spread = max(polygon) - min(polygon)
     if 2.5 * len(polygon) * spread + abs(sum(polygon)) < _MOST_POINTS:
         return  # most polygons; NaN is never less
@@ -100,15 +91,16 @@ def _check_polygon(polygon: list[float], size: Size) -> None:
     edges = np.abs(corners - np.roll(corners, 1, axis=0)).max(axis=1)
     if not (5 * edges.sum() < _MOST_POINTS and np.abs(corners).max() < _MOST_POINTS):  # or NaN
         raise DecodeError(
-            f"the corners of a polygon lie far outside of the image, which is {size[1]} x "
-            f"{size[0]} pixels (width x height): correct the annotation"
+            f"the corners of a polygon lie far outside of the image, which has {size[0]} x "
+            f"{size[1]} pixels (height x width)"
         )
 
 
 def _unpacked(text: bytes) -> IntArray:
-    """Return compressed run lengths as numbers, none of damaged ones (rleFrString of maskApi.c).
+    """Decompress run lengths (rleFrString of maskApi.c); returns none if they are damaged.
 
-    A character has 5 bits, low ones first, and each length but three is told by the one before.
+    A character has 5 bits, low bits first; from the fourth on, a length is a difference from the
+    length two before.
     """
     bits = np.frombuffer(text, np.uint8).astype(np.int64) - 48
     ends = np.flatnonzero(bits & 32 == 0)

@@ -1,4 +1,4 @@
-"""Pixels of any size into an array of one size."""
+"""Resizing of pixels by a Geometry."""
 
 import math
 from functools import reduce
@@ -8,25 +8,25 @@ import numpy as np
 
 from dfgen.samples.pixels.geometry import Geometry, Pixels
 
-Lengths = tuple[float, float]  # height and width: no whole pixels of an image decoded smaller
+Lengths = tuple[float, float]  # height and width, fractions for JPEGs decoded smaller
 
 INTERPOLATIONS = {
     "bilinear": cv2.INTER_LINEAR,
-    "nearest": cv2.INTER_NEAREST_EXACT,  # the nearest centre, as everywhere but in INTER_NEAREST
+    "nearest": cv2.INTER_NEAREST_EXACT,  # INTER_NEAREST is half a pixel off
     "area": cv2.INTER_AREA,
 }
-"""Keras's names. Not `"bicubic"`: made smaller, OpenCV's is no nearer to Pillow's than bilinear."""
+"""Keras's names. When shrinking, OpenCV's bicubic is no closer to Pillow's than bilinear."""
 
-# A JPEG may be decoded smaller if it stays so many times larger than what is wanted. Without a
-# filter after it, decoding smaller is the only one: nearer to the photograph though a little short
+# A JPEG is decoded smaller if it stays this many times larger than the target. Without antialias,
+# the reduction is the only filter, so it may go below the target
 _MARGIN, _MARGIN_ALIASED = 1.5, 0.8
-_MARGIN_OF_BLOCKS = 2  # means over blocks alias where the decoder does not
+_MARGIN_OF_BLOCKS = 2  # block means alias more than the JPEG decoder
 
 _FLIPS = {(True, False): 1, (False, True): 0, (True, True): -1}  # (left-right, top-bottom): code
 
 
 def reduction(geometry: Geometry, interpolation: str = "bilinear", antialias: bool = True) -> int:
-    """Return by how much a JPEG should be decoded smaller for `resize`: 1, 2, 4 or 8."""
+    """Return the reduction at which to decode a JPEG for `resize`: 1, 2, 4 or 8."""
     source, target = geometry.source, geometry.target
     scale = min(source.height / target.height, source.width / target.width)
     if interpolation == "nearest":
@@ -47,12 +47,12 @@ def resize(
 ) -> None:
     """Fill `out`, (*geometry.size, channels), with the pixels of an upright image of its dtype.
 
-    `antialias` filters before shrinking by `"bilinear"`, nearly as Pillow's triangle does. If the
-    image was decoded smaller, `reduced` times, its last row or column may stand out.
+    `antialias` filters before shrinking by `"bilinear"`, much like Pillow's triangle filter. The
+    pixels may be `reduced` times smaller than the image, with a partial last row and column.
     """
     _, source, target, size, horizontal, vertical, _ = geometry
     flip = _FLIPS[horizontal, vertical] if horizontal or vertical else None
-    if source == target and pixels.shape == out.shape:  # then all of the image is all of `out`
+    if source == target and pixels.shape == out.shape:  # nothing is resized or padded
         out[...] = pixels if flip is None else cv2.flip(pixels, flip).reshape(out.shape)
         return
     top, left = round(source.top / reduced), round(source.left / reduced)
@@ -60,7 +60,7 @@ def resize(
     part = pixels[top : top + math.ceil(height), left : left + math.ceil(width)]
     if target != (0, 0, *size):
         out[...] = fill_value
-    above, left_out = max(-target.top, 0), max(-target.left, 0)  # of the target, outside of `out`
+    above, left_out = max(-target.top, 0), max(-target.left, 0)  # of the target, outside `out`
     rows = slice(target.top + above, max(0, target.top + target.height))
     columns = slice(target.left + left_out, max(0, target.left + target.width))
     seen = out[rows, columns]
@@ -82,7 +82,7 @@ def _sample(
         return
     if antialias and interpolation == "bilinear":
         pixels, size = _without_detail(pixels, size, out.shape)
-    # scales instead of a size: the last row and column may be cut
+    # scales, not a size, because the last row and column may be partial
     scale_y, scale_x = out.shape[0] / size[0], out.shape[1] / size[1]
     resized = cv2.resize(pixels, None, out, scale_x, scale_y, INTERPOLATIONS[interpolation])
     if resized is not out:
@@ -92,7 +92,7 @@ def _sample(
 def _without_detail(
     pixels: Pixels, size: Lengths, shape: tuple[int, ...]
 ) -> tuple[Pixels, Lengths]:
-    """Take away what sampling at the new size would alias."""
+    """Remove the detail that sampling at the new size would alias."""
     scales = size[0] / shape[0], size[1] / shape[1]
     down, across = (max(1, int(scale / _MARGIN_OF_BLOCKS)) for scale in scales)
     if down > 1 or across > 1:
@@ -106,7 +106,7 @@ def _without_detail(
 def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
     height, width = pixels.shape[:2]
     below, right = -height % down, -width % across
-    if below or right:  # blocks that are not whole take a path that is ten times slower
+    if below or right:  # partial blocks would be ten times as slow
         pixels = cv2.copyMakeBorder(pixels, 0, below, 0, right, cv2.BORDER_REPLICATE)
     size = ((width + right) // across, (height + below) // down)
     means: Pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
@@ -114,15 +114,14 @@ def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
 
 
 def _kernel(scale: float) -> Pixels:
-    """Return the blur after which bilinear sampling acts as a triangle filter `scale` pixels wide.
+    """Return the blur that turns bilinear sampling into a triangle filter `scale` pixels wide.
 
-    Its variance is the triangle's, scale^2 / 6, less the sampling's, 1 / 6; a tenth more is nearest
-    to Pillow.
+    Its variance is scale^2 / 6 - 1 / 6; a tenth more is closest to Pillow.
     """
     variance = 1.1 * (scale**2 - 1) / 6
     if variance < 0.02:
         return np.ones(1, np.float32)
-    times = math.ceil(variance / 0.7)  # kernels of three, one after the other, add up
+    times = math.ceil(variance / 0.7)  # the variances of successive kernels of three add up
     side = variance / times / 2
     three = np.array([side, 1 - 2 * side, side], np.float32)
     kernel: Pixels = reduce(np.convolve, [three] * times)

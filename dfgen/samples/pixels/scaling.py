@@ -1,7 +1,4 @@
-"""Scaling of pixels to what a model wants, and depth: 8 bits, 16 bits and floats.
-
-Nothing is cut in silence. benchmarks/bench_scaling.py measures it.
-"""
+"""Scaling of pixels for a model, and conversions of depth: 8 bits, 16 bits and floats."""
 
 import math
 from functools import lru_cache
@@ -15,42 +12,40 @@ from dfgen.samples.pixels.geometry import Pixels
 
 PerChannel = tuple[float, ...]
 Scale = str | tuple[float, float] | tuple[PerChannel, PerChannel] | None
-"""As of `dfgen.Image`: a name, (scale, offset), or a mean and a deviation for each channel."""
+"""As in `dfgen.Image`: a name, (scale, offset), or mean and deviation of each channel."""
 
 _RANGES = {"0..1": (1.0, 0.0), "-1..1": (2.0, -1.0), "tf": (2.0, -1.0)}  # of pixels 0..1
-_IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of pixels 0..1, red first
-_CAFFE = (103.939, 116.779, 123.68)  # means of pixels 0..255, blue first
+_IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of pixels 0..1, in the order RGB
+_CAFFE = (103.939, 116.779, 123.68)  # means of pixels 0..255, in the order BGR
 _OF_RGB = ("caffe", "torch")
 
 SCALE = (*_RANGES, *_OF_RGB, "standardize")
-_FEW = 2**14  # numbers that are sooner looked up in a table than calculated
-_DEPTHS = {np.dtype(np.float16): cv2.CV_16F, np.dtype(np.float32): cv2.CV_32F}
+_FEW = 2**14  # up to this size, a table is faster than arithmetic
 
 
 def rescale(pixels: Pixels, scale: Scale, out: Pixels) -> None:
-    """Fill `out` with the pixels of one image, uint8, uint16 or float32, scaled.
+    """Fill `out` with the scaled pixels of one image, uint8, uint16 or float32.
 
-    What a scale says of 255, or of 1, goes for the largest number of their dtype.
+    A scale defined for 0..255 or 0..1 is applied to the full range of the dtype.
     """
-    if scale is None and out.dtype != np.float16:
+    half, standard = out.dtype == np.float16, scale == "standardize"
+    if scale is None and not half:
         out[...] = pixels
-        return
-    if scale == "standardize":
-        _standardize(pixels, out)
         return
     if scale == "caffe":
         pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
-    factor, offset = _line(scale, pixels.dtype)
-    fits = pixels.dtype.kind == "u" and not isinstance(offset, tuple) and factor > 0
-    fits = fits and pixels.size > _FEW and (out.dtype == np.float32 or offset == 0)
-    if fits:  # the fastest conversion: of the largest number to another
+    factor, offset = _standard(pixels) if standard else _line(scale, pixels.dtype)
+    if pixels.dtype == np.uint8 and (half or standard or pixels.size <= _FEW):
+        table = _levels(factor, offset, half) if standard else _table(scale, half)
+        words = out.view(np.int16) if half else out
+        _keep(cv2.LUT(pixels, table, words), words)
+    elif standard:
+        out[...] = pixels * factor + offset
+    elif pixels.dtype.kind == "u" and not half and not isinstance(offset, tuple) and factor > 0:
         largest = factor * cv2.norm(pixels, cv2.NORM_INF)
-        _keep(cv2.normalize(pixels, out, largest, 0, cv2.NORM_INF, _DEPTHS[out.dtype]), out)
+        _keep(cv2.normalize(pixels, out, largest, 0, cv2.NORM_INF, cv2.CV_32F), out)
         if offset != 0:
             out += np.float32(offset)
-    elif pixels.dtype == np.uint8 and (pixels.size <= _FEW or out.dtype == np.float16):
-        words = out.view(np.int16) if out.dtype == np.float16 else out
-        _keep(cv2.LUT(pixels, _table(scale, out.dtype), words), words)
     else:
         direct = out.dtype == np.float32 and out.flags.c_contiguous
         made = out if direct else np.empty(out.shape, np.float32)
@@ -63,7 +58,7 @@ def rescale(pixels: Pixels, scale: Scale, out: Pixels) -> None:
 
 
 def _keep(made: Pixels, out: Pixels) -> None:
-    """Copy what a function of OpenCV has made, if not in `out` itself."""
+    """Copy the result of OpenCV unless it is in `out` already."""
     if made is not out:
         out[...] = made.reshape(out.shape)
 
@@ -75,18 +70,21 @@ def _of_row(scale: Scale, dtype: Any, shape: Any) -> list[Pixels]:
 
 
 @lru_cache(maxsize=64)
-def _table(scale: Scale, dtype: Any) -> Pixels:
-    """Return what each of 256 values becomes in every channel, float16 as words of 16 bits."""
-    factor, offset = _line(scale, np.dtype(np.uint8))
-    kind = np.float64 if isinstance(offset, tuple) else np.float32
+def _table(scale: Scale, half: bool) -> Pixels:
+    return _levels(*_line(scale, np.dtype(np.uint8)), half)
+
+
+def _levels(factor: Any, offset: Any, half: bool) -> Pixels:
+    """Return the scaled values of 0 to 255 in every channel; halves as words of 16 bits."""
+    kind = np.float64 if isinstance(offset, tuple | np.float64) else np.float32
     levels = np.arange(256, dtype=kind)[None, :, None] * np.asarray(factor, kind)
-    table: Pixels = (levels + np.asarray(offset, kind)).astype(dtype)
-    return table.view(np.int16) if dtype == np.float16 else table
+    table: Pixels = (levels + np.asarray(offset, kind)).astype(np.float16 if half else np.float32)
+    return table.view(np.int16) if half else table
 
 
 @lru_cache(maxsize=64)
 def _line(scale: Any, dtype: Any) -> tuple[Any, Any]:
-    """Return factor and offset for pixels of a dtype, each one number or one for each channel."""
+    """Return factor and offset for pixels of a dtype, each one number or one per channel."""
     most = np.iinfo(dtype).max if dtype.kind == "u" else 1
     if scale is None:
         return 1.0, 0.0
@@ -102,29 +100,22 @@ def _line(scale: Any, dtype: Any) -> tuple[Any, Any]:
     return factors, tuple(-mean / deviation for mean, deviation in zip(first, second, strict=True))
 
 
-def _standardize(pixels: Pixels, out: Pixels) -> None:
-    """Do what `tf.image.per_image_standardization` does to one image."""
-    flat = pixels.reshape(len(pixels), -1)  # of one channel: 8 times faster
-    mean, deviation = (float(found[0, 0]) for found in cv2.meanStdDev(flat))
-    factor = 1 / max(deviation, 1 / math.sqrt(pixels.size))
-    least, most, _, _ = cv2.minMaxLoc(flat)
-    low, high = (least - mean) * factor, (most - mean) * factor
-    if pixels.dtype == np.uint8 and mean * factor < 4 * max(high, -low):
-        _keep(cv2.normalize(pixels, out, low, high, cv2.NORM_MINMAX, _DEPTHS[out.dtype]), out)
-    else:  # float32 would lose digits on the way
-        out[...] = (pixels - np.float64(mean)) * factor
+def _standard(pixels: Pixels) -> tuple[np.float64, np.float64]:
+    """Return factor and offset of `tf.image.per_image_standardization`."""
+    flat = pixels.reshape(len(pixels), -1)  # as one channel: 8 times as fast
+    mean, deviation = (np.float64(value[0, 0]) for value in cv2.meanStdDev(flat))
+    factor = np.float64(1 / max(deviation, 1 / math.sqrt(pixels.size)))
+    return factor, -mean * factor
 
 
-def checked_scale(given: Any, color_mode: str, channels: int) -> Scale:
-    """Return a scale for images of so many channels as names and floats alone, or refuse it."""
-    if isinstance(given, str) and given in _OF_RGB and channels != 3:
-        raise ArgumentError(
-            f'scale={given!r} is for color_mode="rgb", as in Keras, got color_mode={color_mode!r}'
-        )
-    if given is None or (isinstance(given, str) and given in SCALE):
-        return given
+def checked_scale(scale: Any, color_mode: str, channels: int) -> Scale:
+    """Return a scale as a name or as floats; raises if it does not fit the channels."""
+    if isinstance(scale, str) and scale in _OF_RGB and channels != 3:
+        raise ArgumentError(f'scale={scale!r} needs color_mode="rgb", got {color_mode!r}')
+    if scale is None or (isinstance(scale, str) and scale in SCALE):
+        return scale
     try:
-        first, second = given
+        first, second = scale
         numbers = np.array([first, second], float)
     except (TypeError, ValueError):
         numbers = np.empty(0)
@@ -133,24 +124,23 @@ def checked_scale(given: Any, color_mode: str, channels: int) -> Scale:
     inside = numbers.size and numbers.min() >= 0 and numbers.max() <= 1 and numbers[1].min() > 0
     if numbers.shape != (2, channels) or not inside:
         raise ArgumentError(
-            f"scale must be one of {(None, *SCALE)}, a pair of numbers (scale, offset), or the "
-            "mean, from 0 to 1, and the standard deviation, above 0 and at most 1, of pixels 0..1 "
-            f"for each of the {channels} channels, as ((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)), got "
-            f"{brief(given)}"
+            f"scale must be one of {(None, *SCALE)}, two numbers (scale, offset), or mean and "
+            f"standard deviation, 0 to 1, of each of the {channels} channels, like ((0.5, 0.5, "
+            f"0.5), (0.2, 0.2, 0.2)), got {brief(scale)}"
         )
     return tuple(numbers[0].tolist()), tuple(numbers[1].tolist())
 
 
 DEPTHS = (None, "uint8", "uint16", "float16", "float32")
-"""The values of `dfgen.Image(dtype=)`; None stands for 8 bits of files that have no more."""
+"""The values of `dfgen.Image(dtype=)`; None accepts files of up to 8 bits."""
 
 _REAL = 'give dtype="float32"'
 
 
 def too_deep(bits: int) -> str:
-    """Return why a file of so many bits is none of 8, and what to do."""
+    """Return the message for a file of more than 8 bits."""
     ways = 'dtype="uint16" or "float32" keep the numbers, dtype="uint8" divides them by 257'
-    return f"the image has {bits} bits a channel, not 8: {ways if bits <= 16 else _REAL}"
+    return f"the image has {bits} bits per channel, not 8: {ways if bits <= 16 else _REAL}"
 
 
 def as_stored(pixels: Pixels) -> Pixels:
@@ -168,9 +158,9 @@ def as_stored(pixels: Pixels) -> Pixels:
 
 
 def in_depth(pixels: Pixels, dtype: str | None) -> Pixels:
-    """Return pixels as they are resized and transformed for `dfgen.Image(dtype=...)`.
+    """Convert pixels to the depth at which `dfgen.Image(dtype=...)` resizes and transforms them.
 
-    Floats keep the numbers in their own dtype, by which a named scale knows their range.
+    For floats they keep the dtype of the file, from which named scales infer the range.
     """
     if pixels.dtype == np.uint8:
         return pixels.astype(np.uint16) if dtype == "uint16" else pixels
@@ -189,14 +179,12 @@ def in_depth(pixels: Pixels, dtype: str | None) -> Pixels:
 
 
 def check_scaled(pixels: Pixels, scale: Scale, dtype: str | None) -> None:
-    """Refuse floats, whose range a scale as `"0..1"` does not know, and numbers beyond float16."""
+    """Raise DecodeError for floats with a named scale, and for numbers beyond float16."""
     if pixels.dtype == np.uint8 or scale == "standardize":
         return
     if isinstance(scale, str) or (scale and isinstance(scale[0], tuple)):
         if pixels.dtype == np.float32:
-            raise DecodeError(
-                f"{_range(pixels)}, whose range scale={scale!r} does not know: give a pair instead"
-            )
+            raise DecodeError(f"{_range(pixels)}: scale={scale!r} needs integers, give a pair")
     elif dtype == "float16":
         factor, offset = scale or (1.0, 0.0)
         made = np.abs(pixels[np.isfinite(pixels)] * factor + offset)

@@ -1,4 +1,4 @@
-"""Where the arrays of a feature come from, one row or a whole chunk at a time."""
+"""Sources of a feature's arrays, for one row or many rows at a time."""
 
 import math
 from collections.abc import Iterator
@@ -20,20 +20,17 @@ from dfgen.stores.stores import OfSize
 
 
 class RowSource:
-    """Fills the arrays of one feature for any row of a manifest; travels to worker processes.
-
-    One that holds decoded pixels leaves the rows it lacks to its `FileSource`.
-    """
+    """Fills the arrays of one feature for any row of a manifest; sent to worker processes."""
 
     files: "FileSource"
     """Reads the rows from their files."""
 
     cache: Any = None
-    """Counts the hits and misses of what it keeps; None: it keeps nothing."""
+    """The cache that counts hits and misses, or None."""
 
     @property
     def is_as_wanted(self) -> bool:
-        """Whether it holds pixels that go into the batch as they are, by `take`."""
+        """Whether `take` copies pixels into the batch unchanged."""
         return False
 
     def read(self, row: int, out: Any, reading: Reading) -> Any:
@@ -41,15 +38,15 @@ class RowSource:
         return self.files.read(row, out, reading)
 
     def take(self, rows: IntArray, out: Values) -> Present | None:
-        """Fill `out` with the pixels of many rows; return which of them it holds, None: all."""
+        """Fill `out` with the pixels of many rows; return which are available, None for all."""
         raise NotImplementedError
 
     def ahead(self, rows: IntArray) -> Iterator[None]:
-        """Have some rows read before they are asked for, file by file."""
+        """Prefetch rows, file by file."""
         return iter(())
 
     def has(self, row: int) -> bool:
-        """Whether it reads one row without opening a file of its own."""
+        """Whether a row is read without opening its own file."""
         return self.files.packed
 
 
@@ -57,8 +54,8 @@ class RowSource:
 class FileSource(RowSource):
     """Reads and decodes the file of each row, or runs the user's function on its columns.
 
-    `sizes` of files are those of the manifest, -1 if unknown (None: nothing is compared); `packed`:
-    whether a pack has the files.
+    `sizes` are the file sizes in the manifest, -1 if unknown (None: sizes are not compared).
+    `packed`: whether the files are in a pack.
     """
 
     feature: Feature
@@ -68,11 +65,11 @@ class FileSource(RowSource):
 
     @property
     def files(self) -> "FileSource":  # type: ignore[override]
-        """Itself."""
+        """The source itself."""
         return self
 
     def read(self, row: int, out: Any, reading: Reading) -> Any:
-        """Read the file of one row, if it has the size of the manifest."""
+        """Read the file of one row; raises if its size differs from the manifest."""
         size = self.size(row)
         if size is not None:
             reading = reading._replace(store=OfSize(reading.store, size))  # type: ignore[arg-type]
@@ -86,21 +83,21 @@ class FileSource(RowSource):
 
 @dataclass(frozen=True, eq=False)
 class StoredRows(RowSource):
-    """Takes all rows of a chunk at once where they lie in their files as the batch wants them."""
+    """Reads many rows of array files at once, if casting alone turns them into the batch."""
 
     files: FileSource  # reads rows one by one
     spec: Spec  # of a row
-    shape: tuple[int, ...]  # in its file, where gray pixels may lack their axis
-    chunk: int  # rows that are unpacked together
-    paths: pa.Array  # of the files, by their number
-    numbers: IntArray  # of the file of each row of the manifest
-    indices: IntArray  # of the rows in their files
-    dataset: str | None  # the name of the array in HDF5 files that hold several
+    shape: tuple[int, ...]  # of a row in its file; grey pixels may have no channel axis
+    chunk: int  # rows per compressed chunk
+    paths: pa.Array  # of the files
+    numbers: IntArray  # for each row of the manifest, the index in `paths`
+    indices: IntArray  # for each row of the manifest, its row in the file
+    dataset: str | None  # name of the array in HDF5 files with several
     arrays: ArrayFiles
 
     @property
     def is_as_wanted(self) -> bool:
-        """Whether casting alone makes the batch of the rows."""
+        """Whether casting alone turns rows into the batch."""
         feature = self.files.feature
         return isinstance(feature, Array | Image) and feature.takes(self.spec)
 
@@ -110,30 +107,30 @@ class StoredRows(RowSource):
         return max(1, math.prod(self.shape) * int(self.spec.dtype.itemsize))
 
     def take(self, rows: IntArray, out: Values) -> Present | None:
-        """Fill `out` with the rows that are there."""
+        """Fill `out` with rows; return which rows were read, None for all."""
         taken = np.zeros(len(rows), np.bool_)
         out = out.reshape(len(out), *self.shape)
         for path, here in self._by_file(rows):
             size = None if self.files.sizes is None else self.files.sizes[rows[here]]
             if size is not None and size.min() != size.max():
-                continue  # reading them one by one says which row is wrong
-            known = None if size is None or size[0] < 0 else int(size[0])
+                continue  # reading row by row names the wrong row
+            size_of_file = None if size is None or size[0] < 0 else int(size[0])
             indices = self.indices[rows[here]]
             if len(here) == len(rows) and out.dtype == self.spec.dtype:
-                taken[here] = self.arrays.take(path, indices, out, self.dataset, known)
+                taken[here] = self.arrays.take(path, indices, out, self.dataset, size_of_file)
                 continue
-            found = np.empty((len(here), *self.shape), self.spec.dtype)
-            cast = np.empty(found.shape, out.dtype)
-            with suppress(DecodeError):  # reading the rows one by one names the one at fault
-                if self.arrays.take(path, indices, found, self.dataset, known):
-                    fill("the array", found, cast)
+            numbers = np.empty((len(here), *self.shape), self.spec.dtype)
+            cast = np.empty(numbers.shape, out.dtype)
+            with suppress(DecodeError):  # reading row by row names the wrong row
+                if self.arrays.take(path, indices, numbers, self.dataset, size_of_file):
+                    fill("the array", numbers, cast)
                     out[here], taken[here] = cast, True
         return None if taken.all() else taken
 
     def ahead(self, rows: IntArray) -> Iterator[None]:
-        """Have the system read rows from their files."""
+        """Have the operating system prefetch rows."""
         for path, here in self._by_file(rows):
-            with suppress(DfgenError, *BROKEN_ROWS):  # reading them says what is wrong
+            with suppress(DfgenError, *BROKEN_ROWS):  # reading row by row names the wrong row
                 self.arrays.ahead(path, self.indices[rows[here]], self.dataset)
             yield
 
