@@ -89,16 +89,21 @@ def running_fit() -> Fit | None:
 
 
 def is_training(progress: Any) -> bool:
-    """Whether a fit is taking batches from data with this Progress now, in any thread."""
-    threads = {**sys._current_frames(), threading.get_ident(): sys._getframe(1)}  # without a cycle
-    for innermost in threads.values():
-        frame = _running(innermost, ("fit",))
-        while frame is not None:
-            for value in frame.f_locals.values():
-                run = getattr(value, "__dict__", {}).get("data_adapter")
-                if isinstance(run, Run) and run.purpose == "fit" and run.progress is progress:
-                    return True
-            frame = _running(frame.f_back, ("fit",))
+    """Whether a fit is taking batches from data with this Progress now, in any thread.
+
+    Only the thread of the last fit is inspected: frames of threads that run may end meanwhile.
+    """
+    if progress.thread is None:
+        return False
+    own = progress.thread == threading.get_ident()
+    innermost = sys._getframe(1) if own else sys._current_frames().get(progress.thread)
+    frame = _running(innermost, ("fit",))
+    while frame is not None:
+        for value in frame.f_locals.values():
+            run = getattr(value, "__dict__", {}).get("data_adapter")
+            if isinstance(run, Run) and run.purpose == "fit" and run.progress is progress:
+                return True
+        frame = _running(frame.f_back, ("fit",))
     return False
 
 
@@ -168,6 +173,7 @@ class Run(DataAdapter):
         self._failure: BaseException | None = None
         self._variables: list[tuple[Any, Any]] = []
         if self.purpose == "fit":
+            self.progress.thread = threading.get_ident()
             self.progress.begin(self.endless)
 
     @property

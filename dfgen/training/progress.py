@@ -20,6 +20,7 @@ class Progress:
         self.latest: list[Handed] = []  # batches of the last execution
         self.receipt: Receipt | None = None  # of the last epoch that has ended
         self.ledger = self._ledger()
+        self.thread: int | None = None  # of the last fit
 
     @property
     def place(self) -> Place:
