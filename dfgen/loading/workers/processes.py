@@ -27,6 +27,7 @@ from dfgen.loading.problems import WORKER, Failure
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.pool import Worker
 from dfgen.loading.workers.process_main import NO_ROW, READING, ROW, SINCE, STARTING
+from dfgen.loading.workers.retries import WAITS, waited
 from dfgen.loading.workers.shared_memory import (
     HEADER,
     SharedPickle,
@@ -130,11 +131,15 @@ class ProcessWorker(Worker):
         return reply
 
     def _start(self) -> subprocess.Popen[bytes]:
-        try:
-            child = self._child = self._spawned()
-        except OSError as error:
-            advice = _ADVICE.get(error.errno or 0, "")
-            raise StartError(f"a worker process cannot start: {error}{advice}") from error
+        for seconds in (*WAITS, None):
+            try:
+                child = self._child = self._spawned()
+                break
+            except OSError as error:
+                retried = seconds is not None and error.errno in (errno.EMFILE, errno.ENFILE)
+                if not retried or not waited(seconds or 0, lambda: self.abandoned):
+                    advice = _ADVICE.get(error.errno or 0, "")
+                    raise StartError(f"a worker process cannot start: {error}{advice}") from error
         if self.abandoned:  # meanwhile, so that `abandon` has not seen it
             child.kill()
         _send((self._payload.message, self._memory_size, os.getpid()), child)
@@ -169,6 +174,8 @@ class ProcessWorker(Worker):
         deaths[row] += 1
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if deaths[row] < _DEATHS and deaths.total() < _MOST_DEATHS:
+            if row == STARTING:  # as without descriptors, which may be there later
+                waited(WAITS[1 + deaths[row]], lambda: self.abandoned)
             return {}
         if deaths[row] == _DEATHS and row >= 0:
             cause = _SHORT * (code == -signal.SIGKILL)

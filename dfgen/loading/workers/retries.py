@@ -48,7 +48,7 @@ def retry(
             if _errno(error) is None:
                 raise error
             watch(IDLE)
-            if not _waited(seconds, cancelled):
+            if not waited(seconds, cancelled):
                 raise error
             try:
                 return read()
@@ -77,7 +77,7 @@ def _errno(error: BaseException) -> int | None:
     return number if number in _ADVICE else None
 
 
-def _waited(seconds: float, cancelled: Callable[[], bool]) -> bool:
+def waited(seconds: float, cancelled: Callable[[], bool]) -> bool:
     """Wait; return False as soon as `cancelled` returns True."""
     end = time.monotonic() + seconds
     while not cancelled():
