@@ -32,7 +32,7 @@ from dfgen.samples.features.segmentation import Segmentation as Segmentation
 from dfgen.spec import Spec as Spec
 from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor
-from dfgen.training.predictions.predict_frame import predict_frame as predict_frame
+from dfgen.training.predict_frame import predict_frame as predict_frame
 from dfgen.training.sequence import Sequence as Sequence
 from dfgen.training.split_sequences import sequences as sequences
 

@@ -33,11 +33,7 @@ def missing_path(
         return f'dfgen has no store for "{scheme}://": copy the files, or mount it as a folder'
     source = f'{frame}["{column}"]'
     for cause, method, fixed in (
-        (
-            '"file://" is not part of a path',
-            '.str.removeprefix("file://")',
-            path.removeprefix("file://"),
-        ),
+        ('"file://" is no folder', '.str.removeprefix("file://")', path.removeprefix("file://")),
         ('"~" is not expanded', ".map(os.path.expanduser)", os.path.expanduser(path)),
         ("folders are separated by /", r'.str.replace("\\", "/")', path.replace("\\", os.sep)),
         ("there are blanks around it", ".str.strip()", path.strip()),

@@ -24,33 +24,19 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Waiting:
-    """Time of the steps of a training, and of the workers that made its batches.
+    """Time of the steps of a training, and of the workers that made its batches."""
 
-    Args:
-        waited: seconds from the end of a step until the next batch was handed out, in all.
-        steps: seconds of the steps, waiting included.
-        seconds: stage -> seconds of all workers together; see `Metrics.seconds`.
-        batches: number of batches that the steps took.
-        workers: that made batches; 0 = the calling thread.
-        processes: the workers are processes.
-        cpus: that this process may use.
-        depth: batches ready or in the making, as many as memory allows.
-        max_queue_size: the same, as many as the Sequence asked for.
-        start: seconds waited before these steps.
-        began: what that was, "step" or "epoch".
-    """
-
-    waited: float
-    steps: float
-    seconds: Mapping[str, float]
-    batches: int = 1
-    workers: int = 1
-    processes: bool = False
-    cpus: int = 1
-    depth: int = 10
-    max_queue_size: int = 10
-    start: float = 0.0
-    began: str = "step"
+    waited: float  # seconds from the end of a step until the next batch was handed out, in all
+    steps: float  # seconds of the steps, waiting included
+    seconds: Mapping[str, float]  # of all workers together, by stage; see `Metrics.seconds`
+    batches: int = 1  # that the steps took
+    workers: int = 1  # that made batches; 0 = the calling thread
+    processes: bool = False  # the workers are processes
+    cpus: int = 1  # that this process may use
+    depth: int = 10  # batches ready or in the making, as many as memory allows
+    max_queue_size: int = 10  # the same, as many as the Sequence asked for
+    start: float = 0.0  # seconds waited before these steps, in one of:
+    began: str = "step"  # or "epoch"
 
     @property
     def busy(self) -> float:

@@ -9,8 +9,7 @@ import pandas as pd
 from dfgen.errors import ManifestError, column_list
 from dfgen.explore.figures import new_figure
 from dfgen.explore.predictions import open_frame, own_labels
-from dfgen.explore.tiles import content_kind, require_column
-from dfgen.explore.words import one_line, word
+from dfgen.explore.tiles import content_kind, one_line, require_column, word
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import PARTS, part_column
 from dfgen.table.any_table import Table

@@ -13,8 +13,7 @@ from typing import Any
 import pandas as pd
 
 from dfgen.errors import MissingPackageError
-from dfgen.explore.tiles import Tile, draw_tile
-from dfgen.explore.words import one_line
+from dfgen.explore.tiles import Tile, draw_tile, one_line
 
 _CELL, _LINE, _GAP = 1.5, 0.14, 0.08  # inches: width of a tile, height of a text line, margin
 _COLUMNS = 8

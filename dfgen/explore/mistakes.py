@@ -12,8 +12,7 @@ from dfgen.errors import ArgumentError, ManifestError, brief, column_list
 from dfgen.explore.figures import new_figure
 from dfgen.explore.predictions import SUGGESTED, own_labels, suffixes_of
 from dfgen.explore.show import show
-from dfgen.explore.tiles import require_column
-from dfgen.explore.words import one_line
+from dfgen.explore.tiles import one_line, require_column
 from dfgen.files import refuse_others, write_whole
 from dfgen.manifest.schema import PARTS
 from dfgen.table.any_table import Table, data_frame

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import ManifestError, MissingFileError, column_list, listed
-from dfgen.explore.tiles import content_kind, require_column
-from dfgen.explore.words import word
+from dfgen.explore.tiles import content_kind, require_column, word
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import label_columns
 from dfgen.table.any_table import Table

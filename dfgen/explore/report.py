@@ -17,7 +17,7 @@ from dfgen.explore.charts import problems, show_balance, show_sizes
 from dfgen.explore.mistakes import mistakes
 from dfgen.explore.predictions import open_frame, suffixes_of, with_predictions
 from dfgen.explore.show import show, show_duplicates, show_leaks
-from dfgen.explore.words import one_line, word
+from dfgen.explore.tiles import one_line, word
 from dfgen.files import check_writable, refuse_others, write_whole
 from dfgen.manifest.io import Path, read_manifest
 from dfgen.table.any_table import Table

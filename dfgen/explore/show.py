@@ -13,8 +13,7 @@ from dfgen.checks import whole
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explore.figures import in_lines, picture_figure
 from dfgen.explore.predictions import caption_columns, captions, open_frame, with_predictions
-from dfgen.explore.tiles import Tile, batch_tiles, limits, read_row, require_column, row_tiles
-from dfgen.explore.words import word
+from dfgen.explore.tiles import Tile, batch_tiles, limits, read_row, require_column, row_tiles, word
 from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import part_column
@@ -269,7 +268,7 @@ def show_batch(
             name = f"{bound.name} of row id={loader.reader.id(row)!r}, in {draws} draws"
             drawn += in_lines(tiles, name)
     if model is not None:
-        from dfgen.training.checks.scale_check import range_faults  # late: it loads Keras
+        from dfgen.training.checks.check import range_faults  # late: it loads Keras
 
         faults += range_faults(model, view)
     title = f"batch {i} of {len(sequence):,}, epoch {sequence.epoch}: {shown} of {len(rows)} rows"

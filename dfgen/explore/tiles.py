@@ -3,6 +3,7 @@
 Rows of a frame are bound and read like those of a batch, so both look the same.
 """
 
+import datetime
 import io
 import os
 import textwrap
@@ -22,7 +23,6 @@ from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, legible, reason
 from dfgen.explain.missing import not_a_column
-from dfgen.explore.words import one_line, word
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.machine import usable_cpus
@@ -326,3 +326,25 @@ def _draw_image(axes: Any, tile: Tile) -> None:
             left, top, one_line(label, 12), fontsize=5.5, color="white", va=place, clip_on=True,
             bbox={"facecolor": colour, "edgecolor": "none", "pad": 0.5}, parse_math=False,
         )  # fmt: skip
+
+
+def word(value: Any) -> str:
+    """Return a number, date, label or list of these as text, "none" if it is missing or empty."""
+    if pd.api.types.is_list_like(value):
+        return ", ".join(map(word, value)) or "none"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if pd.isna(value):
+        return "none"
+    if isinstance(value, datetime.date):
+        return str(value).removesuffix(" 00:00:00")
+    if isinstance(value, float | np.floating):
+        return f"{value:,.0f}" if 1e4 <= abs(float(value)) < 1e15 else f"{value:.4g}"
+    return str(value)
+
+
+def one_line(text: object, most: int) -> str:
+    """Return a text as one line of at most `most` characters; a longer one loses its middle."""
+    line = " ".join(legible(str(text)).split())
+    end = (most - 1) // 2
+    return line if len(line) <= most else f"{line[: most - 1 - end]}…{line[len(line) - end :]}"

@@ -82,6 +82,11 @@ class SampleReader(BoundRows):
         return {name: spec for bound in self.features for name, spec in bound.specs.items()}
 
     @cached_property
+    def by_array(self) -> dict[str, BoundFeature]:
+        """Name of an array of the batch -> the feature that gives it."""
+        return {name: bound for bound in self.features for name in bound.specs}
+
+    @cached_property
     def present(self) -> dict[str, Present]:
         """Name of an array that may be missing -> which rows have it."""
         return {name: bound.present for bound in self._lacking for name in bound.specs}  # type: ignore[misc]

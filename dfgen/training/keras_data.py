@@ -17,8 +17,6 @@ from dfgen.loading.state import OF_RANK, State
 from dfgen.spec import IntArray
 from dfgen.training.backends import tensorflow_dataset
 from dfgen.training.checks.check import check
-from dfgen.training.checks.class_indices import note_trained
-from dfgen.training.checks.losses import check_first_batch
 from dfgen.training.checks.model_outputs import nested
 from dfgen.training.keras_loop import (
     Loop,
@@ -132,19 +130,6 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
             check_ranks(loop.model, self._loader.given)
         weighted = self._layout.weighted or (divided and weighable)
         return plan, replace(view.layout, weighted=weighted)
-
-    def check_nesting(self, model: Any, purpose: str) -> None:
-        """Check the outputs of a model that Keras has built."""
-        view_of(self, model, purpose)
-
-    def check_first(self, model: Any, purpose: str, layout: Layout, batch: Any) -> None:
-        """Check the first batch of a loop."""
-        if purpose != "predict":
-            check_first_batch(model, SequenceView(self._loader, layout), purpose, batch)
-
-    def note_trained(self, model: Any, layout: Layout) -> None:
-        """Note the class names that `fit` has trained a model on."""
-        note_trained(model, SequenceView(self._loader, layout))
 
     @property
     def epoch(self) -> int:

@@ -28,8 +28,11 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Handed, Ledger
 from dfgen.loading.state import Place
 from dfgen.training.backends import TorchBatches, stacked, tensorflow_dataset
-from dfgen.training.layout import Layout
-from dfgen.training.passes import Pass
+from dfgen.training.checks.class_indices import note_trained
+from dfgen.training.checks.losses import check_first_batch
+from dfgen.training.checks.model_outputs import nested
+from dfgen.training.layout import Layout, SequenceView
+from dfgen.training.passes import Consumer, Pass
 
 _LOOPS = "fit", "evaluate", "predict"
 _ARGUMENTS = ("y", "sample_weight", "class_weight", "batch_size", "steps_per_epoch",
@@ -74,9 +77,7 @@ class Fit(NamedTuple):
     """The fit that calls a callback."""
 
     data: Any
-    model: keras.Model
     callbacks: CallbackList
-    initial_epoch: int
 
 
 def running_fit() -> Fit | None:
@@ -84,8 +85,7 @@ def running_fit() -> Fit | None:
     frame = _running(sys._getframe(1), ("fit",))
     if frame is None or (callbacks := _callbacks(frame)) is None:
         return None
-    local = frame.f_locals
-    return Fit(local.get("x"), local["self"], callbacks, local.get("initial_epoch", 0))
+    return Fit(frame.f_locals.get("x"), callbacks)
 
 
 def is_training(progress: Any) -> bool:
@@ -150,7 +150,7 @@ def _callbacks(running: FrameType) -> CallbackList | None:
     return next((value for value in values if isinstance(value, CallbackList)), None)
 
 
-class Run(DataAdapter):
+class Run(DataAdapter, Consumer):
     """The batches of one EpochIterator, and the count of the steps that its model took.
 
     A pass begins at the place that training has reached when its first batch is requested. Only
@@ -160,7 +160,7 @@ class Run(DataAdapter):
 
     def __init__(self, data: Any, loop: Loop, loader: Loader, plan: Plan, layout: Layout) -> None:
         self.progress, self.purpose, self.endless = data.progress, loop.purpose, data.endless
-        self._data, self._loader, self._plan, self._layout = data, loader, plan, layout
+        self._loader, self._plan, self._layout = loader, plan, layout
         self._iterator: Any = weakref.ref(loop.iterator)  # weak: Keras holds this Run in them
         self._model: Any = weakref.ref(loop.model)
         self._ledger: Ledger | None = None  # of the steps of this fit
@@ -189,7 +189,7 @@ class Run(DataAdapter):
         if not self._has_begun and self._builds(_running(sys._getframe(1), _LOOPS)):
             return
         if not self._is_checked:
-            self._data.check_nesting(self._model(), self.purpose)
+            nested(self._layout, self._loader, self._model(), self.purpose)  # raises
         if self.purpose == "fit":
             self._begin_epoch()
         self._has_begun = True
@@ -245,7 +245,7 @@ class Run(DataAdapter):
             raise failure
         if self.purpose == "fit" and self._steps:
             self.progress.end()
-            self._data.note_trained(self._model(), self._layout)
+            note_trained(self._model(), SequenceView(self._loader, self._layout))
         self._is_reset, self._variables = True, []
 
     def failed(self, error: BaseException) -> None:
@@ -276,10 +276,9 @@ class Run(DataAdapter):
         """Check the first batch that is not read to build the model."""
         if self._is_reset and not self._is_checked:
             self._is_checked = True
-            self._data.check_first(self._model(), self.purpose, self._layout, batch)
-
-    def end_pass(self) -> None:
-        """Count on: the steps of prefetched batches come later."""
+            if self.purpose != "predict":
+                view = SequenceView(self._loader, self._layout)
+                check_first_batch(self._model(), view, self.purpose, batch)
 
     def _pass(self, at_once: int) -> Pass:
         return Pass(self._loader, self._plan, self._layout, self, at_once)

@@ -87,11 +87,6 @@ class SequenceView:
     endless: bool = False
     binding: Any = None
 
-    @property
-    def element_spec(self) -> Any:
-        """The KerasTensor of each array, nested as the batches."""
-        return self.layout.element_spec(self.loader.specs)
-
 
 def layout_of(binding: Binding, weighted: bool) -> Layout:
     """Return the layout of bound inputs and targets."""

@@ -4,7 +4,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 
@@ -18,14 +18,15 @@ from dfgen.training.layout import Layout
 from dfgen.training.progress import Progress
 
 
-class Consumer(Protocol):
+class Consumer:
     """What reads a pass: a loop of Keras, or of the user."""
 
-    purpose: str | None  # "fit", "evaluate", "predict"; None for a loop of the user
+    purpose: Any  # "fit", "evaluate", "predict"; None for a loop of the user
     endless: bool  # whether a pass continues into the next epoch
 
     def begin_pass(self) -> tuple[Place, Callable[[Handed], None]]:
         """Return the place of the first batch, and a function to call with each batch."""
+        raise NotImplementedError
 
     def check_first(self, batch: Any) -> None:
         """Check the first batch, nested as Keras gets it."""
@@ -115,13 +116,13 @@ class Pass:
         return nested
 
 
-class UserLoop:
+class UserLoop(Consumer):
     """A loop of the user: the batches that it receives are counted.
 
     A loop inside of a callback of `fit` on the same Sequence is not counted.
     """
 
-    purpose: str | None = None
+    purpose = None
 
     def __init__(self, progress: Progress, endless: bool, counts: Callable[[], bool]) -> None:
         self._progress, self.endless, self._counts = progress, endless, counts
@@ -133,12 +134,6 @@ class UserLoop:
             return Place(progress.start.epoch), lambda handed: None
         ledger = progress.begin(endless)
         return ledger.place, lambda handed: progress.take(ledger, [handed], endless)
-
-    def check_first(self, batch: Any) -> None:
-        """Accept any batch."""
-
-    def failed(self, error: BaseException) -> None:
-        """Let the user see the error."""
 
     def end_pass(self) -> None:
         """End the epoch."""

@@ -17,7 +17,7 @@ from dfgen.errors import WriteError
 from dfgen.files import only_writer
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.array import Array
-from dfgen.training.callbacks.generations import Generations
+from dfgen.training.callbacks.backup_files import Generations
 
 ROWS = 6
 SECOND = 10**9

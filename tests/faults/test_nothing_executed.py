@@ -17,7 +17,7 @@ from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
 from dfgen.samples.features.array import Array
 from dfgen.stores.array_files import decode_array
 from dfgen.stores.stores import Stores
-from dfgen.training.callbacks.generations import Generations
+from dfgen.training.callbacks.backup_files import Generations
 
 
 class Bomb:

@@ -16,7 +16,7 @@ import pytest
 import dfgen
 from dfgen.errors import WriteError
 from dfgen.files import only_writer
-from dfgen.training.callbacks.generations import Generations
+from dfgen.training.callbacks.backup_files import Generations
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no flock, no signals, no forks")
 
@@ -24,7 +24,7 @@ BACKUPS = """
 import os, signal, sys
 import numpy as np
 import dfgen
-from dfgen.training.callbacks.generations import Generations
+from dfgen.training.callbacks.backup_files import Generations
 """
 WRITERS = f"""{BACKUPS}
 import pandas as pd
@@ -169,7 +169,7 @@ def test_fault_29_a_full_disk_leaves_the_old_files_and_nothing_beside(tmp_path):
 KILLED = """
 def killed_at(point, write):
     left = point
-    rooms = ("files", "platform_calls", "training.callbacks.generations")
+    rooms = ("files", "platform_calls", "training.callbacks.backup_files")
     watched = {"zipfile", *(f"dfgen.{room}" for room in rooms)}
 
     def count(frame, event, function):

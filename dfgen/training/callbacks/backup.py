@@ -2,15 +2,24 @@
 
 import copy
 import os
-from typing import Any
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Never
 
 import keras
 
 from dfgen.errors import ArgumentError
-from dfgen.training.callbacks.callback_states import set_states, states_of
-from dfgen.training.callbacks.generations import Generations, NamedArrays
-from dfgen.training.callbacks.sigterm import Sigterm
-from dfgen.training.callbacks.snapshot import check_optimizers, restore, snapshot
+from dfgen.training.callbacks.backup_files import (
+    Generations,
+    NamedArrays,
+    check_optimizers,
+    restore,
+    set_states,
+    snapshot,
+    states_of,
+)
 from dfgen.training.keras_data import view_of
 from dfgen.training.keras_loop import Fit, running_fit
 from dfgen.training.processes import by_rank, connected, gathered, mesh_division
@@ -109,7 +118,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             )
         if backup is not None:
             self._resume(fit.data, *backup)
-        self._sigterm = Sigterm(lambda: _fit_on(progress) is not None)
+        self._sigterm = _Sigterm(lambda: _fit_on(progress) is not None)
         if self._on_sigterm:
             self._sigterm.watch()
 
@@ -124,8 +133,8 @@ class BackupAndRestore(keras.callbacks.Callback):
             facts["epoch"], step = facts["epoch"] + 1, 0  # the rows that are left fill no batch
         facts["step"] = sequence.progress.done = step
         # TensorFlow creates variables of metrics, and of unbuilt models, in the first step
-        specs = view_of(sequence, self.model, "fit").element_spec
-        self.model._symbolic_build(data_batch=specs)
+        view = view_of(sequence, self.model, "fit")
+        self.model._symbolic_build(data_batch=view.layout.element_spec(view.loader.specs))
         self.model._initial_epoch = facts["epoch"]  # as Keras's own BackupAndRestore does
         self._restored = facts, arrays
         self._restore(facts, arrays)
@@ -214,3 +223,43 @@ def _state_of_rank(states: list[dict[str, Any]], rank: int, ranks: int) -> dict[
     digest = sum(int(state["receipt"], 16) for state in summed) % 2**128
     skipped = sum(state["skipped"] for state in summed)
     return {**states[0], "receipt": f"{digest:032x}", "skipped": skipped, "processes": ranks}
+
+
+class _Sigterm:
+    """Notes SIGTERM of a scheduler while `fit` runs in the main thread, by `is_running`.
+
+    A second SIGTERM has the effect that the program has set, as has any SIGTERM in a forked process
+    and after a `fit` that failed.
+    """
+
+    def __init__(self, is_running: Callable[[], bool]) -> None:
+        self._is_running, self._process = is_running, os.getpid()
+        self._previous: Any = None
+        self.noticed = False
+
+    def watch(self) -> None:
+        """Replace the handler; without effect outside of the main thread."""
+        with suppress(ValueError):
+            self._previous = signal.signal(signal.SIGTERM, self._note) or signal.SIG_DFL
+
+    def unwatch(self) -> None:
+        """Put the previous handler back."""
+        if signal.getsignal(signal.SIGTERM) == self._note:
+            signal.signal(signal.SIGTERM, self._previous)
+
+    def exit(self) -> Never:
+        """Call the handler that the program has set, if any, and exit with status 143."""
+        previous = self._previous
+        while isinstance(other := getattr(previous, "__self__", None), _Sigterm):
+            previous = other._previous  # of a fit that failed, or that runs around this one
+        signal.signal(signal.SIGTERM, previous)
+        if callable(previous):
+            previous(signal.SIGTERM, None)
+        raise SystemExit(128 + signal.SIGTERM)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if not self.noticed and os.getpid() == self._process and self._is_running():
+            self.noticed = True
+        else:
+            signal.signal(number, self._previous)
+            signal.raise_signal(number)

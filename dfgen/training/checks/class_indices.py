@@ -19,9 +19,8 @@ _warn_once = cache(warn)
 def features(view: SequenceView, what: str) -> dict[object, BoundFeature]:
     """Return the features of x or y by key or place."""
     tree = getattr(view.layout, what) or ()
-    bound = {array: bound for bound in view.loader.reader.features for array in bound.specs}
     items = tree.items() if isinstance(tree, Mapping) else enumerate(leaves(tree))
-    return {key: bound[next(leaves(arrays))] for key, arrays in items}
+    return {key: view.loader.reader.by_array[next(leaves(arrays))] for key, arrays in items}
 
 
 def target_classes(view: SequenceView) -> dict[object, list[str]]:

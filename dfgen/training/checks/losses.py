@@ -64,11 +64,10 @@ def _trained(model: Any, view: SequenceView, purpose: str) -> Iterator[_Trained]
         return
     outputs, loader, transform = outputs_of(model), view.loader, view.loader.reader.transform
     losses, targets = (by_output(tree, [*outputs]) for tree in (model.loss, view.layout.y))
-    features = {array: bound for bound in loader.reader.features for array in bound.specs}
     for name, output in outputs.items():
         loss, array = known_loss(losses.get(name)), targets.get(name)
         if loss is not None and isinstance(array, str):
-            bound, spec = features[array], loader.specs[array]
+            bound, spec = loader.reader.by_array[array], loader.specs[array]
             changes = loader.transforms_batches or not isinstance(transform, Pipeline | None)
             classes = () if changes or len(bound.specs) > 1 else bound.feature.class_names or ()
             column = ", ".join(bound.feature.columns)

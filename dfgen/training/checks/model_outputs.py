@@ -186,10 +186,8 @@ def _matched(
             f"{argument}=dfgen.Number([...]) for one vector of several columns"
         )
     if is_dict and len(names) > 1:
-        features = {
-            array: bound.feature for bound in loader.reader.features for array in bound.specs
-        }
-        columns = [", ".join(features[next(leaves(array))].columns) for array in arrays]
+        features = (loader.reader.by_array[next(leaves(array))].feature for array in arrays)
+        columns = [", ".join(feature.columns) for feature in features]
         keys = needed if len(columns) == len(needed) else names
         pairs = dict(zip(keys, keys if {*columns} == {*keys} else columns, strict=False))
         raise ArgumentError(

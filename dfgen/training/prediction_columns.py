@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, listed
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.category import Category
@@ -194,14 +193,12 @@ def _heads(model: Any, view: SequenceView, outputs: Any, from_logits: bool | Non
     layers = outputs_of(model) if is_of_keras else {}
     if len(names) == len(layers) == 1:
         layers = dict(zip(names, layers.values(), strict=True))
-    binding = view.binding
-    bound = {a: binding[name] for name in leaves(binding.y) for a in binding[name].specs}
     return [
         _Head(
             name="" if len(names) == 1 else name,
             outputs=np.asarray(array, np.float32),
             target=targets.get(name),
-            bound=bound.get(targets.get(name, "")),
+            bound=view.loader.reader.by_array.get(targets.get(name, "")),
             loss=keras.losses.get(losses[name]) if name in needed else None,
             known=known_loss(losses[name]) if name in needed else None,
             loss_weight=1.0 if weights.get(name) is None else float(weights[name]),

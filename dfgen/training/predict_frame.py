@@ -29,7 +29,7 @@ from dfgen.training.checks.class_indices import check_trained
 from dfgen.training.checks.model_outputs import known_loss, nested
 from dfgen.training.keras_data import view_of
 from dfgen.training.layout import SequenceView
-from dfgen.training.predictions.columns import prediction_columns
+from dfgen.training.prediction_columns import prediction_columns
 from dfgen.training.processes import keras_division, settings
 from dfgen.training.sequence import Sequence
 

@@ -1,1 +1,0 @@
-"""Predictions of a model, beside the rows of a frame."""
