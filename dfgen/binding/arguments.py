@@ -1,23 +1,34 @@
-"""The arguments of `dfgen.Sequence` that decide its rows, features, weights and order."""
+"""The arguments of `dfgen.Sequence` that `bind` uses, and the table that they name."""
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
+import pandas as pd
+
 from dfgen.binding.nested import Tree
-from dfgen.binding.pixel_cache import checked_cache
+from dfgen.binding.table_columns import Columns
 from dfgen.checks import flag, one_of
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, ManifestError, WriteError, brief, column_list, warn
 from dfgen.limits import DEFAULT, limits_given
+from dfgen.loading.state import ids_digest
+from dfgen.manifest.mapped_rows import mapped_rows
+from dfgen.manifest.paths import absolute_place, is_address
+from dfgen.manifest.table_reading import read_table
+from dfgen.platform_calls import HAS_MEMORY_FILES, IS_WINDOWS
 from dfgen.samples.features.category import LABEL_MODES
 from dfgen.samples.features.feature_checks import class_names_in_order
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_checks import DEFAULT_SIZE, checked_size
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform, check_transform
+from dfgen.stores.archives import archive_at
 from dfgen.stores.store import StorageOptions
-from dfgen.table.any_table import Table
+from dfgen.stores.stores import is_remote, scheme_of
+from dfgen.table.any_table import TAKEN, Table, arrow_table, is_table
+from dfgen.table.arrow_types import check_names
 
 SampleWeight = str | Mapping[str, str | None] | Sequence[str | None] | None
 """The column of weights of all targets, or one per target, nested as y."""
@@ -25,6 +36,8 @@ ClassWeight = Mapping[Any, Any] | Sequence[Any] | str | None
 """Class -> weight, or `"balanced"`, or one of these per target, nested as y."""
 Balance = str | Mapping[str, Mapping[Any, float]] | None
 """A column, or column -> value -> its share of an epoch."""
+Cache = str | os.PathLike[str] | None
+"""A folder, `"memory"`, or None."""
 IMAGE_OPTIONS = ("image_size", "color_mode", "scale")
 FEATURE_OPTIONS = (*IMAGE_OPTIONS, "label_mode", "class_names")
 """SequenceArguments for columns that x and y give by their names."""
@@ -75,7 +88,7 @@ class SequenceArguments:
             ("class_names", None if names is None else class_names_in_order(names)),
             ("shuffle", flag("shuffle", self.shuffle)),
             ("limits", limits_given(self.limits)),
-            ("cache", None if self.cache is None else checked_cache(self.cache)),
+            ("cache", None if self.cache is None else _checked_cache(self.cache)),
             ("storage_options", StorageOptions(self.storage_options)),
         ):
             object.__setattr__(self, name, value)
@@ -83,3 +96,92 @@ class SequenceArguments:
     def image(self, column: str) -> Image:
         """Return the feature for the name of a column of images."""
         return Image(column, self.image_size, color_mode=self.color_mode, scale=self.scale)
+
+
+def _checked_cache(cache: Any) -> str:
+    """Return the absolute path of a folder, or `"memory"`.
+
+    Raises:
+        ArgumentError: it is neither.
+    """
+    if not isinstance(cache, str | os.PathLike) or not os.fspath(cache):
+        raise ArgumentError(f'cache must be a folder or "memory", got {cache!r}: cache="cache"')
+    place = os.fspath(cache)
+    if scheme_of(place) or place.startswith("~/") or IS_WINDOWS:
+        raise ArgumentError(
+            f"cache={place!r} must be a folder of this machine, without ~, and not on Windows: a "
+            "cache is mapped into memory"
+        )
+    if place == "memory" and not HAS_MEMORY_FILES:
+        raise ArgumentError(f"cache={place!r} works on Linux only: give a folder")
+    return place if place == "memory" else os.path.abspath(place)
+
+
+def open_table(arguments: SequenceArguments) -> Columns:
+    """Return the columns of a frame (copied), of another table, or of a manifest file.
+
+    Raises:
+        ManifestError: there is no table, it has no rows, or names of columns are not unique text.
+        ArgumentError: `where=` needs a manifest file, not a table in memory.
+    """
+    manifest = arguments.manifest
+    is_path = isinstance(manifest, str | os.PathLike)
+    if arguments.where is not None and not is_path:
+        raise ArgumentError(
+            f"where={brief(arguments.where)} filters a manifest file, but the manifest is a "
+            f"{type(manifest).__name__}: filter it before, df.query(...)"
+        )
+    if isinstance(manifest, Columns):
+        return manifest
+    if is_path:
+        columns = _mapped(arguments) or _read(arguments)
+    elif isinstance(manifest, pd.DataFrame):
+        known = manifest.attrs.get("dfgen", {})
+        columns = Columns(manifest.copy(), known, root=_start(arguments.root))
+    elif is_table(manifest):
+        columns = Columns(arrow_table(manifest, "the manifest"), root=_start(arguments.root))
+    else:
+        raise ManifestError(
+            f"the manifest must be {TAKEN}, or the path of a manifest, got {brief(manifest)}"
+        )
+    check_names(columns.names, "the manifest")
+    if not len(columns):
+        raise ManifestError(
+            f"the manifest has no rows (columns: {column_list(columns.names)}): was it filtered by "
+            "a value that does not occur?"
+        )
+    return columns
+
+
+def _start(root: str | os.PathLike[str] | None) -> str | None:
+    start = os.fspath(root) if root else None
+    return absolute_place(start) if start and (archive_at(start) or is_address(start)) else start
+
+
+def _read(arguments: SequenceArguments) -> Columns:
+    """Return the columns of a manifest file, read into memory."""
+    path, options = os.fspath(arguments.manifest), arguments.storage_options
+    table, metadata = read_table(
+        path, arguments.root, limits=arguments.limits, options=options, where=arguments.where
+    )
+    return Columns(table, metadata.attributes, _start(arguments.root), path)
+
+
+def _mapped(arguments: SequenceArguments) -> Columns | None:
+    """Return the memory-mapped columns of a large manifest; None if it is to be read."""
+    path, where = os.fspath(arguments.manifest), arguments.where
+    if is_remote(path) or os.path.isdir(path):
+        return None
+    try:
+        conditions = () if where is None else (where,)
+        rows = mapped_rows(path, arguments.root, conditions, arguments.limits)
+    except WriteError as error:
+        warn(f"the rows of {path} are read into memory, because {error}")
+        return None
+    if rows is None:
+        return None
+    root = None if arguments.root is None else rows.metadata.root
+    names = (name for name in ("id", "path") if name in rows.table.column_names)
+    stored = {name: rows.column(name) for name in names}
+    digest = partial(rows.digest_of_ids, ids_digest)
+    return Columns(rows.table, rows.metadata.attributes, root, path, stored, digest)

@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from dfgen.binding.arguments import SequenceArguments
+from dfgen.binding.bound_rows import bound_rows
 from dfgen.binding.default_features import named_features
-from dfgen.binding.following import followed_image
 from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.ordering import order_of
 from dfgen.binding.packed_rows import open_columns
-from dfgen.binding.pixel_cache import cached
 from dfgen.binding.preprocessing import Preprocessing
-from dfgen.binding.present_rows import annotated_rows, filled, present_rows
-from dfgen.binding.row_ids import ids_of
 from dfgen.binding.row_problems import (
     check_problems,
     deep_problems,
@@ -24,11 +21,10 @@ from dfgen.binding.row_problems import (
     warn_of_no_region,
 )
 from dfgen.binding.row_sizes import row_sizes
+from dfgen.binding.row_sources import row_sources
 from dfgen.binding.row_weights import row_weights
-from dfgen.binding.rows_of_arrays import stored_rows
-from dfgen.binding.table_columns import Columns, whole_column
-from dfgen.errors import ArgumentError, ManifestError, reason
-from dfgen.explain.labels import warn_of_infinite
+from dfgen.binding.table_columns import Columns
+from dfgen.errors import ArgumentError, reason
 from dfgen.loading.order.epochs import Order
 from dfgen.loading.pending_batch import Weights
 from dfgen.loading.state import ids_digest
@@ -38,8 +34,7 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.ragged import Ragged
 from dfgen.samples.features.segmentation import Segmentation
-from dfgen.samples.reader import BoundRows, SampleReader
-from dfgen.samples.sources.file_source import FileSource, RowSource
+from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform, check_transform
 from dfgen.stores.stores import store_of
 from dfgen.table.mapped_column import MappedColumn
@@ -157,12 +152,9 @@ def bind(arguments: SequenceArguments) -> Binding:
     if pack is not None:
         named = {name: pack.feature(feature) for name, feature in named.items()}
         problems = {**pack.problems, **problems}
-    features = _bound(columns, named, {*leaves(x)}, arguments.id, [*problems])
-
+    rows = bound_rows(columns, named, {*leaves(x)}, arguments.id, [*problems])
+    features = rows.features
     files = [one for one in features if one.files is not None]
-    whole = (one for one in files if one.present is None and one.like is None)
-    rows = BoundRows(ids_of(columns, arguments.id, next(whole, None)), features)
-
     packed = {} if pack is None else pack.sources(features, arguments.limits)
     loose = [one.files for one in files if one.name not in packed]
     loose = [one[:1] if isinstance(one, MappedColumn) else one for one in loose]  # all in one store
@@ -186,18 +178,7 @@ def bind(arguments: SequenceArguments) -> Binding:
              one.arrays.get("labels", ""))
             for one in features
         )  # fmt: skip
-    known = whole_column(columns, "bytes") if "bytes" in columns.names else None
-    sources = dict[str, RowSource]()
-    for one in features:
-        has_facts = one.files is not None and one.feature.columns[0] == "path"
-        sources[one.name] = FileSource(one.feature, one.values, known if has_facts else None)
-    sources |= packed
-    if arguments.cache is not None:
-        sources = cached(
-            columns, features, sources, arguments.cache, arguments.limits, store,
-            transform is not None,
-        )  # fmt: skip
-    stored = stored_rows(features, sources, store, 2 * arguments.window)
+    sources = row_sources(arguments, columns, features, packed, store)
 
     by_name = {one.name: one for one in features}
     weights, own_weights = None, dict[str, Weights]()
@@ -205,43 +186,7 @@ def bind(arguments: SequenceArguments) -> Binding:
         targets = map_leaves(by_name.get, y)
         weights, own = row_weights(columns, targets, arguments)
         own_weights = {array: own[name] for name in own for array in by_name[name].specs}
-    blocks = [*packed.values(), *stored.values()]
+    blocks = [*packed.values(), *sources.values()]
     order = order_of(arguments, columns, rows, sizes.values(), blocks)
-    reader = SampleReader(rows.ids, features, transform, store, sources | stored, sizes)
+    reader = SampleReader(rows.ids, features, transform, store, sources, sizes)
     return Binding(columns, x, y, reader, weights, own_weights, order, problems)
-
-
-def _bound(
-    columns: Columns,
-    named: Mapping[str, Feature],
-    inputs: set[str],
-    id: str | None,
-    problems: list[int],
-) -> tuple[BoundFeature, ...]:
-    """Return all features with the values of their columns; `inputs` are the names of x."""
-    features = []
-    try:
-        for name, feature in named.items():
-            like = None if feature.like is None else followed_image(named, name)
-            present = None
-            if feature.missing == "ignore":
-                if name in inputs:
-                    raise ArgumentError(
-                        f'{feature!r} is in x, but missing="ignore" is for targets, which then '
-                        "weigh 0 in the loss: leave it out, and drop or fill missing values"
-                    )
-                present = present_rows(columns, feature)
-            elif problems and like is not None and not feature.of_files:
-                present = annotated_rows(columns, feature, problems)
-            if like is not None:
-                feature = replace(feature, like=named[like])  # type: ignore[type-var]
-            values = feature.bind(columns if present is None else filled(columns, present))
-            features.append(BoundFeature(name, feature, values, like, present))
-            if name not in inputs and feature.kind == "number":
-                warn_of_infinite(features[-1])
-    except ManifestError as error:
-        name = "id" if id is None else id
-        if error.row is not None and name in columns.names:
-            error.add_note(f"row {error.row} has {name}={columns[name][error.row]}")
-        raise
-    return tuple(features)

@@ -3,27 +3,30 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.arguments import IMAGE_OPTIONS, SequenceArguments
-from dfgen.binding.nested import Tree, leaf_names, leaves, map_leaves
-from dfgen.binding.rows_of_arrays import array_feature
+from dfgen.binding.nested import Tree, leaves, map_leaves
 from dfgen.binding.table_columns import Columns
-from dfgen.errors import ArgumentError, DecodeError, brief, column_list
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, brief, column_list
 from dfgen.explain.names import warn_of_lookalikes
 from dfgen.manifest.schema import label_columns
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.category import Category
+from dfgen.samples.features.image import Image
+from dfgen.samples.features.image_checks import holds_pixels
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.stores.archives import member_of
+from dfgen.stores.array_files import BROKEN_ROWS, hdf5_arrays
 from dfgen.stores.stores import store_of
 from dfgen.table.arrow_types import are_numbers, is_list, is_text
 from dfgen.table.file_columns import are_files, content_parts
@@ -42,13 +45,33 @@ def named_features(
 ) -> tuple[Tree, Tree, dict[str, Feature]]:
     """Return x and y with names for features, and name -> feature."""
     x, y = chosen_features(columns, arguments)
-    x_names, y_names = leaf_names(x, y)
+    x_names, y_names = _leaf_names(x, y)
     names, features = [*leaves(x_names), *leaves(y_names)], [*leaves(x), *leaves(y)]
     named = [*zip(names, features, strict=True)]
     arrays = [leaf for name, feature in named for leaf in leaves(feature.arrays(name))]
     if twice := [str(name) for name, count in Counter(arrays).items() if count > 1]:
         raise ArgumentError(f"x and y both have an entry named {twice[0]!r}: rename one")
     return x_names, y_names, dict(named)
+
+
+def _leaf_names(x: Tree, y: Tree) -> tuple[Tree, Tree]:
+    """Return both trees with names for features: the key in a dict, else the kind.
+
+    Kinds that occur several times are numbered: `image_0`, `image_1`.
+    """
+    plain = [f.kind for tree in (x, y) if not isinstance(tree, Mapping) for f in leaves(tree)]
+    seen: Counter[str] = Counter()
+
+    def name(feature: Feature) -> str:
+        kind = feature.kind
+        seen[kind] += 1
+        return kind if plain.count(kind) == 1 else f"{kind}_{seen[kind] - 1}"
+
+    named = [
+        {key: key for key in tree} if isinstance(tree, Mapping) else map_leaves(name, tree)
+        for tree in (x, y)
+    ]
+    return named[0], named[1]
 
 
 def chosen_features(columns: Columns, arguments: SequenceArguments) -> tuple[Tree, Tree]:
@@ -96,8 +119,7 @@ def _input(columns: Columns, leaf: object, arguments: SequenceArguments) -> Feat
     name = columns.check("x", leaf)
     first = columns.first(name)
     if name == "path" and "index" in columns.names and _suffix(first) in (".npy", ".h5", ".hdf5"):
-        opens = partial(store_of, limits=arguments.limits, options=arguments.storage_options)
-        return array_feature(columns, arguments.image, opens)
+        return _array_feature(columns, arguments)
     content = _content(first)
     if content in _WRITE:
         raise ArgumentError(f'x="{name}" is {brief(first)}: write x={_WRITE[content].format(name)}')
@@ -109,6 +131,29 @@ def _input(columns: Columns, leaf: object, arguments: SequenceArguments) -> Feat
             f'x=dfgen.Image("{name}"), x=dfgen.Category("{name}") or x=dfgen.Text("{name}")'
         )
     return _of_type(columns, "x", name, replace(arguments, label_mode="int", class_names=None))
+
+
+def _array_feature(columns: Columns, arguments: SequenceArguments) -> Image:
+    """Return the Image of rows of array files, if the first row is uint8 pixels."""
+    paths = columns.taking(np.zeros(1, np.int64)).files("path")
+    path, dataset, shape, dtype = paths[0].as_py(), None, None, None
+    with suppress(DfgenError, *BROKEN_ROWS):
+        if os.path.isfile(path) and not path.endswith(".npy"):
+            names = [name for name, array in hdf5_arrays(path).items() if array.ndim > 1]
+            dataset = names[0] if len(names) == 1 else None
+        store = store_of([paths], arguments.limits, arguments.storage_options)
+        array = store.arrays.array(path, dataset)
+        shape, dtype = array.shape[1:], array.dtype
+    if shape is None or dtype != np.uint8 or not holds_pixels(shape):
+        what = "" if shape is None else f" of {dtype} {shape}"
+        named = "" if dataset is None else f', dataset="{dataset}"'
+        raise ArgumentError(
+            f'x="path" and the column index are rows of array files{what}: for numbers write '
+            f'x=dfgen.Array("path", shape={shape or "..."}, index="index"{named}), for images '
+            f'x=dfgen.Image("path", size=..., index="index"{named})'
+        )
+    plain = arguments.image("path")
+    return replace(plain, size=plain.size or (shape[0], shape[1]), index="index", dataset=dataset)
 
 
 def _target(columns: Columns, leaf: object, arguments: SequenceArguments) -> Feature:

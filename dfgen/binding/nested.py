@@ -1,14 +1,11 @@
 """Trees: the nesting of x and y."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from dfgen.samples.features.base import Feature
 
 Tree = Any
 """One leaf, a list of leaves, or a dict of leaves."""
@@ -45,23 +42,3 @@ def tree_of(tree: Tree, of: Callable[[str], Any]) -> Tree:
 def channels_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return (..., height, width, channels) as contiguous (..., channels, height, width)."""
     return np.ascontiguousarray(np.moveaxis(array, -1, -3))
-
-
-def leaf_names(x: Tree, y: Tree) -> tuple[Tree, Tree]:
-    """Return both trees with names for features: the key in a dict, else the kind.
-
-    Kinds that occur several times are numbered: `image_0`, `image_1`.
-    """
-    plain = [f.kind for tree in (x, y) if not isinstance(tree, Mapping) for f in leaves(tree)]
-    seen: Counter[str] = Counter()
-
-    def name(feature: Feature) -> str:
-        kind = feature.kind
-        seen[kind] += 1
-        return kind if plain.count(kind) == 1 else f"{kind}_{seen[kind] - 1}"
-
-    named = [
-        {key: key for key in tree} if isinstance(tree, Mapping) else map_leaves(name, tree)
-        for tree in (x, y)
-    ]
-    return named[0], named[1]

@@ -36,7 +36,7 @@ def order_of(
     columns: Columns,
     rows: BoundRows,
     sizes: Iterable[RowLengths],
-    blocks: list[RowSource],
+    sources: list[RowSource],
 ) -> Order:
     """Return the epoch order of the rows, by seed 0.
 
@@ -45,7 +45,7 @@ def order_of(
         columns: of its manifest.
         rows: of its manifest, for messages.
         sizes: of images and arrays whose shape differs between rows.
-        blocks: the sources of rows in packs and array files, which are shuffled in windows.
+        sources: of rows; those of packs and array files are shuffled in windows.
     """
     if not arguments.shuffle:
         for name in ("balance", "sampling_weight", "bucket_by"):
@@ -61,7 +61,7 @@ def order_of(
         if not fitting:
             raise ArgumentError(f'bucket_by="{arguments.bucket_by}" needs {need}')
         return Bucketed(order, fitting[0], arguments.batch_size, arguments.bucket_by)
-    windows = _windows(arguments, blocks) if isinstance(order, Shuffled) else None
+    windows = _windows(arguments, sources) if isinstance(order, Shuffled) else None
     return windows or order
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,12 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.arguments import SequenceArguments
-from dfgen.binding.opening import open_table
-from dfgen.binding.packed_image import image_of_pack
+from dfgen.binding.arguments import SequenceArguments, open_table
 from dfgen.binding.row_sizes import known_sizes
 from dfgen.binding.table_columns import Columns
-from dfgen.errors import DfgenError, ManifestError, warn
+from dfgen.errors import ArgumentError, DfgenError, ManifestError, warn
 from dfgen.limits import Limits
 from dfgen.manifest.metadata import Metadata, metadata_of
 from dfgen.manifest.paths import absolute_paths, absolute_place, ends_of
@@ -27,6 +25,7 @@ from dfgen.packs.shards import Shards, check_shard
 from dfgen.samples.bound_feature import BoundFeature, Sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
+from dfgen.samples.features.image_checks import is_unsaid
 from dfgen.samples.pixels.decoders import size_of_image
 from dfgen.samples.pixels.geometry import shrunk
 from dfgen.samples.sources.file_source import FileSource
@@ -59,7 +58,7 @@ class PackedRows:
         if not isinstance(feature, Image) or feature.columns[0] != PATH:
             return feature
         pack, spec = self.shards.pack, self._spec
-        image: Image = image_of_pack(feature, spec, pack.packed)
+        image: Image = _image_of_pack(feature, spec, pack.packed)
         shape = pack.shape
         size = None if image.like is not None else image.load_size or image.size
         if shape and size and (size[0] > shape[0] or size[1] > shape[1]):
@@ -223,3 +222,49 @@ def _numbers(columns: Columns, table: pa.Table, pack: Pack) -> IntArray:
             )
     numbers: IntArray = places.to_numpy().astype(np.int64)
     return numbers
+
+
+def _image_of_pack(image: Any, spec: Spec | None, packed: Mapping[str, Any]) -> Any:
+    """Return an Image that reads packed values.
+
+    By default it has the size of the packed pixels. Another size is resized from them.
+
+    Args:
+        image: the `Image`.
+        spec: of the packed pixels, None for lengths that differ; None: whole files were packed.
+        packed: the arguments of `dfgen.pack`.
+
+    Raises:
+        ArgumentError: the pack cannot make this image.
+    """
+    mode = packed.get("color_mode")
+    if image.like is not None or mode is None:
+        return image
+    if image.color_mode != mode and (spec is not None or mode == "grayscale"):
+        raise ArgumentError(
+            f"{image!r} asks for color_mode={image.color_mode!r}, but the images were packed with "
+            f"color_mode={mode!r}: write color_mode={mode!r}, or pack again"
+        )
+    if spec is None:
+        return image
+    if image.dtype == "uint16":
+        raise ArgumentError(
+            f'{image!r} asks for dtype="uint16", but packed pixels have 8 bits: leave it out, or '
+            'pack with format="original"'
+        )
+    size = spec.shape[:2]
+    if None in size or image.size is None:
+        return image
+    if is_unsaid(image.size) and image.load_size is None:
+        image = replace(image, size=size)
+    if (image.load_size or image.size) != size or image.crop == "random_resized":
+        return image
+    asked = ("resize", "interpolation", "antialias")
+    how = {name: packed[name] for name in asked if packed.get(name) is not None}
+    for name, value in how.items():
+        if getattr(image, name) not in (value, getattr(type(image), name)):
+            raise ArgumentError(
+                f"{image!r} asks for {name}={getattr(image, name)!r}, but the images were packed "
+                f"with {name}={value!r}: write {name}={value!r}, or pack again"
+            )
+    return replace(image, **how)

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.binding.decoding import meaning
 from dfgen.binding.nested import Tree, channels_first, leaves, map_leaves, tree_of
 from dfgen.binding.preprocessing_json import from_text, to_text
 from dfgen.binding.row_sizes import row_sizes
@@ -24,8 +23,10 @@ from dfgen.files import write_whole
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.array import Array
 from dfgen.samples.features.base import Feature
+from dfgen.samples.features.category import Category
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.mask import Mask
+from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform
 from dfgen.stores.stores import Stores, store_of
@@ -99,11 +100,11 @@ class Preprocessing:
                 "as y"
             )
         if isinstance(self.y, str):
-            return meaning(self.targets.get(self.y), predictions)
+            return _meaning(self.targets.get(self.y), predictions)
         if isinstance(self.y, Mapping):
-            return {key: meaning(self.targets.get(key), one) for key, one in predictions.items()}
+            return {key: _meaning(self.targets.get(key), one) for key, one in predictions.items()}
         pairs = zip(names, predictions, strict=True)
-        return [meaning(self.targets.get(name), one) for name, one in pairs]
+        return [_meaning(self.targets.get(name), one) for name, one in pairs]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a JSON file for `dfgen.load_preprocessing`.
@@ -249,6 +250,33 @@ def _file_of(array: npt.NDArray[Any], feature: Feature) -> bytes:
     if isinstance(feature, Image | Mask) and getattr(feature, "decode", None) is None:
         return _png_of(array)
     raise ArgumentError(f"{feature!r} takes no array: give the path or the bytes of a file")
+
+
+def _meaning(feature: Feature | None, predictions: Any) -> Any:
+    """Return the most likely class of each row, or the classes above 0.5.
+
+    Predictions of other targets are returned unchanged.
+    """
+    if not isinstance(feature, Category | MultiLabel):
+        return predictions
+    names, scores = feature.class_names or (), np.asarray(predictions)
+    is_binary = isinstance(feature, Category) and feature.label_mode == "binary"
+    shapes = ((), (1,)) if is_binary else ((len(names),),)
+    if scores.ndim == 0 or scores.shape[1:] not in shapes or np.isnan(scores).any():
+        raise ArgumentError(
+            f"predictions of {feature.column!r} have the shape {scores.shape}, expected numbers of "
+            f"shape (rows, {shapes[-1][0]}), without NaN"
+        )
+    if isinstance(feature, Category) and not is_binary:
+        return [names[index] for index in scores.argmax(axis=1).tolist()]
+    if scores.size and not (scores.min() >= 0 and scores.max() <= 1):
+        raise ArgumentError(
+            f"predictions of {feature.column!r} are from {scores.min():g} to {scores.max():g}, "
+            "expected probabilities from 0 to 1: convert logits by keras.ops.sigmoid"
+        )
+    if is_binary:
+        return [names[index] for index in (scores.reshape(-1) > 0.5).astype(int).tolist()]
+    return [[names[index] for index in np.flatnonzero(row > 0.5)] for row in scores]
 
 
 def load_preprocessing(

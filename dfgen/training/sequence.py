@@ -10,10 +10,9 @@ from typing import Any, Never
 import keras
 import pandas as pd
 
-from dfgen.binding.arguments import Balance, ClassWeight, SampleWeight, SequenceArguments
+from dfgen.binding.arguments import Balance, Cache, ClassWeight, SampleWeight, SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.binding.nested import Tree
-from dfgen.binding.pixel_cache import Cache
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_problems import look_for_files
 from dfgen.checks import whole

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.binding.arguments import FEATURE_OPTIONS, SequenceArguments
+from dfgen.binding.arguments import FEATURE_OPTIONS, SequenceArguments, open_table
 from dfgen.binding.default_features import chosen_features
 from dfgen.binding.nested import Tree, leaves, map_leaves
-from dfgen.binding.opening import open_table
 from dfgen.binding.split_rows import split_rows, warn_of_split_leaks, where_split
 from dfgen.errors import ArgumentError
 from dfgen.packs.format import is_pack

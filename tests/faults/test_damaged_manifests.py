@@ -12,8 +12,7 @@ import pytest
 from messages import message_of
 
 import dfgen
-from dfgen.binding.arguments import SequenceArguments
-from dfgen.binding.opening import open_table
+from dfgen.binding.arguments import SequenceArguments, open_table
 from dfgen.errors import ManifestError
 from dfgen.manifest.table_reading import read_table
 

@@ -1,7 +1,7 @@
-"""`cache=`: which features keep their decoded pixels, and where."""
+"""The sources of rows: files, packs, the cache of pixels, and whole chunks of array files."""
 
-import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -9,77 +9,78 @@ from typing import Any
 import cv2
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.table_columns import Columns, whole_column
-from dfgen.errors import ArgumentError, warn
-from dfgen.limits import Limits
+from dfgen.errors import ArgumentError, DfgenError, warn
 from dfgen.machine import free_memory
-from dfgen.platform_calls import HAS_MEMORY_FILES, IS_WINDOWS
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.base import specs_of
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.formats import DECODERS
 from dfgen.samples.sources.cached_pixels import CachedPixels, key_of
-from dfgen.samples.sources.file_source import RowSource
+from dfgen.samples.sources.file_source import FileSource, RowSource, StoredRows
+from dfgen.spec import Spec
+from dfgen.stores.array_files import BROKEN_ROWS, ArrayFiles
 from dfgen.stores.cache_folder import Keys, open_memory, open_segments
-from dfgen.stores.stores import Stores, is_remote, scheme_of
+from dfgen.stores.stores import Stores, is_remote
 from dfgen.table.arrow_types import is_text
 from dfgen.table.mapped_column import MappedColumn
 
 _DECIDING = ("size", "load_size", "resize", "color_mode", "interpolation", "antialias", "dtype")
-
 _BLOCK = 1 << 16  # paths that are read at a time
 
-Cache = str | os.PathLike[str] | None
-"""A folder, `"memory"`, or None."""
 
+def row_sources(
+    arguments: SequenceArguments,
+    columns: Columns,
+    features: Iterable[BoundFeature],
+    packed: Mapping[str, RowSource],
+    store: Stores,
+) -> dict[str, RowSource]:
+    """Return name of a feature -> where its rows come from.
 
-def checked_cache(cache: Any) -> str:
-    """Return the absolute path of a folder, or `"memory"`.
+    Args:
+        arguments: with `cache`, `limits`, `transform` and `window`.
+        columns: of the manifest.
+        features: of its rows.
+        packed: the sources of features that are read from a pack.
+        store: reads the other files.
 
     Raises:
-        ArgumentError: it is neither.
+        ArgumentError: `cache=` has no pixels to keep.
     """
-    if not isinstance(cache, str | os.PathLike) or not os.fspath(cache):
-        raise ArgumentError(f'cache must be a folder or "memory", got {cache!r}: cache="cache"')
-    place = os.fspath(cache)
-    if scheme_of(place) or place.startswith("~/") or IS_WINDOWS:
-        raise ArgumentError(
-            f"cache={place!r} must be a folder of this machine, without ~, and not on Windows: a "
-            "cache is mapped into memory"
-        )
-    if place == "memory" and not HAS_MEMORY_FILES:
-        raise ArgumentError(f"cache={place!r} works on Linux only: give a folder")
-    return place if place == "memory" else os.path.abspath(place)
+    bytes_of = whole_column(columns, "bytes") if "bytes" in columns.names else None
+    sources = dict[str, RowSource]()
+    for one in features:
+        has_facts = one.files is not None and one.feature.columns[0] == "path"
+        sources[one.name] = FileSource(one.feature, one.values, bytes_of if has_facts else None)
+    sources |= packed
+    if arguments.cache is not None:
+        sources |= _cached(arguments, columns, features, sources, store)
+    for one in features:
+        if one.array_rows:
+            files = sources[one.name].files
+            sources[one.name] = _stored(one, files, store, 2 * arguments.window)
+    return sources
 
 
-def cached(
+def _cached(
+    arguments: SequenceArguments,
     columns: Columns,
     features: Iterable[BoundFeature],
     sources: Mapping[str, RowSource],
-    cache: str,
-    limits: Limits,
     store: Stores,
-    transforms: bool,
 ) -> dict[str, RowSource]:
-    """Return the sources of features by name. Those of images keep decoded pixels.
+    """Return the sources of images that keep decoded pixels, by name.
 
     If the folder cannot be used, it warns and keeps nothing.
-
-    Args:
-        columns: of the manifest.
-        features: of its rows.
-        sources: of these features by name.
-        cache: as from `checked_cache`.
-        limits: bound the cache.
-        store: reads the files.
-        transforms: whether a transform gets the pixels.
-
-    Raises:
-        ArgumentError: no feature has pixels to keep.
     """
+    cache, most = arguments.cache, arguments.limits.cache_bytes
     facts = whole_column(columns, "bytes"), whole_column(columns, "mtime_ns")
     steps = {
-        one.name: _cache_steps(one, sources[one.name], facts, transforms)
+        one.name: _cache_steps(one, sources[one.name], facts, arguments.transform is not None)
         for one in features
         if one.files is not None
     }
@@ -87,9 +88,9 @@ def cached(
     if not kept and all(source.cache is None for source in sources.values()):
         why = "; ".join(f"{name!r}: {reason}" for name, reason in steps.items())
         raise ArgumentError(f"cache={cache!r} has no image to keep: {why or 'there are no files'}")
-    found, most = dict(sources), limits.cache_bytes
     if cache == "memory":
         most = (most or free_memory() // 2) // max(1, len(kept))
+    cached = dict[str, RowSource]()
     try:
         for name, step in kept.items():
             files, spec = sources[name].files, step[0].spec
@@ -101,12 +102,12 @@ def cached(
                 segments = open_segments(cache, settings, np.unique(keys), spec, most)
             if not all(segment.slots.writable for segment in segments):
                 warn(f"cache={cache!r} cannot be written: dfgen reads its pixels and adds none")
-            found[name] = CachedPixels(files, step, store, segments, keys, facts)
+            cached[name] = CachedPixels(files, step, store, segments, keys, facts)
     except OSError as error:
         why = str(error.strerror or error)
         warn(f"cache={cache!r} cannot be used: {why}. Training goes on without it")
-        return dict(sources)
-    return found
+        return {}
+    return cached
 
 
 def _keys(paths: Any, folder: str) -> Keys:
@@ -170,3 +171,26 @@ def _settings_of(fixed: Image) -> dict[str, Any]:
         "opencv": cv2.__version__,
         "pillow": version("pillow"),
     }
+
+
+def _stored(bound: BoundFeature, files: FileSource, store: Stores, window: int) -> StoredRows:
+    """Return a source of rows of array files, which takes whole chunks of rows.
+
+    The first row tells shape and dtype. HDF5 files together cache unpacked chunks of `window`
+    bytes.
+    """
+    rows, feature, spec = bound.values, bound.feature, specs_of(bound.feature)[0]
+    encoded = pc.dictionary_encode(rows.field("path"))
+    dataset = getattr(feature, "dataset", None)
+    shape, dtype, chunk = spec.shape, spec.dtype, 1
+    arrays = ArrayFiles(store.another(), window // len(encoded.dictionary))
+    with suppress(DfgenError, *BROKEN_ROWS):  # reading it says more
+        array = arrays.array(encoded.dictionary[0].as_py(), dataset)
+        shape, dtype = array.shape[1:], array.dtype
+        chunk = (getattr(array, "chunks", None) or (1,))[0]
+    pixels = (*shape, 1) if spec.pixels and len(shape) == 2 else shape
+    numbers = encoded.indices.to_numpy().astype(np.int64)  # times blocks, they exceed 32 bits
+    return StoredRows(
+        files, Spec(pixels, dtype), shape, chunk, encoded.dictionary, numbers,
+        rows.field("index").to_numpy(), dataset, arrays,
+    )  # fmt: skip
