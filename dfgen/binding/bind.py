@@ -18,7 +18,6 @@ from dfgen.binding.row_problems import (
     check_problems,
     deep_problems,
     known_problems,
-    warn_of_no_region,
 )
 from dfgen.binding.row_sizes import row_sizes
 from dfgen.binding.row_sources import row_sources
@@ -33,7 +32,6 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.ragged import Ragged
-from dfgen.samples.features.segmentation import Segmentation
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform, check_transform
 from dfgen.stores.stores import store_of
@@ -155,7 +153,7 @@ def bind(arguments: SequenceArguments) -> Binding:
     rows = bound_rows(columns, named, {*leaves(x)}, arguments.id, [*problems])
     features = rows.features
     files = [one for one in features if one.files is not None]
-    packed = {} if pack is None else pack.sources(features, arguments.limits)
+    packed = {} if pack is None else pack.sources(columns, features)
     loose = [one.files for one in files if one.name not in packed]
     loose = [one[:1] if isinstance(one, MappedColumn) else one for one in loose]  # all in one store
     store = store_of(loose, arguments.limits, arguments.storage_options)
@@ -168,8 +166,6 @@ def bind(arguments: SequenceArguments) -> Binding:
     problems = {**{row: reason(error) for row, error in unread.items()}, **problems}
     if problems and arguments.on_error == "raise":
         check_problems(columns, rows, problems)
-    if any(isinstance(one.feature, Segmentation) for one in features):
-        warn_of_no_region(rows)
 
     transform: Any = arguments.transform
     if isinstance(transform, Pipeline):

@@ -1,11 +1,8 @@
 """Rows whose files are in a pack: their columns, and the sources of their features."""
 
-import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,23 +11,20 @@ import pyarrow.compute as pc
 from dfgen.binding.arguments import SequenceArguments, open_table
 from dfgen.binding.row_sizes import known_sizes
 from dfgen.binding.table_columns import Columns
-from dfgen.errors import ArgumentError, DfgenError, ManifestError, warn
-from dfgen.limits import Limits
+from dfgen.errors import ArgumentError, ManifestError, warn
 from dfgen.manifest.metadata import Metadata, metadata_of
 from dfgen.manifest.paths import absolute_paths, absolute_place, ends_of
 from dfgen.packs.format import PATH, Pack, is_pack, pack_table, read_pack
 from dfgen.packs.remote_shards import RemoteShards, check_sizes
 from dfgen.packs.rows import PackedFiles, PackedPixels, PackRows, PackSource
 from dfgen.packs.shards import Shards, check_shard
-from dfgen.samples.bound_feature import BoundFeature, Sizes
+from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_checks import is_unsaid
-from dfgen.samples.pixels.decoders import size_of_image
-from dfgen.samples.pixels.geometry import shrunk
 from dfgen.samples.sources.file_source import FileSource
 from dfgen.spec import IntArray, Spec
-from dfgen.stores.stores import Stores, is_remote, store_at
+from dfgen.stores.stores import is_remote, store_at
 from dfgen.table.arrow_types import in_one, is_text
 from dfgen.table.mapped_column import MappedColumn
 
@@ -42,94 +36,89 @@ class PackedRows:
     """The rows of a Sequence that are in a pack.
 
     Args:
-        columns: of the manifest.
         shards: of the pack.
         rows: where the rows are.
         problems: row -> why it has no file in the pack.
     """
 
-    columns: Columns
     shards: Shards
     rows: PackRows
     problems: Mapping[int, str] = field(default_factory=dict)
 
     def feature(self, feature: Feature) -> Feature:
-        """Return a feature as it is made of what was packed."""
-        if not isinstance(feature, Image) or feature.columns[0] != PATH:
+        """Return a feature as it is made of what was packed.
+
+        By default, an Image has the size of the packed pixels. Another size is resized from them.
+
+        Raises:
+            ArgumentError: the pack cannot make this image.
+        """
+        if not isinstance(feature, Image) or feature.columns[0] != PATH or feature.like is not None:
             return feature
-        pack, spec = self.shards.pack, self._spec
-        image: Image = _image_of_pack(feature, spec, pack.packed)
-        shape = pack.shape
-        size = None if image.like is not None else image.load_size or image.size
-        if shape and size and (size[0] > shape[0] or size[1] > shape[1]):
+        image, packed, shape = feature, self.shards.pack.packed, self.shards.pack.shape
+        mode = packed.get("color_mode")
+        if mode not in (None, image.color_mode) and (shape or mode == "grayscale"):
+            raise ArgumentError(
+                f"{image!r} asks for color_mode={image.color_mode!r}, but the images were packed "
+                f"with color_mode={mode!r}: write color_mode={mode!r}, or pack again"
+            )
+        if shape is None:
+            return image
+        if image.dtype == "uint16":
+            raise ArgumentError(
+                f'{image!r} asks for dtype="uint16", but packed pixels have 8 bits: leave it out, '
+                'or pack with format="original"'
+            )
+        if image.size is not None and is_unsaid(image.size) and image.load_size is None:
+            image = replace(image, size=shape[:2])
+        size = image.load_size or image.size
+        if size and (size[0] > shape[0] or size[1] > shape[1]):
             warn(
                 f"packed images of {shape[:2]} are enlarged to {size}: for more detail, pack "
                 "them in this size"
             )
-        return image
+        if image.size is None or size != shape[:2] or image.crop == "random_resized":
+            return image
+        asked = ("resize", "interpolation", "antialias")
+        how = {name: packed[name] for name in asked if packed.get(name) is not None}
+        for name, value in how.items():
+            if getattr(image, name) not in (value, getattr(Image, name)):
+                raise ArgumentError(
+                    f"{image!r} asks for {name}={getattr(image, name)!r}, but the images were "
+                    f"packed with {name}={value!r}: write {name}={value!r}, or pack again"
+                )
+        return replace(image, **how)
 
-    def sources(self, features: Iterable[BoundFeature], limits: Limits) -> dict[str, PackSource]:
+    def sources(self, columns: Columns, features: Sequence[BoundFeature]) -> dict[str, PackSource]:
         """Return name of a feature -> its source, if it is read from the pack.
 
         Raises:
             ManifestError: annotations are on packed images whose original size is unknown.
         """
-        features = tuple(features)
-        followed = {bound.like for bound in features}
-        packed = (b for b in features if b.feature.of_files and b.feature.columns[0] == PATH)
-        if self._spec is not None:  # other features read the files themselves
-            packed = (b for b in packed if b.image is not None and b.like is None)
-        return {b.name: self._source(b, b.name in followed, limits) for b in packed}
-
-    def _source(self, bound: BoundFeature, is_followed: bool, limits: Limits) -> PackSource:
-        packed = self.shards.pack.packed
-        original = None
-        if is_followed and packed.get("format") != "original":
-            original = self._known_sizes
-            if original is None:
-                raise ManifestError(
-                    "boxes or masks are in pixels of the files, whose images were packed smaller, "
-                    "and the manifest lacks their sizes: build it with width, height and "
-                    'orientation and pack again, or pack with format="original"'
-                )
-        common: dict[str, Any] = {
-            "files": FileSource(bound.feature, bound.values, None, True),
-            "rows": self.rows,
-            "shards": self.shards,
-            "original_sizes": original,
-        }
-        if self._spec is not None:
-            shape = np.array(self._spec.shape[:2], np.int32)
-            sizes = np.broadcast_to(shape, (len(self.columns), 2)) if bound.variable_size else None
-            resize = packed.get("resize") or "stretch"
-            return PackedPixels(**common, sizes=sizes, spec=self._spec, resize=resize)
-        most = packed.get("max_side") or 0
-        source = PackedFiles(**common, most=most)
-        if not bound.variable_size or bound.like is not None:
-            return source
-        return PackedFiles(**common, most=most, sizes=self._sizes_of_files(source, limits))
-
-    @cached_property
-    def _spec(self) -> Spec | None:
-        shape = self.shards.pack.shape
-        return None if shape is None else Spec(shape, np.dtype(np.uint8))
-
-    @cached_property
-    def _known_sizes(self) -> Sizes | None:
-        return known_sizes(self.columns)
-
-    def _sizes_of_files(self, source: PackedFiles, limits: Limits) -> Sizes:
-        """Return the sizes of packed files, by facts or else by their headers."""
-        known, store = self._known_sizes, Stores(limits)
-        sizes = np.zeros((len(self.columns), 2), np.int32) if known is None else known.copy()
-        if source.most:
-            for row in np.flatnonzero(sizes.all(axis=1)).tolist():
-                height, width = sizes[row].tolist()
-                sizes[row] = shrunk((height, width), source.most)
-        for row in np.flatnonzero(~sizes.all(axis=1)).tolist():
-            with contextlib.suppress(DfgenError):  # reading it says more
-                sizes[row] = size_of_image(source.content(row), store)
-        return sizes
+        packed, shape = self.shards.pack.packed, self.shards.pack.shape
+        followed, sources = {bound.like for bound in features}, dict[str, PackSource]()
+        for bound in features:
+            if not bound.feature.of_files or bound.feature.columns[0] != PATH:
+                continue
+            if shape is not None and (bound.image is None or bound.like is not None):
+                continue  # it reads the files
+            original = None
+            if bound.name in followed and packed.get("format") != "original":
+                original = known_sizes(columns)
+                if original is None:
+                    raise ManifestError(
+                        "boxes or masks are in pixels of the files, whose images were packed "
+                        "smaller, and the manifest lacks their sizes: build it with width, height "
+                        'and orientation and pack again, or pack with format="original"'
+                    )
+            files = FileSource(bound.feature, bound.values, None, True)
+            common = files, self.rows, self.shards, original
+            if shape is None:
+                sources[bound.name] = PackedFiles(*common, packed.get("max_side") or 0)
+            else:
+                spec, resize = Spec(shape, np.dtype(np.uint8)), packed.get("resize") or "stretch"
+                sources[bound.name] = PackedPixels(*common, spec, resize)
+        return sources
 
 
 def open_columns(arguments: SequenceArguments) -> tuple[Columns, PackedRows | None]:
@@ -157,12 +146,12 @@ def open_columns(arguments: SequenceArguments) -> tuple[Columns, PackedRows | No
     shard_bytes //= len(index.shards)
     if manifest is pack and arguments.where is None:
         columns = _columns(index, table, arguments.root)
-        return columns, PackedRows(columns, shards, PackRows(starts, None, shard_bytes))
+        return columns, PackedRows(shards, PackRows(starts, None, shard_bytes))
     columns = open_table(arguments)
     numbers = _numbers(columns, table, index)
     why = in_one(table["problem"]).take(pa.array(numbers))
     bad = {row: why[row].as_py() for row in pc.indices_nonzero(pc.is_valid(why)).to_pylist()}
-    return columns, PackedRows(columns, shards, PackRows(starts, numbers, shard_bytes), bad)
+    return columns, PackedRows(shards, PackRows(starts, numbers, shard_bytes), bad)
 
 
 def _columns(pack: Pack, table: pa.Table, root: str | os.PathLike[str] | None) -> Columns:
@@ -222,49 +211,3 @@ def _numbers(columns: Columns, table: pa.Table, pack: Pack) -> IntArray:
             )
     numbers: IntArray = places.to_numpy().astype(np.int64)
     return numbers
-
-
-def _image_of_pack(image: Any, spec: Spec | None, packed: Mapping[str, Any]) -> Any:
-    """Return an Image that reads packed values.
-
-    By default it has the size of the packed pixels. Another size is resized from them.
-
-    Args:
-        image: the `Image`.
-        spec: of the packed pixels, None for lengths that differ; None: whole files were packed.
-        packed: the arguments of `dfgen.pack`.
-
-    Raises:
-        ArgumentError: the pack cannot make this image.
-    """
-    mode = packed.get("color_mode")
-    if image.like is not None or mode is None:
-        return image
-    if image.color_mode != mode and (spec is not None or mode == "grayscale"):
-        raise ArgumentError(
-            f"{image!r} asks for color_mode={image.color_mode!r}, but the images were packed with "
-            f"color_mode={mode!r}: write color_mode={mode!r}, or pack again"
-        )
-    if spec is None:
-        return image
-    if image.dtype == "uint16":
-        raise ArgumentError(
-            f'{image!r} asks for dtype="uint16", but packed pixels have 8 bits: leave it out, or '
-            'pack with format="original"'
-        )
-    size = spec.shape[:2]
-    if None in size or image.size is None:
-        return image
-    if is_unsaid(image.size) and image.load_size is None:
-        image = replace(image, size=size)
-    if (image.load_size or image.size) != size or image.crop == "random_resized":
-        return image
-    asked = ("resize", "interpolation", "antialias")
-    how = {name: packed[name] for name in asked if packed.get(name) is not None}
-    for name, value in how.items():
-        if getattr(image, name) not in (value, getattr(type(image), name)):
-            raise ArgumentError(
-                f"{image!r} asks for {name}={getattr(image, name)!r}, but the images were packed "
-                f"with {name}={value!r}: write {name}={value!r}, or pack again"
-            )
-    return replace(image, **how)

@@ -87,22 +87,16 @@ class Preprocessing:
         Raises:
             ArgumentError: predictions are not nested as y, or do not fit its classes.
         """
-        names = [*leaves(self.y)]
         if isinstance(self.y, str):
-            fits = not isinstance(predictions, Mapping)
-        elif isinstance(self.y, Mapping):
-            fits = isinstance(predictions, Mapping)
-        else:
-            fits = isinstance(predictions, list | tuple) and len(predictions) == len(names)
-        if not fits:
+            return _meaning(self.targets.get(self.y), predictions)
+        if isinstance(self.y, Mapping) and isinstance(predictions, Mapping):
+            return {key: _meaning(self.targets.get(key), one) for key, one in predictions.items()}
+        names, is_list = [*leaves(self.y)], isinstance(predictions, list | tuple)
+        if isinstance(self.y, Mapping) or not is_list or len(predictions) != len(names):
             raise ArgumentError(
                 f"predictions are a {type(predictions).__name__}, but y is {self.y!r}: nest them "
                 "as y"
             )
-        if isinstance(self.y, str):
-            return _meaning(self.targets.get(self.y), predictions)
-        if isinstance(self.y, Mapping):
-            return {key: _meaning(self.targets.get(key), one) for key, one in predictions.items()}
         pairs = zip(names, predictions, strict=True)
         return [_meaning(self.targets.get(name), one) for name, one in pairs]
 

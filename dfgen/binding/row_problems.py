@@ -4,22 +4,20 @@ import os
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.table_columns import Columns
-from dfgen.errors import DfgenError, ManifestError, MissingFileError, warn
+from dfgen.binding.table_columns import Columns, whole_column
+from dfgen.errors import DfgenError, ManifestError, MissingFileError
 from dfgen.explain.missing import missing_path
 from dfgen.manifest.paths import is_address
 from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.segmentation import Segmentation
 from dfgen.samples.pixels.scaling import too_deep
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.stores.archives import member_of
 from dfgen.stores.store import Store
 from dfgen.stores.stores import has_store, scheme_of
-from dfgen.table.arrow_types import is_list, is_text, lengths_of, nulls, place_of
+from dfgen.table.arrow_types import is_text
 
 _SAMPLED = 6  # rows whose files are looked for
 _SHOWN = 10
@@ -36,15 +34,15 @@ def known_problems(columns: Columns) -> dict[int, str]:
 
 def deep_problems(columns: Columns, features: Iterable[BoundFeature]) -> dict[int, str]:
     """Return row -> why its file has too many bits for an Image, by the fact `bits`."""
-    if columns.is_empty("bits") or not pa.types.is_integer(columns["bits"].type):
+    bits, problems = whole_column(columns, "bits"), dict[int, str]()
+    if bits is None:
         return {}
-    bits, problems = columns["bits"], dict[int, str]()
     for bound in features:
         image = bound.image
         most = {None: 8, "uint8": 16}.get(image.dtype) if image is not None else None
-        if most is not None and image.column == columns.file_column and pc.max(bits).as_py() > most:
-            for row in pc.indices_nonzero(pc.greater(bits, most)).to_pylist():
-                problems[row] = too_deep(bits[row].as_py())
+        if most is not None and image.column == columns.file_column:
+            deep = np.flatnonzero(bits > most)
+            problems |= {int(row): too_deep(int(bits[row])) for row in deep}
     return problems
 
 
@@ -60,28 +58,6 @@ def check_problems(columns: Columns, rows: BoundRows, problems: Mapping[int, str
         f"{len(problems):,} of {len(rows):,} rows have a problem:{''.join(lines)}\nTo train on the "
         f'others, {drop}, or give on_error="skip"'
     )
-
-
-def warn_of_no_region(rows: BoundRows) -> None:
-    """Warn about labelled objects without a region, which no mask shows."""
-    for bound in rows.features:
-        if not isinstance(bound.feature, Segmentation):
-            continue
-        offsets, regions = bound.values.offsets, bound.values.arrays[0]
-        bare = nulls(regions)
-        if is_list(regions.type):
-            bare |= lengths_of(regions) == 0
-        elif is_text(regions.type):
-            bare |= np.asarray(pc.fill_null(pc.equal(regions, "[]"), False))
-        places = [place_of(offsets, int(index)) for index in np.flatnonzero(bare)]
-        places = [(row, place) for row, place in places if bound.has(row)]
-        if places:
-            row, place = places[0]
-            warn(
-                f"{len(places):,} of {offsets[-1]:,} objects in column {bound.feature.column!r} "
-                f"have a label but no region, such as object {place} of {rows.where(row)}: masks "
-                "show background there. Draw their regions, or remove these objects"
-            )
 
 
 def look_for_files(

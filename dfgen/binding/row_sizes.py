@@ -12,11 +12,12 @@ from dfgen.errors import DecodeError, DfgenError, ManifestError, MissingFileErro
 from dfgen.limits import DEFAULT, Limits
 from dfgen.machine import threads
 from dfgen.manifest.building.file_facts import USUAL
-from dfgen.packs.rows import PackSource
+from dfgen.packs.rows import PackedFiles, PackedPixels, PackSource
 from dfgen.progress_bars import progress
 from dfgen.samples.bound_feature import BoundFeature, RowLengths, Sizes
 from dfgen.samples.features.base import specs_of, value_of
 from dfgen.samples.pixels.decoders import size_of_image
+from dfgen.samples.pixels.geometry import shrunk
 from dfgen.samples.sources.file_source import RowSource
 from dfgen.spec import IntArray
 from dfgen.stores.stores import Stores
@@ -48,8 +49,6 @@ def row_sizes(
         if bound.like is not None and bound.variable_size:
             if bound.like in sizes:
                 sizes[bound.name] = _multiples(sizes[bound.like], bound, store)
-        elif isinstance(source, PackSource) and source.sizes is not None:
-            sizes[bound.name] = source.sizes
         elif bound.variable_size or specs_of(bound.feature)[0].own_length:
             sizes[bound.name], unread = sizes_of_rows(columns, bound, source, store)
             errors |= unread
@@ -60,7 +59,13 @@ def sizes_of_rows(
     columns: Columns | None, bound: BoundFeature, source: RowSource | None, store: Stores
 ) -> tuple[RowLengths, Errors]:
     """Return the lengths of one feature, 0 if unknown, and errors, as `row_sizes`."""
+    if isinstance(source, PackedPixels):
+        shape = np.array(source.spec.shape[:2], np.int32)
+        return np.broadcast_to(shape, (len(bound.values), 2)), {}
     sizes = _known(columns, bound, store.limits)
+    if isinstance(source, PackedFiles) and source.most and bound.variable_size:
+        for row in np.flatnonzero(sizes.all(axis=1)).tolist():
+            sizes[row] = shrunk(tuple(sizes[row].tolist()), source.most)
     unknown = np.flatnonzero(~(sizes > 0).all(axis=1))
     if bound.files is None or not unknown.size:
         return sizes, {}

@@ -176,12 +176,11 @@ class Columns:
         what = "path" if is_text(kind) else "bytes" if is_binary(kind) else "bytes or path"
         drop = f"drop these rows, df = df[df[{name!r}].notna()], {OR_IGNORE}"
         refuse_missing(name, values, what, drop)
-        return values if self.root is None else self._at_root(values, self.root)
-
-    def _at_root(self, values: Any, root: str) -> Any:
-        if is_file_struct(values.type):
-            return with_paths(values, whole_paths(paths_of(values), root))
-        return values if is_binary(values.type) else whole_paths(values, root)
+        if self.root is None or is_binary(kind):
+            return values
+        if is_file_struct(kind):
+            return with_paths(values, whole_paths(paths_of(values), self.root))
+        return whole_paths(values, self.root)
 
     def whole_numbers(self, name: str) -> pa.Array:
         """Return a column of indices, none missing."""

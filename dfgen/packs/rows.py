@@ -42,7 +42,7 @@ class PackRows:
         return shard, number - self.starts.item(shard)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class PackSource(RowSource):
     """The packed values of a feature.
 
@@ -52,14 +52,12 @@ class PackSource(RowSource):
         shards: of the pack.
         original_sizes: (height, width) of the upright image of each row before it was packed, 0 if
             unknown; None: no annotations are on the images.
-        sizes: (height, width) of each packed image, if the batches need them.
     """
 
     files: FileSource
     rows: PackRows
     shards: Shards
-    original_sizes: Sizes | None = None
-    sizes: Sizes | None = None
+    original_sizes: Sizes | None
 
     is_pixels = False
     """Whether pixels were packed, not files."""
@@ -91,7 +89,7 @@ class PackSource(RowSource):
         return place((height, width), size, size, resize)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class PackedPixels(PackSource):
     """Images of packed pixels.
 
@@ -101,7 +99,7 @@ class PackedPixels(PackSource):
     """
 
     spec: Spec
-    resize: str = "stretch"
+    resize: str
 
     is_pixels = True
 
@@ -125,11 +123,11 @@ class PackedPixels(PackSource):
         return None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class PackedFiles(PackSource):
     """Any feature of packed files; `most` is the longer side of packed images in pixels."""
 
-    most: int = 0
+    most: int
 
     def read(self, row: int, out: Any, reading: Reading) -> Any:
         """Fill `out` for one row."""
