@@ -94,10 +94,8 @@ def _followed_image(named: Mapping[str, Feature], name: str) -> str:
     return names[0]
 
 
-def _present_rows(columns: Columns, feature: Feature) -> Present | None:
+def _present_rows(columns: Columns, feature: Feature) -> Present:
     """Return which rows have all columns of a feature with `missing="ignore"`."""
-    if feature.missing == "raise":
-        return None
     missing = [nulls(columns[name]) for name in feature.columns]
     present: Present = ~np.logical_or.reduce(missing)
     for name in feature.columns:
