@@ -146,7 +146,7 @@ def bind(arguments: SequenceArguments) -> Binding:
     """
     columns, pack = open_columns(arguments)
     x, y, named = named_features(columns, arguments)
-    problems = known_problems(columns) if "problem" in columns.names else {}
+    problems = known_problems(columns)
     if pack is not None:
         named = {name: pack.feature(feature) for name, feature in named.items()}
         problems = {**pack.problems, **problems}
@@ -160,7 +160,7 @@ def bind(arguments: SequenceArguments) -> Binding:
     sizes, unread = row_sizes(columns, features, packed, store)
     if not any(one.feature.of_files or one.like is not None for one in features):
         problems = {}  # of files that are not read
-    if "bits" in columns.names and "format" in columns.names:  # facts
+    if "format" in columns.names:  # facts
         encoded = [one for one in files if not getattr(packed.get(one.name), "is_pixels", False)]
         problems = {**deep_problems(columns, encoded), **problems}
     problems = {**{row: reason(error) for row, error in unread.items()}, **problems}

@@ -54,26 +54,21 @@ def order_of(
         return InOrder(len(columns))
     if arguments.balance is not None and arguments.sampling_weight is not None:
         raise ArgumentError("balance= and sampling_weight= both draw rows: leave one out")
-    order: Order = _draws(arguments, columns, rows) or Shuffled(len(columns))
+    balance, shuffled, order = arguments.balance, Shuffled(len(columns)), None
+    if arguments.sampling_weight is not None:
+        order = _by_weight(columns, arguments.sampling_weight, rows)
+    elif isinstance(balance, Mapping):
+        order = _by_share(columns, balance)
+    elif balance is not None:
+        order = _by_class(columns, balance)
     if arguments.bucket_by is not None:
         axes, need = _BUCKETS[arguments.bucket_by]
         fitting = [one for one in sizes if one.shape[1] == axes]
         if not fitting:
             raise ArgumentError(f'bucket_by="{arguments.bucket_by}" needs {need}')
-        return Bucketed(order, fitting[0], arguments.batch_size, arguments.bucket_by)
-    windows = _windows(arguments, sources) if isinstance(order, Shuffled) else None
-    return windows or order
-
-
-def _draws(arguments: SequenceArguments, columns: Columns, rows: BoundRows) -> Order | None:
-    if arguments.sampling_weight is not None:
-        return _by_weight(columns, arguments.sampling_weight, rows)
-    balance = arguments.balance
-    if balance is None:
-        return None
-    return (
-        _by_share(columns, balance) if isinstance(balance, Mapping) else _by_class(columns, balance)
-    )
+        base, lengths = order or shuffled, fitting[0]
+        return Bucketed(base, lengths, arguments.batch_size, arguments.bucket_by)
+    return order or _windows(arguments, sources) or shuffled
 
 
 def _windows(arguments: SequenceArguments, sources: list[RowSource]) -> Windowed | None:

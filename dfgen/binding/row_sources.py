@@ -51,7 +51,7 @@ def row_sources(
     Raises:
         ArgumentError: `cache=` has no pixels to keep.
     """
-    bytes_of = whole_column(columns, "bytes") if "bytes" in columns.names else None
+    bytes_of = whole_column(columns, "bytes")
     sources = dict[str, RowSource]()
     for one in features:
         has_facts = one.files is not None and one.feature.columns[0] == "path"

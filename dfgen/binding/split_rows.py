@@ -48,7 +48,7 @@ def _by_split(values: pa.Array) -> Masks:
             f"them: {advice}"
         )
     text = values.cast(kind)
-    return {name: _mask(pc.equal(text, pa.scalar(name, kind))) for name in names}
+    return {name: np.asarray(pc.equal(text, pa.scalar(name, kind))) for name in names}
 
 
 def _by_fold(columns: Columns, values: pa.Array, fold: int) -> Masks:
@@ -62,13 +62,8 @@ def _by_fold(columns: Columns, values: pa.Array, fold: int) -> Masks:
         raise ArgumentError(f"fold={fold} is not a fold of the manifest: {listed(folds)}")
     if len(folds) == 1:
         raise ManifestError(f"every row is in fold {fold}: none is left to train on")
-    chosen = _mask(pc.equal(values, pa.scalar(fold, values.type)))
+    chosen = np.asarray(pc.equal(values, pa.scalar(fold, values.type)))
     return {"train": ~chosen, "val": chosen}
-
-
-def _mask(values: pa.Array) -> npt.NDArray[np.bool_]:
-    mask: npt.NDArray[np.bool_] = values.to_numpy(zero_copy_only=False)
-    return mask
 
 
 def where_split(where: Any, name: str, fold: int | None) -> Any:
