@@ -87,7 +87,7 @@ class Preprocessing:
         Raises:
             ArgumentError: predictions are not nested as y, or do not fit its classes.
         """
-        if isinstance(self.y, str):
+        if isinstance(self.y, str) and not isinstance(predictions, Mapping):
             return _meaning(self.targets.get(self.y), predictions)
         if isinstance(self.y, Mapping) and isinstance(predictions, Mapping):
             return {key: _meaning(self.targets.get(key), one) for key, one in predictions.items()}
