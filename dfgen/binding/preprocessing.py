@@ -152,11 +152,6 @@ class Preprocessing:
     def _row(self, value: Any) -> Mapping[str, Any]:
         if hasattr(value, "keys"):
             return {name: value[name] for name in value.keys()}  # noqa: SIM118  # of a Series too
-        if not isinstance(value, str | os.PathLike | bytes | bytearray | memoryview | np.ndarray):
-            raise ArgumentError(
-                "expected a path, bytes, an array of pixels, a row, or a list of these, got "
-                f"{type(value).__name__}"
-            )
         columns = {column for feature in self.inputs.values() for column in feature.columns}
         if len(columns) > 1 or not any(feature.of_files for feature in self.inputs.values()):
             raise ArgumentError(
@@ -170,10 +165,8 @@ class Preprocessing:
         numbers = np.arange(len(rows))
         bound = tuple(self._bound(name, columns) for name in self.inputs)
         store = store_of(one.files for one in bound if one.files is not None)
-        sizes, errors = row_sizes(None, bound, {}, store)
+        sizes, _ = row_sizes(None, bound, {}, store)  # reading a row raises its error again
         reader = SampleReader(numbers, bound, self.transform, store, sizes=sizes)
-        for row, error in errors.items():
-            raise type(error)(f"{reader.where(row)}: {error}") from error
         specs = reader.padding.specs(numbers, reader.specs)
         arrays = {
             name: np.full((len(rows), *spec.shape), spec.blank, spec.dtype)
@@ -233,7 +226,9 @@ def _file(value: Any, feature: Feature) -> dict[str, Any]:
         return {"bytes": bytes(value), "path": None}
     if isinstance(value, str | os.PathLike):
         return {"bytes": None, "path": os.fspath(value)}
-    raise ArgumentError(f"{feature.columns[0]}={value!r}: expected a path, bytes or an array")
+    raise ArgumentError(
+        f"{feature.columns[0]}={value!r}: expected a path, bytes or an array, or a row of these"
+    )
 
 
 def _file_of(array: npt.NDArray[Any], feature: Feature) -> bytes:

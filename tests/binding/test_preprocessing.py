@@ -323,7 +323,7 @@ def test_what_cannot_be_given_is_refused(df, tmp_path):
     for use, kind, message in (
         (lambda: image([]), ArgumentError, "an empty list makes no batch"),
         (lambda: image(7), ArgumentError,
-         "expected a path, bytes, an array of pixels, a row, or a list of these, got int"),
+         "path=7: expected a path, bytes or an array, or a row of these"),
         (lambda: image("gone.jpg"), MissingFileError,
          "row id=0, path='gone.jpg': the file does not exist"),
         (lambda: image([df["path"][0], b""]), DecodeError,
