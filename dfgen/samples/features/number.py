@@ -65,7 +65,8 @@ def _numbers(column: str, values: pa.Array, dtype: np.dtype[Any]) -> Values:
     if not (arrow.are_numbers(kind) or pa.types.is_boolean(kind)):
         raise ManifestError(
             f"column {column!r} holds {kind}, Number needs numbers: write "
-            f"pd.to_numeric(df[{column!r}]), or dfgen.Category({column!r}) for classes"
+            f"df[{column!r}] = pd.to_numeric(df[{column!r}]), or dfgen.Category({column!r}) for "
+            "classes"
         )
     if pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
