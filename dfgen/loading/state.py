@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from dfgen.checks import whole
 from dfgen.errors import ArgumentError, brief, warn
 from dfgen.loading.order.shuffle import ORDER
-from dfgen.table.arrow_types import joined_text
 from dfgen.table.mapped_column import MappedColumn
 
 State = dict[str, int | str]
@@ -74,7 +73,8 @@ def ids_digest(ids: Any) -> str:
         block = block.cast(pa.large_string())
         lengths = pc.utf8_length(block).to_numpy()
         digest.update(np.append(len(block), lengths).astype("<i8").tobytes())
-        digest.update(joined_text(block)[0])
+        whole_block = pa.LargeListArray.from_arrays([0, len(block)], block)
+        digest.update(pc.binary_join(whole_block, pa.scalar("", block.type))[0].as_buffer())
     return digest.hexdigest()
 
 

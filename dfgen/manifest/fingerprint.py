@@ -108,9 +108,6 @@ class _Values:
     def _plain(self, column: pa.Array) -> pa.Array:
         """Reduce the many Arrow types to five: int64, float64, text, bytes and lists of them."""
         kind = column.type
-        if pa.types.is_float16(kind):  # pyarrow 15 cannot cast it
-            values = column.to_numpy(zero_copy_only=False).astype(np.float64)
-            return pa.array(values, from_pandas=True)
         if pa.types.is_dictionary(kind):
             column = column.dictionary.cast(pa.large_string()).take(column.indices)
         elif pa.types.is_boolean(kind):

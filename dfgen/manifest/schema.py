@@ -19,7 +19,6 @@ from dfgen.table.arrow_types import (
     empty_keys,
     is_list,
     is_text,
-    text_where,
 )
 from dfgen.table.file_columns import are_files
 
@@ -203,7 +202,6 @@ def refuse_repeated(ids: pa.ChunkedArray, where: str) -> None:
 
 def rows_where(mask: pa.ChunkedArray) -> pa.Array:
     """Return the row numbers where a mask is true."""
-    # pyarrow 15 crashes on a column without chunks, which an empty frame has
     return pc.indices_nonzero(mask.combine_chunks())
 
 
@@ -245,7 +243,7 @@ def to_categories(
             continue
         column = table[name]
         if name == "split" and is_text(column.type):
-            column = text_where(pc.invert(empty_keys(column)), column)
+            column = pc.if_else(empty_keys(column), None, column)
         if pa.types.is_dictionary(column.type):
             continue
         if name in named and are_fractions(column.type):  # whole numbers beside missing ones

@@ -32,7 +32,6 @@ from dfgen.packs.format import is_pack
 from dfgen.packs.pack_check import PackFinding, check_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.table.any_table import PANDAS_TYPES, Table, arrow_table, data_frame
-from dfgen.table.arrow_types import text_where
 from dfgen.table.file_columns import paths_of
 
 FINDINGS = ("missing", "broken", "changed")
@@ -129,7 +128,7 @@ def _facts_now(table: pa.Table, access: Access, decode: bool) -> tuple[pa.Table,
         # what only decoding finds stays, unless the size changed
         problems = table["problem"].cast(pa.string())
         same = pc.fill_null(pc.equal(facts["bytes"], table["bytes"]), False)
-        stays = text_where(pc.and_(same, is_undecodable(problems)), problems)
+        stays = pc.if_else(pc.and_(same, is_undecodable(problems)), problems, None)
         facts = with_column(facts, "problem", pc.coalesce(facts["problem"], stays))
     table = with_column(table, "path", pa.nulls(len(table)) if paths is None else paths)
     return table, without(facts, foreign)

@@ -5,7 +5,6 @@ column that cannot be converted.
 """
 
 import os
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dfgen.errors import ManifestError, brief
-from dfgen.table.arrow_types import check_names, is_binary, is_list, is_text, storable
+from dfgen.table.arrow_types import check_names, is_binary, is_list, is_text, storable, value_type
 from dfgen.table.file_columns import FILE, are_files, large_bytes, with_large_bytes
 
 # Of whole numbers and booleans with missing values; a float has only 53 bits.
@@ -28,7 +27,7 @@ PANDAS_TYPES = {
 
 _BYTES = (bytes, bytearray, memoryview)
 _NONE = (type(None), float, type(pd.NA), type(pd.NaT))  # types of missing values
-_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, ValueError, OverflowError)
+_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 TAKEN = (
     "a pandas or Polars DataFrame, an Arrow table, a DuckDB relation or another object with "
     "__arrow_c_stream__"
@@ -41,15 +40,13 @@ Table = Any
 
 def is_table(table: object) -> bool:
     """Whether an object other than a pandas DataFrame is a table."""
-    if (
-        isinstance(table, type) or type(table).__name__ == "Series"
-    ):  # a column has the interface too
+    if isinstance(table, type) or type(table).__name__ == "Series":  # a column has it too
         return False
     return hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__")
 
 
 def arrow_table(table: Table, where: str = "the frame") -> pa.Table:
-    """Return any table as an Arrow table, in types that each supported pyarrow computes with.
+    """Return any table as an Arrow table, in types that pyarrow computes with.
 
     Memory is shared if possible: numbers and text of Polars and DuckDB are not copied.
 
@@ -65,52 +62,31 @@ def arrow_table(table: Table, where: str = "the frame") -> pa.Table:
         return to_table(table, where)
     if not is_table(table):
         raise ManifestError(f"{where} must be {TAKEN}, got {brief(table)}")
-    of_polars = type(table).__module__.partition(".")[0] == "polars"
     try:
-        try:
-            return _stored(pa.table(table), of_polars)
-        except (pa.ArrowException, KeyError):  # older Arrow does not know the text of Polars
-            if not of_polars:
-                raise
-            return _stored(table.to_arrow(), of_polars)
+        found = pa.table(table)
+        found.validate(full=found.nbytes <= _VALIDATED)  # indices may be beyond their dictionary
+        columns = map(_stored, found.schema, found.columns)
+        named = pa.table([*columns], found.column_names, metadata=found.schema.metadata)
+        return with_large_bytes(named)
     except Exception as error:
         raise ManifestError(
             f"{where} cannot be read as an Arrow table: {type(error).__name__}: {error}"
         ) from error
 
 
-def _stored(table: pa.Table, of_polars: bool) -> pa.Table:
-    table.validate(full=table.nbytes <= _VALIDATED)  # indices may be beyond their dictionary
-    columns = []
-    for field, column in zip(table.schema, table.columns, strict=True):
-        column = _cast(column, storable(field.type))
-        if _has_no_order(field, of_polars):
-            column = column.cast(column.type.value_type)
-        columns.append(column)
-    return with_large_bytes(pa.table(columns, table.column_names, metadata=table.schema.metadata))
-
-
-def _has_no_order(field: pa.Field, of_polars: bool) -> bool:
-    """Whether it is a Categorical of Polars, whose codes a filter changes, unlike an Enum."""
-    marks = b" ".join(field.metadata or {})
-    is_category = pa.types.is_dictionary(field.type)
-    return is_category and (b"_PL_CATEGORICAL" in marks or (of_polars and b"_PL_ENUM" not in marks))
-
-
-def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if column.type == kind:
-        return column
-    if not pa.types.is_dictionary(kind):
-        return column.cast(kind)
-    parts = [
-        pa.DictionaryArray.from_arrays(
-            chunk.indices.cast(kind.index_type),
-            chunk.dictionary.cast(kind.value_type),
-            ordered=kind.ordered,
-        )
-        for chunk in column.chunks
-    ]  # Arrow casts no categories to others
-    return pa.chunked_array(parts, kind)
+def _stored(field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = storable(field.type)
+    if pa.types.is_dictionary(kind) and column.type != kind:  # Arrow casts no categories to others
+        chunks = [
+            pa.DictionaryArray.from_arrays(
+                one.indices, one.dictionary.cast(kind.value_type), ordered=kind.ordered
+            )
+            for one in column.chunks
+        ]
+        column = pa.chunked_array(chunks, kind)
+    if "_PL_CATEGORICAL" in str(field.metadata):  # a filter changes its codes, unlike an Enum's
+        kind = value_type(kind)
+    return column.cast(kind)
 
 
 def data_frame(table: Table) -> pd.DataFrame:
@@ -134,25 +110,18 @@ def arrow_column(values: "pd.Series[Any]", of: str = "") -> Any:
         >>> arrow_column(pd.Series([1.5, None])).to_pylist()
         [1.5, None]
     """
-    try:
-        return _array(values)
-    except (*_ERRORS, UnicodeEncodeError) as error:
-        message = str(error)
-    objects = values.dropna() if values.dtype.kind == "O" else values[:0]
-    if len(objects) and all(isinstance(value, str | os.PathLike) for value in objects):
+    for convert in (_array, _array_of_plain):
         try:
-            return pa.array(values.map(os.fspath, na_action="ignore"), pa.large_string())
-        except UnicodeEncodeError:
+            return convert(values)
+        except UnicodeError:
             message = "text that is not Unicode, such as a file name in another encoding"
-    if len(objects) and all(map(_is_list, objects)):
-        try:
-            return _array(values.map(_plain_list, na_action="ignore"))
         except _ERRORS as error:
             message = str(error)
-    kinds = sorted({type(value).__name__ for value in objects}) or [str(values.dtype)]
+    types = {type(value).__name__ for value in values.dropna()}
     raise ManifestError(
-        f"column {values.name!r}{of} has {', '.join(kinds)}, which Arrow cannot hold: {message}. "
-        "Expected one type in all rows: numbers, text, paths or bytes of files, or lists of these"
+        f"column {values.name!r}{of} has {', '.join(sorted(types)) or values.dtype}, which Arrow "
+        f"cannot hold: {message}. Expected one type in all rows: numbers, text, paths or bytes of "
+        "files, or lists of these"
     )
 
 
@@ -185,12 +154,15 @@ def _files(values: "pd.Series[Any]") -> Any:
     return pa.array(values, pa.large_binary(), from_pandas=True)
 
 
-def _is_list(value: object) -> bool:
-    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+def _array_of_plain(values: "pd.Series[Any]") -> Any:
+    return _array(pd.Series(map(_plain, values), dtype=object))
 
 
-def _plain_list(entries: Iterable[Any]) -> list[Any]:
-    return [os.fspath(one) if isinstance(one, os.PathLike) else one for one in entries]
+def _plain(value: Any) -> Any:
+    """Return a path as text, and an array or a tuple as a list."""
+    if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0):
+        return [os.fspath(one) if isinstance(one, os.PathLike) else one for one in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _is_apart(dtype: Any) -> bool:
@@ -211,9 +183,8 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
     try:
         plain = pa.Table.from_pandas(bare.drop(columns=apart), preserve_index=False)
     except (*_ERRORS, pa.ArrowException) as error:
-        for name in bare.columns.difference(apart):
-            arrow_column(frame[name], of)
-        raise ManifestError(f"{where} has a column that Arrow cannot hold: {error}") from error
+        what = ": ".join(map(str, error.args))  # the last names the column
+        raise ManifestError(f"{where} has a column that Arrow cannot hold: {what}") from error
     columns = {name: objects[name] if name in objects else plain[name] for name in frame.columns}
     return pa.table(columns, metadata=plain.schema.metadata)
 

@@ -36,40 +36,22 @@ def is_text(kind: pa.DataType) -> bool:
 def may_hold(texts: pa.Array | pa.ChunkedArray, text: str) -> bool:
     """Whether values of a text column may contain a text, because its buffers do.
 
-    Buffers may have more than the column. To search them is ten times as fast as each value; a
-    million paths without the first byte of the text take 1 ms.
+    Buffers may have more than the column. To search them is a hundred times as fast as each value.
 
     Example:
         >>> may_hold(pa.array(["a.png", "s3://b/c.png"]), "://")
         True
     """
     data = text.encode()
-    search = re.compile(re.escape(data)).search
     chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
-    buffers = (buffer for chunk in chunks for buffer in chunk.buffers()[2:])
-    return any(buffer and _has_byte(buffer, data[:1]) and search(buffer) for buffer in buffers)
-
-
-def _has_byte(buffer: pa.Buffer, byte: bytes) -> bool:
-    data = memoryview(buffer)
-    pieces = (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
-    return any(byte in bytes(piece) for piece in pieces)
-
-
-def joined_text(values: pa.Array) -> tuple[memoryview, IntArray]:
-    """Return the bytes of all texts one after the other, and where each ends in them.
-
-    Example:
-        >>> data, ends = joined_text(pa.array(["ab", None, "c"]))
-        >>> bytes(data), ends
-        (b'abc', array([2, 2, 3]))
-    """
-    if not len(values):
-        return memoryview(b""), np.zeros(0, np.int64)
-    values = values.cast(pa.large_string()).fill_null("")
-    _, offsets, data = values.buffers()
-    own = np.frombuffer(offsets, "<i8", len(values) + 1, values.offset * 8)
-    return memoryview(data or b"")[int(own[0]) : int(own[-1])], own[1:] - own[0]
+    buffers = [memoryview(one) for chunk in chunks for one in chunk.buffers()[2:] if one]
+    pieces = (
+        bytes(buffer[at : at + _PIECE + len(data)])
+        for buffer in buffers
+        for at in range(0, len(buffer), _PIECE)
+    )
+    search = re.compile(re.escape(data)).search
+    return any(data[:1] in piece and search(piece) for piece in pieces)  # one byte is faster
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -77,18 +59,6 @@ def is_list(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
-
-
-def text_where(mask: Any, text: Any) -> Any:
-    """Return text if a mask is true, else null.
-
-    In pyarrow 15, `if_else` with None corrupts slices of text.
-
-    Example:
-        >>> text_where(pa.array([True, False]), pa.array(["a", "b"])).to_pylist()
-        ['a', None]
-    """
-    return pc.if_else(mask, text, pa.nulls(len(text), text.type))
 
 
 def flattened(values: pa.Array) -> pa.Array:
@@ -157,31 +127,27 @@ def are_fractions(kind: pa.DataType) -> bool:
 
 
 def storable(kind: pa.DataType) -> pa.DataType:
-    """Return the type to cast a column to, because few functions of Arrow take newer types.
+    """Return the type to cast a column to, because few functions of Arrow take others.
 
-    These are views of text, bytes and lists, extension types and unsigned category codes, nested or
-    not.
+    Those are views of text, bytes and lists, and extension types, nested or not.
 
     Example:
-        >>> storable(pa.string())
-        DataType(string)
+        >>> storable(pa.string_view())
+        DataType(large_string)
     """
     if isinstance(kind, pa.BaseExtensionType):
         return storable(kind.storage_type)
     if pa.types.is_dictionary(kind):
-        unsigned = pa.types.is_unsigned_integer(
-            kind.index_type
-        )  # pandas takes none before Arrow 16
-        index = pa.int32() if unsigned else kind.index_type
-        return pa.dictionary(index, storable(kind.value_type), kind.ordered)
+        return pa.dictionary(kind.index_type, storable(kind.value_type), kind.ordered)
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(storable(field.type)) for field in kind])
-    name = str(kind).partition("<")[0]  # pyarrow 15 has no functions to test some of them
-    if name in ("string_view", "binary_view"):
-        return pa.large_string() if name == "string_view" else pa.large_binary()
-    if name in ("list_view", "large_list_view") or is_list(kind):
-        inner = storable(kind.value_type)
-        return kind if is_list(kind) and inner == kind.value_type else pa.large_list(inner)
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    is_view = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+    if is_view or (is_list(kind) and storable(kind.value_type) != kind.value_type):
+        return pa.large_list(storable(kind.value_type))
     return kind
 
 
@@ -220,10 +186,7 @@ def drop_empty(column: str) -> str:
 def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
     """Return which values are null, or NaN."""
     if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
-        values = values.cast(value_type(values.type))
-    if pa.types.is_float16(values.type):  # pyarrow 15 has no functions for it
-        missing: npt.NDArray[np.bool_] = np.isnan(values.to_numpy(zero_copy_only=False))
-        return missing
+        values = values.cast(values.type.value_type)
     return np.asarray(pc.is_null(values, nan_is_null=True))
 
 
@@ -247,28 +210,13 @@ def refuse_empty_keys(column: str, values: pa.Array, what: str) -> None:
 def with_ends(values: pa.Array, ends: IntArray, lacking: npt.NDArray[np.bool_]) -> pa.Array:
     """Return lists of consecutive values, null for the rows in `lacking`.
 
-    Values of null rows are removed, because Arrow would add them to the row before.
-
     Example:
-        >>> with_ends(pa.array([1, 2, 9, 3]), np.array([0, 2, 3, 4]), np.array([0, 1, 0], bool))
-        <pyarrow.lib.LargeListArray object at ...>
-        [
-          [
-            1,
-            2
-          ],
-          null,
-          [
-            3
-          ]
-        ]
+        >>> ends, lacking = np.array([0, 2, 3, 4]), np.array([False, True, False])
+        >>> with_ends(pa.array([1, 2, 9, 3]), ends, lacking).to_pylist()
+        [[1, 2], None, [3]]
     """
-    if lacking.any():
-        lengths = np.diff(ends)
-        values = values.filter(pa.array(np.repeat(~lacking, lengths)))
-        ends = np.append(0, np.cumsum(lengths * ~lacking))
-    starts = pa.array(np.asarray(ends, np.int64), mask=np.append(lacking, False))
-    return pa.LargeListArray.from_arrays(starts, values)
+    lists = pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), values)
+    return pc.if_else(pa.array(lacking), None, lists)  # the values of null rows are removed
 
 
 def lists_of(values: npt.NDArray[Any], lacking: npt.NDArray[np.bool_]) -> pa.Array:

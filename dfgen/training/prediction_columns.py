@@ -100,7 +100,6 @@ def _true_column(bound: BoundFeature, array: str, rows: slice, missing: Present)
     files = bound.files
     if not isinstance(files, pa.Array) or not is_text(files.type):
         return None
-    # not if_else, which in pyarrow 15 damages text that begins in the middle of an array
     return files.take(pa.array(np.arange(len(files))[rows], mask=missing))
 
 

@@ -35,7 +35,7 @@ from dfgen.manifest.schema import FACTS, SCHEMA, with_column
 from dfgen.progress_bars import progress
 from dfgen.stores.store import Head, Store
 from dfgen.stores.stores import store_at, store_of, without_store
-from dfgen.table.arrow_types import is_text, text_where
+from dfgen.table.arrow_types import is_text
 
 STATS = 512  # files of a thread at a time
 SLOW = 50e-6  # seconds to stat a file, ten times as on a local disk
@@ -133,7 +133,7 @@ def problems_now(rows: pa.Table, facts: pa.Table) -> pa.ChunkedArray:
         return facts["problem"]
     known = rows["problem"].cast(pa.string())
     of_labels = pc.and_not(pc.is_valid(rows["format"]), is_undecodable(known))
-    return pc.coalesce(facts["problem"], text_where(of_labels, known))
+    return pc.coalesce(facts["problem"], pc.if_else(of_labels, known, None))
 
 
 def is_undecodable(problems: Any) -> Any:
@@ -149,7 +149,7 @@ def _readable(known: pa.Table, decode: bool) -> pa.Table:
     known = known.filter(pc.or_(pc.is_null(known["problem"]), pc.is_valid(known["format"])))
     problems = known["problem"].cast(pa.string())
     stays = pc.and_not(is_undecodable(problems), decode)
-    known = with_column(known, "problem", text_where(stays, problems))
+    known = with_column(known, "problem", pc.if_else(stays, problems, None))
     for name in FACTS - set(known.column_names):
         known = known.append_column(name, pa.nulls(len(known), SCHEMA.field(name).type))
     paths = pa.field("path", pa.string())
