@@ -64,7 +64,8 @@ def arrow_table(table: Table, where: str = "the frame") -> pa.Table:
         raise ManifestError(f"{where} must be {TAKEN}, got {brief(table)}")
     try:
         found = pa.table(table)
-        found.validate(full=found.nbytes <= _VALIDATED)  # indices may be beyond their dictionary
+        # indices may be beyond their dictionary
+        found.validate(full=found.get_total_buffer_size() <= _VALIDATED)
         columns = map(_stored, found.schema, found.columns)
         named = pa.table([*columns], found.column_names, metadata=found.schema.metadata)
         return with_large_bytes(named)
@@ -79,7 +80,9 @@ def _stored(field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(kind) and column.type != kind:  # Arrow casts no categories to others
         chunks = [
             pa.DictionaryArray.from_arrays(
-                one.indices, one.dictionary.cast(kind.value_type), ordered=kind.ordered
+                one.indices.cast(kind.index_type),
+                one.dictionary.cast(kind.value_type),
+                ordered=kind.ordered,
             )
             for one in column.chunks
         ]

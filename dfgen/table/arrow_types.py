@@ -129,7 +129,8 @@ def are_fractions(kind: pa.DataType) -> bool:
 def storable(kind: pa.DataType) -> pa.DataType:
     """Return the type to cast a column to, because few functions of Arrow take others.
 
-    Those are views of text, bytes and lists, and extension types, nested or not.
+    Those are views of text, bytes and lists, extension types and unsigned category codes, nested or
+    not.
 
     Example:
         >>> storable(pa.string_view())
@@ -138,7 +139,9 @@ def storable(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         return storable(kind.storage_type)
     if pa.types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, storable(kind.value_type), kind.ordered)
+        index = kind.index_type  # pyarrow 18 makes no frame of unsigned ones
+        index = pa.int32() if pa.types.is_unsigned_integer(index) else index
+        return pa.dictionary(index, storable(kind.value_type), kind.ordered)
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(storable(field.type)) for field in kind])
     if pa.types.is_string_view(kind):
@@ -187,6 +190,8 @@ def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
     """Return which values are null, or NaN."""
     if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
         values = values.cast(values.type.value_type)
+    if pa.types.is_float16(values.type):  # pyarrow 18 finds no NaN in it
+        values = values.cast(pa.float32())
     return np.asarray(pc.is_null(values, nan_is_null=True))
 
 

@@ -141,7 +141,7 @@ def test_views_become_types_that_every_function_takes():
     assert {str(field.type) for field in table.schema} == {
         "large_string",
         "large_binary",
-        "dictionary<values=large_string, indices=uint32, ordered=0>",
+        "dictionary<values=large_string, indices=int32, ordered=0>",
         "large_list<item: large_string>",
         "struct<a: large_string>",
     }
