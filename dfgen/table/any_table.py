@@ -113,16 +113,17 @@ def arrow_column(values: "pd.Series[Any]", of: str = "") -> Any:
         >>> arrow_column(pd.Series([1.5, None])).to_pylist()
         [1.5, None]
     """
-    for convert in (_array, _array_of_plain):
+    is_object = str(values.dtype) == "object"
+    for convert in (_array, _array_of_plain)[: 1 + is_object]:
         try:
             return convert(values)
         except UnicodeError:
             message = "text that is not Unicode, such as a file name in another encoding"
         except _ERRORS as error:
             message = str(error)
-    types = {type(value).__name__ for value in values.dropna()}
+    types = {type(one).__name__ for one in values.dropna()} if is_object else {str(values.dtype)}
     raise ManifestError(
-        f"column {values.name!r}{of} has {', '.join(sorted(types)) or values.dtype}, which Arrow "
+        f"column {values.name!r}{of} has {', '.join(sorted(types))}, which Arrow "
         f"cannot hold: {message}. Expected one type in all rows: numbers, text, paths or bytes of "
         "files, or lists of these"
     )
@@ -168,24 +169,21 @@ def _plain(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def _is_apart(dtype: Any) -> bool:
-    """Whether a column has Python objects, or files."""
-    if isinstance(dtype, pd.ArrowDtype):
-        return are_files(dtype.pyarrow_dtype)
-    return isinstance(dtype, np.dtype) and dtype.kind == "O"
-
-
 def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
     """Return the columns of a frame as an Arrow table, without its index and attrs."""
     check_names(list(frame.columns), where)
-    of, bare = f" of {where}", frame.copy(deep=False)
-    bare.attrs = {}  # newer pyarrow would store them, the absolute root included
+    bare = frame.copy(deep=False)
+    bare.attrs = {}  # pyarrow would store them, the absolute root included
     # pandas cannot read the metadata that it would write about structs
-    apart = [name for name in frame.columns if _is_apart(frame[name].dtype)]
-    objects = {name: arrow_column(frame[name], of) for name in apart}
+    objects = {
+        name: arrow_column(frame[name], f" of {where}")
+        for name, dtype in frame.dtypes.items()
+        if str(dtype) == "object"
+        or (isinstance(dtype, pd.ArrowDtype) and are_files(dtype.pyarrow_dtype))
+    }
     try:
-        plain = pa.Table.from_pandas(bare.drop(columns=apart), preserve_index=False)
-    except (*_ERRORS, pa.ArrowException) as error:
+        plain = pa.Table.from_pandas(bare.drop(columns=[*objects]), preserve_index=False)
+    except _ERRORS as error:
         what = ": ".join(map(str, error.args))  # the last names the column
         raise ManifestError(f"{where} has a column that Arrow cannot hold: {what}") from error
     columns = {name: objects[name] if name in objects else plain[name] for name in frame.columns}
@@ -194,15 +192,12 @@ def to_table(frame: pd.DataFrame, where: str = "the frame") -> pa.Table:
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
     """Return an Arrow table as a frame; columns of files stay in Arrow memory."""
-
-    def kept(kind: pa.DataType) -> pd.ArrowDtype | None:
-        return pd.ArrowDtype(kind) if are_files(kind) else None
-
+    files = {kind: pd.ArrowDtype(kind) for kind in table.schema.types if are_files(kind)}
     frame: pd.DataFrame
     try:
-        frame = table.to_pandas(types_mapper=kept)
+        frame = table.to_pandas(types_mapper=files.get)
     except TypeError:  # pandas cannot read the names of its own dtypes of lists in Arrow
-        frame = table.to_pandas(types_mapper=kept, ignore_metadata=True)
+        frame = table.to_pandas(types_mapper=files.get, ignore_metadata=True)
     for name in frame.columns[[isinstance(kind, pd.CategoricalDtype) for kind in frame.dtypes]]:
         frame[name] = frame[name].copy()  # those of Arrow are read-only
     names = table.column_names

@@ -78,44 +78,6 @@ def lengths_of(values: pa.Array) -> npt.NDArray[np.int32]:
     return counts
 
 
-def offsets(column: str, values: pa.Array, advice: str) -> IntArray:
-    """Return the offset of the first item of each row, and the number of all items."""
-    if not is_list(values.type):
-        raise ManifestError(f"column {column!r} holds {values.type}, expected a list in each row")
-    refuse_missing(column, values, "list", f"{advice}, {OR_IGNORE}")
-    counts = pc.list_value_length(values).to_numpy(zero_copy_only=False)
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-
-
-def split_text(column: str, values: pa.Array, separator: str) -> pa.Array:
-    """Split text into lists and strip the parts; blank text becomes an empty list."""
-    if not is_text(values.type):
-        raise ManifestError(
-            f"column {column!r} holds {values.type}, which sep={separator!r} cannot split: leave "
-            "it out, or give text"
-        )
-    refuse_missing(column, values, "text", f'write "" where a row has no labels, {OR_IGNORE}')
-    values = pc.utf8_trim_whitespace(values)
-    lists = pc.split_pattern(values, separator)
-    counts = pc.if_else(pc.equal(values, ""), 0, pc.list_value_length(lists)).to_numpy()
-    words = pc.utf8_trim_whitespace(pc.list_flatten(lists.filter(pc.not_equal(values, ""))))
-    ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    empty = pc.index(words, pa.scalar("", words.type)).as_py()
-    if empty >= 0:
-        row, place = place_of(ends, empty)
-        raise ManifestError(
-            f"label {place} of row {row} in column {column!r} is empty: {values[row].as_py()!r}, "
-            f"split by {separator!r}; remove a separator"
-        )
-    return pa.LargeListArray.from_arrays(pa.array(ends), words)
-
-
-def place_of(offsets: IntArray, index: int) -> tuple[int, int]:
-    """Return (row, index in its list) of an item."""
-    row = int(np.searchsorted(offsets, index, side="right")) - 1
-    return row, index - int(offsets[row])
-
-
 def are_numbers(kind: pa.DataType) -> bool:
     """Whether an Arrow type is a number."""
     return bool(pa.types.is_integer(kind) or are_fractions(kind))

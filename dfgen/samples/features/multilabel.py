@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.samples.features.base import ColumnSource, NamingColumns, TableFeature
@@ -69,13 +70,31 @@ class MultiLabel(TableFeature):
     def _lists(self, values: pa.Array) -> Ragged:
         values = values.cast(arrow.value_type(values.type))
         if self.sep is not None:
-            values = arrow.split_text(self.column, values, self.sep)
-        elif not arrow.is_list(values.type) or pa.types.is_nested(values.type.value_type):
+            return self._split(values, self.sep)
+        if not arrow.is_list(values.type) or pa.types.is_nested(values.type.value_type):
             raise ManifestError(
                 f"column {self.column!r} holds {values.type}, expected lists of text, integers or "
                 f'booleans; for text write dfgen.MultiLabel({self.column!r}, sep=",")'
             )
         return Ragged.of(self.column, values)
+
+    def _split(self, values: pa.Array, sep: str) -> Ragged:
+        if not arrow.is_text(values.type):
+            raise ManifestError(
+                f"column {self.column!r} holds {values.type}, which sep={sep!r} cannot split: "
+                "leave it out, or give text"
+            )
+        advice = f'write "" where a row has no labels, {arrow.OR_IGNORE}'
+        arrow.refuse_missing(self.column, values, "text", advice)
+        values = pc.utf8_trim_whitespace(values)
+        parts = pc.split_pattern(values, sep)
+        parts = pc.if_else(pc.equal(values, ""), pa.scalar([], parts.type), parts)
+        lists = Ragged.of(self.column, parts)
+        labels = pc.utf8_trim_whitespace(lists.arrays[0])
+        lists.refuse(
+            np.asarray(pc.equal(labels, "")), f"is empty, split by {sep!r}: remove a separator"
+        )
+        return lists.with_arrays(labels)
 
     def gather(self, values: Ragged, rows: IntArray) -> Values:
         """Return the arrays of some rows."""

@@ -27,7 +27,13 @@ class Ragged:
     @classmethod
     def of(cls, column: str, values: pa.Array) -> "Ragged":
         """Flatten a column of lists to one Arrow array of objects."""
-        return cls(column, arrow.offsets(column, values, _EMPTY), pc.list_flatten(values))
+        if not arrow.is_list(values.type):
+            raise ManifestError(
+                f"column {column!r} holds {values.type}, expected a list in each row"
+            )
+        arrow.refuse_missing(column, values, "list", f"{_EMPTY}, {arrow.OR_IGNORE}")
+        ends = np.cumsum(arrow.lengths_of(values), dtype=np.int64)
+        return cls(column, np.append(0, ends), pc.list_flatten(values))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
