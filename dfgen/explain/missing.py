@@ -147,6 +147,6 @@ def _hint(argument: str, name: str, names: list[str], source: Any) -> str:
 
 
 def _names_image(source: Any, column: str) -> bool:
-    first = source[column][:1]
-    values = first.tolist() if isinstance(source, pd.DataFrame) else first.to_pylist()
+    is_frame = isinstance(source, pd.DataFrame)
+    values = source[column].head(1).tolist() if is_frame else source[column][:1].to_pylist()
     return bool(values) and str(values[0]).lower().endswith(_IMAGES)
