@@ -171,11 +171,7 @@ def test_labels_changed_by_another_program_are_read_with_a_warning(manifest, rea
     rewritten(manifest, lambda table: table.append_column("more", [list(range(ROWS))]))
     with pytest.warns(UserWarning, match="fingerprint") as caught:
         read(manifest)
-    assert [str(one.message) for one in caught] == [
-        f"{manifest}: its ids, paths or labels are not those that dfgen wrote, by their "
-        "fingerprint: another program changed it, or it is damaged. If the change is intended, "
-        "write it again: dfgen.write_manifest(dfgen.read_manifest(path), path)"
-    ]
+    assert len(caught) == 1 and str(manifest) in str(caught[0].message)
 
 
 def test_a_manifest_written_again_is_read_without_a_warning(manifest):

@@ -206,7 +206,7 @@ def test_an_odd_file_that_is_the_whole_source_is_named_with_its_line(data, name)
     write(path, content)
     more = {"path_column": "path"} if source == "labels" else {}
     said = refused(DfgenError, **{source: path}, **more)
-    assert said.startswith(message)
+    assert message in said
     arguments = [path] if source == "source" else [f"--{source}", path]
     arguments += ["--path-column", "path"] * bool(more)
     ended = run("build-manifest", *arguments, "--out", "m.parquet")
@@ -356,6 +356,6 @@ def test_fault_42_what_decode_returns_wrong_names_row_path_and_function(data, ma
     with pytest.raises(DecodeError) as caught:
         reader.read(1, {"array": np.empty((2, 3), np.float32)}, None)
     path = frame["path"][1]
-    assert str(caught.value).startswith(
-        f"row id='b.png', path={path!r}: Array('path'): decode {message}"
-    )
+    said = str(caught.value)
+    assert said.startswith(f"row id='b.png', path={path!r}: Array('path'): ")
+    assert "decode" in said and message in said

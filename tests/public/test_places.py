@@ -79,7 +79,7 @@ PLACES = (
     "file, root, root url, cache, small cache, memory cache, zip, deflated zip, cached zip, tar"
 )
 WAYS = [(place, False) for place in f"{PLACES}, bytes, structs, npy, hdf5, http".split(", ")]
-WAYS += [(place, True) for place in ("file", "cache", "zip", "bytes", "hdf5", "s3", "memory")]
+WAYS += [(place, True) for place in ("file", "cache", "zip", "bytes", "hdf5", "s3")]
 
 
 @pytest.mark.parametrize(("place", "processes"), [*WAYS, ("s3", False), ("memory", False)])
