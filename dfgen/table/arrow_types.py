@@ -101,7 +101,7 @@ def storable(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         return storable(kind.storage_type)
     if pa.types.is_dictionary(kind):
-        index = kind.index_type  # pyarrow 18 makes no frame of unsigned ones
+        index = kind.index_type  # pyarrow 20 makes no frame of unsigned ones
         index = pa.int32() if pa.types.is_unsigned_integer(index) else index
         return pa.dictionary(index, storable(kind.value_type), kind.ordered)
     if pa.types.is_struct(kind):
@@ -152,7 +152,7 @@ def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
     """Return which values are null, or NaN."""
     if pa.types.is_dictionary(values.type) and values.dictionary.null_count:
         values = values.cast(values.type.value_type)
-    if pa.types.is_float16(values.type):  # pyarrow 18 finds no NaN in it
+    if pa.types.is_float16(values.type):  # pyarrow 20 finds no NaN in it
         values = values.cast(pa.float32())
     return np.asarray(pc.is_null(values, nan_is_null=True))
 

@@ -150,7 +150,7 @@ def shim(tmp_path_factory):
 
 def in_a_process(folder, code, **environment):
     command = [sys.executable, "-c", IN_A_PROCESS + code, str(folder)]
-    env = {**os.environ, "KERAS_BACKEND": "numpy", **environment}
+    env = {**os.environ, **environment}
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=50)
 
 
