@@ -54,82 +54,58 @@ def order_of(
         return InOrder(len(columns))
     if arguments.balance is not None and arguments.sampling_weight is not None:
         raise ArgumentError("balance= and sampling_weight= both draw rows: leave one out")
-    balance, shuffled, order = arguments.balance, Shuffled(len(columns)), None
+    order: Order | None = None
     if arguments.sampling_weight is not None:
         order = _by_weight(columns, arguments.sampling_weight, rows)
-    elif isinstance(balance, Mapping):
-        order = _by_share(columns, balance)
-    elif balance is not None:
-        order = _by_class(columns, balance)
+    elif arguments.balance is not None:
+        order = _balanced(columns, arguments.balance)
     if arguments.bucket_by is not None:
         axes, need = _BUCKETS[arguments.bucket_by]
-        fitting = [one for one in sizes if one.shape[1] == axes]
-        if not fitting:
+        alike = [one for one in sizes if one.shape[1] == axes]
+        if not alike:
             raise ArgumentError(f'bucket_by="{arguments.bucket_by}" needs {need}')
-        base, lengths = order or shuffled, fitting[0]
-        return Bucketed(base, lengths, arguments.batch_size, arguments.bucket_by)
-    return order or _windows(arguments, sources) or shuffled
+        base = order or Shuffled(len(columns))
+        return Bucketed(base, alike[0], arguments.batch_size, arguments.bucket_by)
+    return order or _windows(arguments, sources) or Shuffled(len(columns))
 
 
 def _windows(arguments: SequenceArguments, sources: list[RowSource]) -> Windowed | None:
-    packs = (source.rows for source in sources if isinstance(source, PackSource))
-    whole = next((rows for rows in packs if rows.numbers is None), None)
-    if whole is not None:
-        size = fitting(arguments.window, whole.shard_bytes)
-        return Windowed(whole.starts, size, None, arguments.batch_size)
-    stored = [source for source in sources if isinstance(source, StoredRows)]
-    return _of_blocks(stored, arguments.window) if stored else None
+    """Return windows of shards of a pack, or of consecutive rows of array files.
 
-
-def _of_blocks(stored: list[StoredRows], window: int) -> Windowed:
-    """Return windows of consecutive rows of array files; a block is whole chunks of a file.
-
-    A chunk larger than half of a window is not kept in memory, so blocks ignore it.
+    A block of these is whole chunks of a file. A chunk larger than half of a window is not kept in
+    memory, so blocks ignore it.
     """
+    window = arguments.window
+    for source in sources:
+        if isinstance(source, PackSource) and source.rows.numbers is None:
+            blocks = fitting(window, source.rows.shard_bytes)
+            return Windowed(source.rows.starts, blocks, None, arguments.batch_size)
+    stored = [source for source in sources if isinstance(source, StoredRows)]
+    if not stored:
+        return None
     row_bytes = sum(one.row_bytes for one in stored)
     chunk = max(one.chunk for one in stored)
     chunk = chunk if 2 * chunk * row_bytes <= window else 1
     rows = max(1, window // _BLOCKS // row_bytes // chunk) * chunk
     first = stored[0]
-    blocks = first.indices // rows
-    lowest = blocks.min()  # reading a row below 0 raises
-    numbers: IntArray = first.numbers * (blocks.max() - lowest + 1) + blocks - lowest
+    of_file = first.indices // rows
+    lowest = of_file.min()  # reading a row below 0 raises
+    numbers: IntArray = first.numbers * (of_file.max() - lowest + 1) + of_file - lowest
     return windows_of(numbers, fitting(window, rows * row_bytes))
 
 
-def _by_class(columns: Columns, balance: str) -> Drawn:
-    values = _values(columns, balance)
-    names = pc.unique(values)
-    ranked = names.take(pc.sort_indices(names))
-    numbers = pc.index_in(values, value_set=ranked).to_numpy().astype(np.int64)
-    return drawn_by_shares(numbers, [1] * len(ranked), f"balanced by {balance}")
-
-
-def _by_share(columns: Columns, balance: Mapping[str, Mapping[Any, float]]) -> Drawn:
-    name, shares = next(iter(balance.items()), ("", {}))
-    values_of = [*shares.values()] if isinstance(shares, Mapping) else []
-    are_shares = all(isinstance(one, int | float | np.number) and one >= 0 for one in values_of)
-    if len(balance) != 1 or not are_shares or abs(sum(values_of) - 1) > 1e-6:
-        raise ArgumentError(
-            f"balance={brief(balance)}: expected a column, or the shares of its values of 0 or "
-            'more, which sum to 1, as {"source": {"ours": 0.7, "theirs": 0.3}}'
-        )
-    shares = {
-        key.item() if isinstance(key, np.generic) else key: share for key, share in shares.items()
-    }
-    values = _values(columns, name)
-    unique = pc.unique(values).to_pylist()
-    if {*map(repr, unique)} != {*map(repr, shares)}:
-        raise ManifestError(
-            f"balance={{{name!r}: ...}} has shares of {brief([*shares])}, but the column has the "
-            f"values {brief(unique)}: give each a share, 0 to leave it out"
-        )
-    numbers = pc.index_in(values, value_set=pa.array([*shares], values.type)).to_numpy()
-    return drawn_by_shares(numbers.astype(np.int64), shares.values(), f"shares of {name}")
-
-
-def _values(columns: Columns, name: str) -> pa.Array:
-    """Return a column of classes: text, whole numbers or booleans, one in each row."""
+def _balanced(columns: Columns, balance: str | Mapping[str, Any]) -> Drawn:
+    """Return draws of the classes of a column, equally often or by their shares."""
+    name, shares = balance, None
+    if isinstance(balance, Mapping):
+        name, shares = next(iter(balance.items()), ("", {}))
+        values_of = [*shares.values()] if isinstance(shares, Mapping) else []
+        are_shares = all(isinstance(one, int | float | np.number) and one >= 0 for one in values_of)
+        if len(balance) != 1 or not are_shares or abs(sum(values_of) - 1) > 1e-6:
+            raise ArgumentError(
+                f"balance={brief(balance)}: expected a column, or the shares of its values of 0 or "
+                'more, which sum to 1, as {"source": {"ours": 0.7, "theirs": 0.3}}'
+            )
     values = columns[columns.check("balance", name)]
     kind = value_type(values.type)
     if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
@@ -137,14 +113,27 @@ def _values(columns: Columns, name: str) -> pa.Array:
             f'balance="{name}": the column holds {values.type}, expected classes, as text, whole '
             "numbers or booleans. To draw rows by weight, give sampling_weight="
         )
-    warn_of_lookalikes(name, values, columns.source)
+    warn_of_lookalikes(str(name), values, columns.source)
     values = values.cast(kind)  # nulls may stand among the categories
     if values.null_count:
         raise ManifestError(
             f'balance="{name}": {values.null_count:,} rows have no class: drop them, '
             f"df = df[df[{name!r}].notna()]"
         )
-    return values
+    classes, title = pc.unique(values), f"balanced by {name}"
+    if shares is None:
+        classes = classes.take(pc.sort_indices(classes))
+        shares = dict.fromkeys(range(len(classes)), 1)
+    else:
+        keys = [key.item() if isinstance(key, np.generic) else key for key in shares]
+        if {*map(repr, classes.to_pylist())} != {*map(repr, keys)}:
+            raise ManifestError(
+                f"balance={{{name!r}: ...}} has shares of {brief(keys)}, but the column has the "
+                f"values {brief(classes.to_pylist())}: give each a share, 0 to leave it out"
+            )
+        classes, title = pa.array(keys, kind), f"shares of {name}"
+    numbers = pc.index_in(values, value_set=classes).to_numpy().astype(np.int64)
+    return drawn_by_shares(numbers, shares.values(), title)
 
 
 def _by_weight(columns: Columns, name: str, rows: BoundRows) -> Drawn:

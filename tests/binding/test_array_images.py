@@ -147,24 +147,9 @@ def test_serving_takes_images_as_files_and_arrays(frame):
         np.testing.assert_array_equal(preprocessing(given), expected)
 
 
-@pytest.mark.parametrize(
-    ("path", "shape"), [("rgb.npy", (30, 40, 3)), ("gray.npy", (30, 40, 3)), ("all.h5", None)]
-)
-def test_x_path_is_an_image_where_rows_are_uint8_pixels(frame, path, shape, tmp_path):
-    frame = frame.assign(path=frame[path])
-    if shape is None:  # images and masks: either could be meant
-        with pytest.raises(ArgumentError) as caught:
-            bind(SequenceArguments(frame, label_mode=None))
-        assert str(caught.value) == (
-            'x="path" and the column index are rows of array files: for numbers write '
-            'x=dfgen.Array("path", shape=..., index="index"), for images x=dfgen.Image("path", '
-            'size=..., index="index")'
-        )
-        return
-    found = bind(SequenceArguments(frame, image_size=(30, 40), label_mode=None))
-    assert found.reader.specs["image"].shape == shape
-    own = bind(SequenceArguments(frame, image_size=None, label_mode=None))
-    assert own.reader.specs["image"].shape == (HEIGHT, WIDTH, 3)
+def test_rows_of_array_files_need_a_feature(frame):
+    with pytest.raises(ArgumentError, match=r'dfgen\.Image\("path", size=\.\.\., index="index"\)'):
+        bind(SequenceArguments(frame, label_mode=None))
 
 
 def test_rows_that_are_no_images_are_refused(tmp_path):
