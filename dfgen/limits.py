@@ -17,7 +17,6 @@ FIXED = {
     "chunk_bytes": 2**26,
     "scans": 100,
     "aliases": 10,
-    "nesting": 100,
 }
 """Upper bounds that no intact file exceeds. Nobody can set them.
 
@@ -25,7 +24,7 @@ FIXED = {
 `header_bytes`: the header of an image or a .npy file, and YAML or TOML files. Each piece of a JPEG
 or PNG before its pixels counts 1 KiB more, each strip or tile of a TIFF 64 bytes. `chunk_bytes`:
 a chunk of a PNG, a line of a .jsonl table. `scans`: of a progressive JPEG; encoders make about 10.
-`aliases` and `nesting`: of YAML.
+`aliases`: of YAML.
 """
 
 Amount = int | str | None

@@ -10,7 +10,7 @@ from threading import Lock
 import dfgen
 from dfgen import executors
 from dfgen.commands.executor import executor_of
-from dfgen.manifest.building import file_facts, kept_facts, scan
+from dfgen.manifest.building import file_facts, scan
 
 
 class FlakyExecutor(Executor):
@@ -95,7 +95,7 @@ def build_and_die(event, arguments, workers=None):
         return counted
 
     file_facts.TASK = file_facts.DECODED = 4
-    kept_facts.KEPT_EVERY = 0
+    file_facts.KEPT_EVERY = 0
     file_facts.header_of = dying(file_facts.header_of)
     file_facts.decode_whole = dying(file_facts.decode_whole)
     for name in ("fsync", "replace", "rename", "makedirs", "unlink"):

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 
 from dfgen.errors import DfgenError, ManifestError, MissingFileError, brief, reason, warn
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.file_errors import check_file
 from dfgen.manifest.fingerprint import fingerprint
 from dfgen.manifest.metadata import Metadata, decode_metadata, metadata_of
 from dfgen.manifest.not_a_manifest import missing_manifest, path_of_manifest
@@ -25,6 +24,7 @@ from dfgen.manifest.paths import (
     check_stored_paths,
     refuse_outside,
 )
+from dfgen.manifest.reading import check_file
 from dfgen.manifest.schema import label_columns, rows_where, validate, with_classes, with_column
 from dfgen.manifest.where import Condition, columns_asked, condition_of
 from dfgen.packs.format import INDEX, folder_of, in_pack, is_pack, pack_table, read_pack

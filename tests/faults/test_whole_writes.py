@@ -303,11 +303,11 @@ def test_fault_78_a_disk_that_is_full_at_any_write_of_a_backup_costs_none(ended_
 # -- two at once ---------------------------------------------------------------------------------
 
 BUILDING = """
-from dfgen.manifest.building import pipeline
+from dfgen.manifest.building import build
 def wait(*given):
     print("ready", flush=True)
     sys.stdin.readline()
-pipeline._with_facts = wait
+build._with_facts = wait
 dfgen.build_manifest(folder, facts="none", out=f"{folder}/m.parquet")
 """
 

@@ -27,7 +27,7 @@ from spread_builds import FILES, SPLIT, build, dask_scheduler, write_images
 import dfgen
 from dfgen.errors import ArgumentError, WorkerError, WriteError
 from dfgen.executors import Work, spread
-from dfgen.manifest.building import file_facts, kept_facts, scan
+from dfgen.manifest.building import file_facts, scan
 from dfgen.manifest.table_reading import read_table
 from dfgen.stores.store import StorageOptions
 
@@ -44,7 +44,7 @@ processes = partial(ProcessPoolExecutor, 1, get_context("forkserver"))
 def data(tmp_path, monkeypatch):
     write_images(tmp_path)
     monkeypatch.setattr(scan, "SPANS", {False: (4, 4), True: (4, 4)})
-    monkeypatch.setattr(kept_facts, "KEPT_EVERY", 0)
+    monkeypatch.setattr(file_facts, "KEPT_EVERY", 0)
     return tmp_path
 
 

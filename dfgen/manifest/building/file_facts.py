@@ -1,21 +1,33 @@
-"""Reads the facts of files in threads of this process: size, time, header, and the whole file."""
+"""Reads the facts of files in threads of this process: size, time, header, and the whole file.
 
+A build in progress keeps them beside its manifest, in the folder `<manifest>.building`, in files
+that are written whole or not at all. So a build that was killed continues.
+"""
+
+import os
+import shutil
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.ipc
+import xxhash
+from pyarrow.feather import write_feather
 
+from dfgen import __version__
 from dfgen.checks import whole
 from dfgen.errors import ArgumentError, is_outside, reason
 from dfgen.executors import Made, check_executor
+from dfgen.files import write_whole
 from dfgen.limits import DEFAULT, Limits
 from dfgen.machine import threads, usable_cpus
-from dfgen.manifest.building.kept_facts import KeptFacts
 from dfgen.manifest.building.whole_files import Whole, decode_whole
-from dfgen.manifest.file_errors import fault_of
+from dfgen.manifest.reading import fault_of
 from dfgen.manifest.schema import OF_WHOLE_FILES, SCHEMA
 from dfgen.samples.pixels.formats import header_of
 from dfgen.samples.pixels.headers import Header
@@ -23,6 +35,50 @@ from dfgen.stores.store import Head, StorageOptions, Store
 from dfgen.stores.stores import Stores, store_of
 from dfgen.table.arrow_types import is_text
 from dfgen.table.file_columns import Content
+
+KEPT_EVERY = 5.0  # seconds of reading that a killed build can lose
+
+
+class KeptFacts:
+    """A folder of facts with the paths of their files; facts read in another way are not used."""
+
+    def __init__(self, manifest: str, full: bool, limits: Limits) -> None:
+        self.folder = f"{os.path.realpath(manifest)}.building"
+        self._kind = xxhash.xxh3_64_hexdigest(repr((__version__, full, limits)).encode())
+        self._waiting, self._since = list[pa.Table](), time.monotonic()
+
+    def read(self) -> pa.Table | None:
+        """Return the facts of an earlier build; None: there are none."""
+        tables = []
+        with suppress(FileNotFoundError):
+            for name in sorted(os.listdir(self.folder)):
+                if name.startswith(self._kind) and name.endswith(".arrow"):
+                    path = os.path.join(self.folder, name)
+                    with suppress(OSError, pa.ArrowInvalid), pa.ipc.open_file(path) as reader:
+                        tables.append(reader.read_all())
+        return pa.concat_tables(tables) if tables else None
+
+    def add(self, paths: Any, facts: list[pa.RecordBatch]) -> None:
+        """Keep the facts of some files, and write them from time to time."""
+        table = pa.Table.from_batches(facts)
+        self._waiting.append(table.add_column(0, "path", [paths.cast(pa.string())]))
+        if time.monotonic() - self._since >= KEPT_EVERY:
+            self.write()
+
+    def write(self) -> None:
+        """Write the facts that are not yet written."""
+        parts, self._waiting, self._since = self._waiting, [], time.monotonic()
+        if parts:
+            table = pa.concat_tables(parts).combine_chunks()
+            digest = xxhash.xxh3_64_hexdigest("\0".join(table["path"].to_pylist()).encode())
+            os.makedirs(self.folder, exist_ok=True)
+            path = os.path.join(self.folder, f"{self._kind}-{digest}.arrow")
+            write_whole(path, lambda file: write_feather(table, file, "uncompressed"))
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
 
 TASK = 256  # files of a thread at a time
 DECODED = 32  # if they are decoded

@@ -14,12 +14,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from dfgen.errors import ArgumentError, ManifestError, brief, did_you_mean, quote
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.building.split_rules import Splitting
-from dfgen.manifest.file_errors import reading
+from dfgen.manifest.building.new_split import Splitting
 from dfgen.manifest.paths import absolute_place, in_folder, is_address, is_utf8
+from dfgen.manifest.reading import read_text, reading
 from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.label_table import TableFormat, table_name
-from dfgen.manifest.sources.text_files import read_text
 from dfgen.stores.archives import ARCHIVES, member_of
 from dfgen.stores.stores import has_store, scheme_of
 

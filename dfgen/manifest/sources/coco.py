@@ -27,9 +27,9 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError, count, quote, warn
 from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.paths import absolute_place, check_stored_paths, joined, tidy
+from dfgen.manifest.reading import read_json
 from dfgen.manifest.schema import Label, repeated, with_column
 from dfgen.manifest.sources.source import ANNOTATED, MOST_PIXELS, ListLengths, Rows, Side, nest
-from dfgen.manifest.sources.text_files import read_json
 from dfgen.stores.archives import member_of
 
 _WholeFloat = Annotated[float, msgspec.Meta(multiple_of=1, gt=-(2.0**53), lt=2.0**53)]

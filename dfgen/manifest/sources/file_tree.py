@@ -21,8 +21,8 @@ from dfgen.errors import (
 )
 from dfgen.explain.missing import near_name
 from dfgen.locks import LOCK_SUFFIX
-from dfgen.manifest.file_errors import fault_of
 from dfgen.manifest.paths import absolute_place, is_utf8
+from dfgen.manifest.reading import fault_of
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import Rows
 from dfgen.progress_bars import progress

@@ -19,9 +19,8 @@ import pyarrow.csv
 from dfgen.errors import ArgumentError, ManifestError, MissingPackageError, brief, quote, warn
 from dfgen.explain.missing import near_name
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.file_errors import reading, said
+from dfgen.manifest.reading import encoding_of, reading, said
 from dfgen.manifest.schema import files_column, with_column
-from dfgen.manifest.sources.text_files import encoding_of
 from dfgen.table.any_table import Table, arrow_table, to_table
 from dfgen.table.arrow_types import check_names
 from dfgen.table.parquet import read_foreign_parquet

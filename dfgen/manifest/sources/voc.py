@@ -33,8 +33,8 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote, warn
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.file_errors import read_bytes, reading
 from dfgen.manifest.paths import absolute_place
+from dfgen.manifest.reading import lines_of, read_bytes, read_text, reading
 from dfgen.manifest.schema import Label
 from dfgen.manifest.sources.file_tree import Skipped, check_folder, list_files, warn_of_skipped
 from dfgen.manifest.sources.image_pairs import (
@@ -47,7 +47,6 @@ from dfgen.manifest.sources.image_pairs import (
 )
 from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import ANNOTATED, BOXES, LABELS, MOST_PIXELS, Rows
-from dfgen.manifest.sources.text_files import lines_of, read_text
 
 BACKGROUND = "background"
 MASKS = {"class_mask": "SegmentationClass", "object_mask": "SegmentationObject"}

@@ -13,6 +13,7 @@ Format: https://docs.ultralytics.com/datasets/detect and /segment, /pose.
 
 import math
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +24,7 @@ import yaml
 
 from dfgen.errors import ManifestError, MissingFileError, quote
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.file_errors import reading
+from dfgen.manifest.reading import lines_of, read_text, reading
 from dfgen.manifest.schema import Label
 from dfgen.manifest.sources.file_tree import Skipped, files_below, warn_of_skipped
 from dfgen.manifest.sources.image_pairs import (
@@ -35,17 +36,17 @@ from dfgen.manifest.sources.image_pairs import (
     without_suffix,
 )
 from dfgen.manifest.sources.source import BOXES, LABELS, Rows
-from dfgen.manifest.sources.text_files import lines_of, read_text
 
 _SPLITS = ("train", "val", "test")
-_OPENS = (yaml.SequenceStartEvent, yaml.MappingStartEvent)
-_CLOSES = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
 
 class _AsWritten(yaml.SafeLoader):  # type: ignore[misc]
-    """Reads each value as text, so that `no` is not `False`, and each key once; `<<` merges."""
+    """Reads values as text, so that `no` is not `False`, and each key once; `<<` merges."""
 
-    yaml_implicit_resolvers: ClassVar = {"<": yaml.SafeLoader.yaml_implicit_resolvers["<"]}
+    yaml_implicit_resolvers: ClassVar = {
+        start: [one for one in resolvers if one[0].endswith((":merge", ":null"))]
+        for start, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def compose_mapping_node(self, anchor: str | None) -> Any:
         node = super().compose_mapping_node(anchor)
@@ -186,34 +187,22 @@ def _object(parts: list[str], where: str, data: DataSet) -> Object:
     return Object(name, box, [], points)
 
 
-def load_yaml(text: str, path: str, limits: Limits) -> Any:
-    """Return YAML as plain types; raise if it grows without end, or is nested too deep."""
-    aliases = depth = 0
-    for event in yaml.parse(text, yaml.SafeLoader):
-        aliases += isinstance(event, yaml.AliasEvent)
-        depth += isinstance(event, _OPENS) - isinstance(event, _CLOSES)
-        for name, number, fault in (
-            ("aliases", aliases, "refers to parts of itself"),
-            ("nesting", depth, "has lists or mappings in each other"),
-        ):
-            if not limits.allows(name, number):
-                what = f"{path} {fault} {number:,} times or more"
-                raise ManifestError(limits.refusal(name, 10 * number, what))
-    return yaml.safe_load(text)
-
-
 def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
     """Return a data.yaml with the places of its images."""
     with reading(file, " as YAML"):
         text = read_text(file, limits=limits)
-        content, written = load_yaml(text, file, limits), yaml.load(text, _AsWritten)
+        aliases = sum(isinstance(one, yaml.AliasEvent) for one in yaml.parse(text))
+        if not limits.allows("aliases", aliases):  # they can grow without end
+            what = f"{file} refers to parts of itself {aliases:,} times"
+            raise ManifestError(limits.refusal("aliases", 10 * aliases, what))
+        content = yaml.load(text, _AsWritten)
     if not isinstance(content, dict) or not content.get("names"):
         raise ManifestError(f"{file} has no names: expected the classes in their order")
     shape = content.get("kpt_shape")
-    whole = isinstance(shape, list) and [type(number) for number in shape] == [int, int]
-    if shape is not None and not (whole and shape[0] > 0 and shape[1] in (2, 3)):
+    points = re.fullmatch(r"\['([1-9][0-9]{0,4})', '([23])'\]", str(shape))
+    if shape and points is None:
         raise ManifestError(
-            f"{file}: kpt_shape is {shape!r}, expected [key points, numbers of each], as [17, 3]"
+            f"{file}: kpt_shape is {shape}, expected [key points, numbers of each], as [17, 3]"
         )
     folder = os.path.dirname(os.path.abspath(file))
     root = os.path.normpath(os.path.join(folder, str(content.get("path") or "")))
@@ -225,8 +214,8 @@ def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
     }
     if not places:
         raise ManifestError(f"{file} names no images: expected {', '.join(_SPLITS)}")
-    names = _class_names(written["names"], content.get("nc"), file)
-    return DataSet(file, root, names, places, (shape[0], shape[1]) if shape else None)
+    names = _class_names(content["names"], content.get("nc"), file)
+    return DataSet(file, root, names, places, points and (int(points[1]), int(points[2])))
 
 
 def _class_names(names: Any, number: Any, file: str) -> list[str]:
@@ -248,7 +237,7 @@ def _class_names(names: Any, number: Any, file: str) -> list[str]:
         raise ManifestError(f"{file}: names has {odd!r} in {classes}, expected the name of a class")
     if len({*classes}) < len(classes):
         raise ManifestError(f"{file}: two classes have the same name: {classes}")
-    if number not in (None, len(classes)):
+    if number not in (None, str(len(classes))):
         raise ManifestError(f"{file}: nc is {number}, but there are {len(classes)} names")
     return classes
 
