@@ -34,8 +34,11 @@ class Shards:
         """Fill `out` with the pixels of some rows."""
         numbers = shards.tolist()
         maps = self._pixels_at(numbers, shards, places)
+        if len({*numbers}) == 1:
+            np.take(maps[numbers[0]], places, axis=0, out=out, mode="clip")  # others make a copy
+            return
         for row, shard, place in zip(out, numbers, places.tolist(), strict=True):
-            row[...] = maps[shard][place]  # faster than np.take and than one index per shard
+            row[...] = maps[shard][place]  # faster than an index per shard
 
     def at(self, shard: int, place: int) -> Values:
         """Return the pixels of one row."""

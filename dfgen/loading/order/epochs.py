@@ -95,7 +95,7 @@ class Epochs:
 
     @cached_property
     def _block(self) -> Any:
-        return lru_cache(maxsize=4)(partial(_block, self.order, self.plan))
+        return lru_cache(maxsize=16)(partial(_block, self.order, self.plan))
 
     def batch(self, epoch: int, step: int) -> BatchRows:
         """Return the rows of a batch, padding included."""

@@ -68,7 +68,7 @@ class Plan:
 
     def block(self, first: int, steps: int) -> IntArray:
         """Return the positions of several batches, one after another, without padding."""
-        starts = np.arange(first, first + steps, dtype=np.int64) * self.batch_size
+        starts = np.arange(first, min(first + steps, len(self)), dtype=np.int64) * self.batch_size
         starts += self.shard[0] * self.size
         positions = (starts[:, None] + np.arange(self.size, dtype=np.int64)).ravel()
         return positions[positions < self.rows]
