@@ -1,8 +1,7 @@
 """Checks of arguments."""
 
 from collections.abc import Iterable
-from numbers import Integral, Real
-from typing import Any
+from numbers import Integral
 
 from dfgen.errors import ArgumentError, brief, did_you_mean
 
@@ -16,28 +15,13 @@ def whole(
         if least <= number and (most is None or number <= most):
             return number
     limits = f"of {least} or more" if most is None else f"from {least} to {most}"
-    meant = _as_whole(value)
-    if name.isidentifier() and meant is not None and least <= meant <= (most or meant):
-        advice = f"write {name}={meant}"
     advice = advice and f": {advice}"
     raise ArgumentError(f"{name}={brief(value)} is not a whole number {limits}{advice}")
 
 
-def _as_whole(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, str | Real):
-        return None
-    try:
-        return int(value) if float(value) == int(value) else None  # type: ignore[arg-type]
-    except (ValueError, OverflowError):
-        return None
-
-
 def flag(name: str, value: object, advice: str = "") -> bool:
     """Return True or False for a bool, of NumPy too, or 0 or 1; or raise an ArgumentError."""
-    of_numpy = getattr(getattr(value, "dtype", None), "kind", "") == "b"
-    if (isinstance(value, Integral) or (of_numpy and not getattr(value, "shape", ()))) and (
-        value in (0, 1)
-    ):
+    if not isinstance(value, str) and str(value) in ("True", "False", "1", "0"):
         return bool(value)
     advice = advice or f"write {name}=True or {name}=False"
     raise ArgumentError(f"{name} must be True or False, got {brief(value)}: {advice}")

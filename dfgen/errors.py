@@ -94,7 +94,7 @@ EXAMPLES = 10
 """Values that a message shows at most."""
 
 _LONGEST = 2_000  # characters of a message
-_SHORT = 50  # values of a list, and half the characters, that a message shows
+_SHORT = 100  # characters of a value that a message shows
 _Error = TypeVar("_Error", bound=DfgenError)
 
 
@@ -114,11 +114,13 @@ def legible(text: str, longest: int = _LONGEST) -> str:
 
 # a password with / in it too, where no port ends before that; normpath leaves one / of two
 _PASSWORD = r"[^/?#@:\[\s'\"]*:(?:[0-9]*[^0-9/?#@\s'\"][^?#@\s'\"]*|[^/?#@\s'\"]*)@"
-_USERS = re.compile(
+USERS = re.compile(
     rf"(https?://?)(?:[^/?#@\s'\"]*@|{_PASSWORD})"
     rf"|([a-z][a-z0-9+.-]*(?<!\bzip)(?<!\btar)(?<!\bfile)://?){_PASSWORD}",
     re.IGNORECASE,
 )
+"""The beginning of an address that has a password or a token in front of its server."""
+
 _QUERIES = re.compile(
     r"(https?://?[^?\"\n]{0,2000}\?|[a-z][a-z0-9+.-]*://?[^?\"\n]{0,2000}\?(?=[^\s'\"]*=))"
     r"(?!\.\.\.)[^\s'\"]+?(?=[:,.;)\]]*(?:[\s'\"]|$))",
@@ -135,12 +137,7 @@ def without_secrets(text: str) -> str:
     """
     if ":/" not in text:
         return text
-    return _QUERIES.sub(r"\1...", _USERS.sub(r"\1\2...@", text))
-
-
-def has_password(address: str) -> bool:
-    """Whether an address has a password or a token in front of its server."""
-    return _USERS.match(address) is not None
+    return _QUERIES.sub(r"\1...", USERS.sub(r"\1\2...@", text))
 
 
 def unreadable(error: Exception) -> DfgenError:
@@ -196,8 +193,7 @@ def located(error: _Error, where: str) -> _Error:
 
 def reason(error: Exception) -> str:
     """Return the message of an exception of another library, or its name if it has none."""
-    of_system, of_opencv = getattr(error, "strerror", None), getattr(error, "err", None)
-    said = of_system or of_opencv or error
+    said = getattr(error, "strerror", None) or getattr(error, "err", None) or error  # of OpenCV
     if isinstance(error, KeyError) or (error.args and isinstance(error.args[0], KeyError)):
         said = f"there is no {error}"  # Pillow passes those of its tables on
     return " ".join(str(said).split()) or type(error).__name__
@@ -225,12 +221,11 @@ KAGGLE_RUNS = re.compile(r"\s*[0-9]+\s+[0-9]+(\s+[0-9]+\s+[0-9]+)*\s*")
 """Run lengths as Kaggle writes them: start and length of each run."""
 
 
-def kaggle_advice(column: str = "runs") -> str:
-    """Return how to read Kaggle's run lengths."""
-    return (
-        f"Kaggle's run lengths are masks: dfgen.Column({column!r}, mask_of, shape=(height, width, "
-        '1), dtype="uint8") draws them, with mask_of of docs/guides/own-formats.md'
-    )
+KAGGLE_ADVICE = (
+    "Kaggle's run lengths are masks: dfgen.Column({!r}, mask_of, shape=(height, width, 1), "
+    'dtype="uint8") draws them, with mask_of of docs/guides/own-formats.md'
+)
+"""How to read them; it is formatted with the name of the column."""
 
 
 def quote(value: object) -> str:
@@ -253,14 +248,11 @@ def brief(value: Any) -> str:
         return f"the class {name}"
     if isroutine(value):
         return f"the function {value.__qualname__.rpartition('<locals>.')[2]}"
-    shape = getattr(value, "shape", None)
-    size = len(value) if hasattr(kind, "__len__") and not isinstance(value, str) else 0
-    if size <= _SHORT and not (isinstance(shape, tuple) and len(shape) > 1):
-        text = repr(value)
-        if len(text) <= 2 * _SHORT and "\n" not in text and " at 0x" not in text:
-            return text
-    of = f" of {size:,}" if size and package == "builtins" else ""
-    of = f" of shape {shape}" if isinstance(shape, tuple) else of
+    text = repr(value)
+    if len(text) <= _SHORT and "\n" not in text and " at 0x" not in text:
+        return text
+    of = f" of {len(value):,}" if isinstance(value, list | tuple | dict | bytes) else ""
+    of = f" of shape {value.shape}" if isinstance(getattr(value, "shape", None), tuple) else of
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}{of}"
 
 

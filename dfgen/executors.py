@@ -19,7 +19,7 @@ from dfgen.errors import ArgumentError, WorkerError, brief, reason
 LOSSES = 3  # of a task among others before it runs alone, and alone before it is to blame
 ISOLATED = 100  # tasks that kill workers: with more, the executor is to blame
 AHEAD = 64  # tasks in flight if the number of workers is unknown
-PULSE, PROBE = 5.0, 60.0  # seconds between looks at the executor; for a task that does nothing
+PULSE = 5.0  # seconds between looks at a Dask client
 
 _Task = TypeVar("_Task")
 Made = Executor | Callable[[], Executor]
@@ -58,14 +58,12 @@ class Work(Generic[_Task]):
 
 def check_executor(given: object) -> None:
     """Raise an ArgumentError for an object that is no executor and does not create one."""
-    submits = callable(getattr(given, "submit", None)) and not isinstance(given, type)
-    is_client = submits and hasattr(given, "get_executor")  # of Dask
-    makes = callable(given) and not isinstance(given, type)
-    if given is not None and (is_client or not (submits or makes)):
-        advice = "leave it out, or give a ProcessPoolExecutor()"
-        advice = "give client.get_executor(pure=False)" if is_client else advice
+    is_client = hasattr(given, "get_executor")  # of Dask
+    makes = callable(getattr(given, "submit", given)) and not isinstance(given, type)
+    if given is not None and (is_client or not makes):
         raise ArgumentError(
-            f"executor must be a concurrent.futures.Executor, got {brief(given)}: {advice}"
+            f"executor must be a concurrent.futures.Executor, got {brief(given)}: leave it out, or "
+            "give a ProcessPoolExecutor(); of a Dask client give client.get_executor(pure=False)"
         )
 
 
@@ -97,7 +95,8 @@ def spread(
 ) -> Iterator[tuple[_Task, Outcome]]:
     """Yield each task, or its parts, with its outcome, in the order in which they end.
 
-    `tasks` is called with the number of workers, or None if that is unknown.
+    `tasks` is called with the number of workers, or None if that is unknown. A task that was lost
+    several times is divided, and its parts run alone.
 
     Raises:
         WorkerError: the executor takes no tasks, or loses them again and again; or its workers
@@ -109,17 +108,15 @@ def spread(
     waiting, window = deque(tasks(workers)), 2 * (workers or AHEAD // 2)
     suspects, losses, isolated = deque[_Task](), Counter[_Task](), 0
     flying: dict[Future[Any], _Task] = {}
-    alone = False
+    is_alive = False
     try:
         while waiting or suspects or flying:
             try:
-                while waiting and len(flying) < window and not alone:
-                    flying[run.submit(waiting[0])] = waiting[0]
-                    waiting.popleft()
                 if suspects and not flying:
                     flying[run.submit(suspects[0])] = suspects[0]
-                    suspects.popleft()
-                    alone = True
+                while waiting and not suspects and len(flying) < window:
+                    flying[run.submit(waiting[0])] = waiting[0]
+                    waiting.popleft()
             except WorkerError:
                 if not flying:  # otherwise the results that are still to come are yielded first
                     raise
@@ -127,34 +124,37 @@ def spread(
             if not done:
                 run.check_client()
             for future in done:
-                task, was_alone = flying.pop(future), alone
-                alone = False
+                task = flying.pop(future)
+                if task in suspects:
+                    suspects.remove(task)
                 try:
                     outcome: Outcome = future.result()
                 except Exception as error:
                     run.check(task, error)
                     losses[task] += 1
-                    if was_alone and (parts := work.halves(task)):
-                        suspects.extendleft(reversed(parts))
-                    elif losses[task] < LOSSES:
-                        (suspects if was_alone else waiting).appendleft(task)
-                    elif not was_alone:
-                        losses[task] = 0
+                    if losses[task] < LOSSES:
+                        waiting.appendleft(task)
+                    elif parts := work.halves(task):
+                        suspects.extend(parts)
+                        losses.update(dict.fromkeys(parts, LOSSES))
+                    elif losses[task] < 2 * LOSSES:
                         suspects.append(task)
                     else:
-                        run.probe(error)
                         isolated += 1
                         why = f"each worker that read it was lost: {reason(error)}"
-                        if work.ends_worker is None or isolated > ISOLATED:
+                        if work.ends_worker is None or isolated > ISOLATED or not is_alive:
                             raise WorkerError(f"{work.name(task)}: {why}") from error
                         yield task, Outcome("", work.ends_worker(task, why))
                     continue
                 if outcome.error is not None:
                     outcome.error.add_note(f"on {outcome.host}, {work.name(task)}")
                     raise outcome.error
+                is_alive = True
                 yield task, outcome
     finally:
-        run.leave(flying)
+        for future in flying:
+            future.cancel()
+        run.leave()
 
 
 class _Run(Generic[_Task]):
@@ -166,27 +166,21 @@ class _Run(Generic[_Task]):
         self._work = work
 
     def submit(self, task: _Task) -> Future[Any]:
-        try:
-            return self._submit(attempt, __version__, self._work.call, *self._work.arguments(task))
-        except Exception as error:
-            self.check(task, error)
-            raise
-
-    def _submit(self, *call: Any) -> Future[Any]:
+        call = attempt, __version__, self._work.call, *self._work.arguments(task)
         try:
             return self.executor.submit(*call)  # type: ignore[no-any-return]
         except Exception as error:
-            if _is_of_python(error):
-                raise
+            self.check(task, error)
             if self._make is None:
                 raise self._gone(reason(error)) from error
-        self.executor.shutdown(wait=False, cancel_futures=True)
+        self.leave()
         self.executor = self._make()
         return self.executor.submit(*call)  # type: ignore[no-any-return]
 
     def check(self, task: _Task, error: Exception) -> None:
-        """Raise if a task failed on its way to a worker, and not with it."""
-        if _is_of_python(error):
+        """Raise if a task could not be pickled or imported; otherwise its worker was lost."""
+        of_python = isinstance(error, pickle.PickleError) or type(error).__module__ == "builtins"
+        if of_python and not isinstance(error, OSError | RuntimeError):
             raise WorkerError(
                 f"the executor cannot run {self._work.name(task)}: {reason(error)}. Its workers "
                 f"need dfgen {__version__}, as here, and the task must be picklable"
@@ -197,27 +191,12 @@ class _Run(Generic[_Task]):
         if getattr(getattr(self.executor, "_client", None), "status", "") == "closed":
             raise self._gone("its Dask client has lost the scheduler")
 
-    def probe(self, lost: Exception) -> None:
-        """Raise if the executor does not even run a task that does nothing."""
-        try:
-            self._submit(platform.node).result(PROBE)
-        except Exception:
-            raise self._gone(reason(lost)) from lost
-
     def _gone(self, why: str) -> WorkerError:
         return WorkerError(
             f"the executor takes no more tasks: {why.rstrip('.')}. Finished work is not lost: "
             f"{self._work.advice}"
         )
 
-    def leave(self, futures: Iterable[Future[Any]]) -> None:
-        for future in futures:
-            future.cancel()
+    def leave(self) -> None:
         if self._make is not None:
             self.executor.shutdown(wait=False, cancel_futures=True)
-
-
-def _is_of_python(error: Exception) -> bool:
-    """Whether an error is of pickling or importing a task, not of a lost worker."""
-    of_python = isinstance(error, pickle.PickleError) or type(error).__module__ == "builtins"
-    return of_python and not isinstance(error, OSError | RuntimeError)

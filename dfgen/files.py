@@ -1,18 +1,25 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and locks on what is being written."""
 
 import contextlib
+import errno
 import glob
 import os
+import platform
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import IO, BinaryIO
 
-from dfgen.errors import DfgenError, WriteError
-from dfgen.locks import LOCK_SUFFIX, FileLock
+import filelock
+
+from dfgen.errors import DfgenError, WriteError, reason, warn
 from dfgen.platform_calls import flush_folder
 
+LOCK_SUFFIX = ".dfgen-lock"
+"""How the names of lock files end."""
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}  # of network drives without locks
 _NAME = 50  # characters of a name that its temporary file and its lock repeat: at most 200 bytes
 _FORCE = ContextVar("_FORCE", default=False)
 
@@ -44,6 +51,54 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
     flush_folder(folder)
 
 
+class FileLock:
+    """A lock on a folder, or on a file that will be written.
+
+    Args:
+        path: the lock file. It is created, and deleted by `release`.
+        what: what is locked, for messages: "pets.parquet is being written".
+        advice: what to do if another process has the lock.
+        shared: whether objects of this process with the same path share the lock.
+
+    Example:
+        >>> with FileLock("x.dfgen-lock", "x is in use", "wait"):  # doctest: +SKIP
+        ...     write("x")
+    """
+
+    def __init__(self, path: str, what: str, advice: str, shared: bool = False) -> None:
+        self._path, self._what, self._advice = path, what, advice
+        self._lock = filelock.FileLock(path, timeout=0, thread_local=False, is_singleton=shared)
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def acquire(self) -> None:
+        """Take the lock, or raise a WriteError if another process or object has it."""
+        path, holder = self._path, "another process"
+        try:
+            with contextlib.suppress(FileNotFoundError), open(path) as file:
+                holder = file.read(200) or holder
+            self._lock.acquire()
+            with open(path, "w") as file:
+                file.write(f"process {os.getpid()} on {platform.node()}")
+        except filelock.Timeout:
+            raise WriteError(f"{self._what} by {holder}: {self._advice}") from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise WriteError(f"{path} cannot be locked: {reason(error)}") from error
+            warn(f"{path} cannot be locked: {reason(error)}. Start one process at a time")
+
+    def release(self) -> None:
+        """Delete the lock file and give the lock back."""
+        if self._lock.is_locked:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+            self._lock.release(force=True)
+
+
 @contextlib.contextmanager
 def only_writer(path: str) -> Iterator[None]:
     """Raise a WriteError if another process or thread writes to a path with this function.
@@ -63,14 +118,10 @@ def check_writable(path: str) -> None:
     """Raise a WriteError if the file `path` cannot be created in its folder."""
     _check_kind(path)
     folder = os.path.dirname(os.path.realpath(path))
-    advice = ""
     if not os.path.isdir(folder):
-        what = "is a file" if os.path.exists(folder) else "does not exist"
-        advice = f"its folder {folder} {what}. Create the folder first"
-    elif not os.access(folder, os.W_OK):
-        advice = f"no permission to write into {folder}. Change the permission"
-    if advice:
-        raise WriteError(f"{path} cannot be written: {advice}, or choose another place")
+        raise WriteError(f"{path} cannot be written: there is no folder {folder}. Create it first")
+    if not os.access(folder, os.W_OK):
+        raise WriteError(f"{path} cannot be written: no permission to write into {folder}")
 
 
 def _check_kind(path: str) -> None:

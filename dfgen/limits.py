@@ -164,11 +164,7 @@ def limits_given(given: Limits | None) -> Limits:
     """Return the limits of an argument, or the default for None."""
     if given is None or isinstance(given, Limits):
         return given or DEFAULT
-    size = f"{given:.0f}" if isinstance(given, int | float) else '"2GB"'
-    raise ArgumentError(
-        f'limits must be dfgen.Limits(memory="2GB", ...), got {brief(given)}: write '
-        f"limits=dfgen.Limits(memory={size})"
-    )
+    raise ArgumentError(f'limits must be dfgen.Limits(memory="2GB", ...), got {brief(given)}')
 
 
 def refuse_bytes(nbytes: int, limits: Limits) -> None:
@@ -178,13 +174,8 @@ def refuse_bytes(nbytes: int, limits: Limits) -> None:
         raise DecodeError(limits.refusal("file_bytes", nbytes, what))
 
 
-def refuse_file(file: IO[bytes], limits: Limits) -> None:
-    """Raise a DecodeError if an open file is too large; moves to its end."""
-    refuse_bytes(file.seek(0, io.SEEK_END), limits)
-
-
 def read_file(file: IO[bytes], limits: Limits) -> bytes:
     """Return all bytes of an open file, unless it is too large."""
-    refuse_file(file, limits)
+    refuse_bytes(file.seek(0, io.SEEK_END), limits)
     file.seek(0)
     return file.read()

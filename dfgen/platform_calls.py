@@ -1,7 +1,7 @@
 """System calls that Linux has and macOS or Windows lack, with their replacements.
 
-macOS lacks `memfd_create`, `posix_fallocate`, `posix_fadvise`, `sched_getaffinity`, `RWF_NOWAIT`
-and `prctl`. Windows also lacks `fcntl`, `pread`, `sysconf`, signal masks, and folders that can be
+macOS lacks `memfd_create`, `posix_fallocate`, `posix_fadvise`, `sched_getaffinity` and
+`prctl`. Windows also lacks `fcntl`, `pread`, `sysconf`, signal masks, and folders that can be
 opened. No other module asks which system it runs on, except for how paths are written.
 """
 
@@ -35,7 +35,6 @@ READING = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 
 _PR_SET_PDEATHSIG = 1
 _STEP = 1 << 17  # Linux reads at most its read-ahead per call, usually 128 KiB
-_STRETCH = 1 << 23  # bytes that count as cached if the first and the last are
 
 
 def flock(file: int) -> None:
@@ -101,22 +100,11 @@ def read_ahead(path: str, extents: Iterable[tuple[int, int]]) -> None:
     file = os.open(path, os.O_RDONLY)
     try:
         for start, length in extents:
-            for stretch in range(start, start + length, _STRETCH):
-                stop = min(stretch + _STRETCH, start + length)
-                if not _is_cached(file, stretch, stop - 1):
-                    for at in range(stretch, stop, _STEP):
-                        os.posix_fadvise(file, at, min(_STEP, stop - at), os.POSIX_FADV_WILLNEED)
+            for at in range(start, start + length, _STEP):
+                size = min(_STEP, start + length - at)
+                os.posix_fadvise(file, at, size, os.POSIX_FADV_WILLNEED)
     finally:
         os.close(file)
-
-
-def _is_cached(file: int, *places: int) -> bool:
-    if not hasattr(os, "RWF_NOWAIT"):
-        return False
-    try:
-        return all(os.preadv(file, [bytearray(1)], at, os.RWF_NOWAIT) for at in places)
-    except OSError:  # not cached, or the file system cannot tell
-        return False
 
 
 def flush_folder(folder: str) -> None:

@@ -1,6 +1,5 @@
 """Progress bars in terminals and notebooks."""
 
-import os
 import sys
 import warnings
 from contextlib import suppress
@@ -25,17 +24,10 @@ def progress(total: float | None, what: str, unit: str, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without ipywidgets a notebook shows the bar as text
         from tqdm.auto import tqdm  # late: it loads asyncio
-    if total != 0 and _in_notebook():
-        return tqdm(total=total, desc=what, unit=unit, delay=_DELAY, **options)
-    shown = False
-    with suppress(AttributeError, OSError, ValueError):  # stderr is None, closed or replaced
-        shown = total != 0 and sys.stderr.isatty()
-        if shown and not os.get_terminal_size(sys.stderr.fileno()).columns:
-            options = {"ncols": 80, "nrows": 24, **options}
-    return tqdm(total=total, desc=what, unit=unit, disable=not shown, **options)
-
-
-def _in_notebook() -> bool:
-    """Whether a Jupyter kernel runs the code. Its output is no terminal, but shows bars."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return shell is not None and "IPKernelApp" in shell.config
+    in_notebook = "IPKernelApp" in getattr(shell, "config", ())  # whose output is no terminal
+    is_terminal = False
+    with suppress(AttributeError, ValueError):  # stderr is None or closed
+        is_terminal = sys.stderr.isatty()
+    options["disable"] = total == 0 or not (in_notebook or is_terminal)
+    return tqdm(total=total, desc=what, unit=unit, delay=_DELAY * in_notebook, **options)

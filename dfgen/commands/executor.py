@@ -1,10 +1,8 @@
 """Executors of a command: threads, local processes, or a Dask cluster."""
 
 import multiprocessing
-import os
 import re
 import signal
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from typing import Any
 from dfgen.checks import whole
 from dfgen.errors import ArgumentError, MissingPackageError, WorkerError, quote, reason
 from dfgen.executors import Made
+from dfgen.platform_calls import end_with_parent
 
 _ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx|ucxx)://)?(?:\[.+\]|[^/:]+):\d+")
 
@@ -23,10 +22,12 @@ def executor_of(processes: int | None, dask: str | None) -> Iterator[Made | None
     """Yield the executor of `--processes` or `--dask`; None: threads of this process."""
     if processes is not None and dask is not None:
         raise ArgumentError("--processes are on this machine, --dask is a cluster: leave one out")
-    if dask is not None:
+    if processes is None and dask is None:
+        yield None
+    elif dask is not None:
         with _client(dask) as client:
             yield client.get_executor(pure=False)
-    elif processes is not None:
+    else:
         number = whole("processes", processes, least=1)
         context, others = multiprocessing.get_context("spawn"), multiprocessing.active_children()
         try:
@@ -35,20 +36,12 @@ def executor_of(processes: int | None, dask: str | None) -> Iterator[Made | None
             for process in multiprocessing.active_children():
                 if process not in others:
                     process.kill()
-    else:
-        yield None
 
 
 def _begin() -> None:
     """Have a worker end silently on Ctrl-C, and when the command is killed."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
+    end_with_parent()
 
 
 def _client(address: str) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import KAGGLE_RUNS, ManifestError, kaggle_advice, listed, warn
+from dfgen.errors import KAGGLE_ADVICE, KAGGLE_RUNS, ManifestError, listed, warn
 from dfgen.table.arrow_types import flattened, is_list, is_text, lengths_of, value_type
 
 _FEW = 20  # fewer rows can all have different classes
@@ -41,9 +41,8 @@ def check_classes(rows: Any, column: str, names: pa.Array, single: bool) -> None
             f"Convert it: import ast; df[{column!r}] = df[{column!r}].map(ast.literal_eval)"
         )
     if len(shown) > 1 and all(map(KAGGLE_RUNS.fullmatch, shown[:10])):
-        raise ManifestError(
-            f"{here} has {shown[0]!r}, expected class names. {kaggle_advice(column)}"
-        )
+        advice = KAGGLE_ADVICE.format(column)
+        raise ManifestError(f"{here} has {shown[0]!r}, expected class names. {advice}")
     bare = pc.utf8_trim_whitespace(names)
     blank = names.filter(pc.equal(bare, "")).to_pylist()
     if blank and (number := _count(rows, column, blank)):

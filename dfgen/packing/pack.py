@@ -22,10 +22,9 @@ from dfgen import __version__
 from dfgen.checks import whole
 from dfgen.errors import ArgumentError, WriteError, legible, listed, reason
 from dfgen.executors import Made, Work, check_executor, spread
-from dfgen.files import write_whole
+from dfgen.files import LOCK_SUFFIX, FileLock, write_whole
 from dfgen.limits import Limits, limits_given
 from dfgen.loading.state import ids_digest
-from dfgen.locks import LOCK_SUFFIX, FileLock
 from dfgen.machine import usable_cpus
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import with_column

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, DecodeError, has_password
+from dfgen.errors import USERS, ArgumentError, DecodeError
 from dfgen.limits import DEFAULT, Limits
 from dfgen.spec import Values
 from dfgen.stores.archives import ARCHIVES, Archives
@@ -68,7 +68,7 @@ def without_store(urls: Any) -> Any:
 
 def refuse_password(url: str) -> None:
     """Raise an ArgumentError if a URL contains a password: a manifest would keep it."""
-    if has_password(url):
+    if USERS.match(url):
         raise ArgumentError(
             f"the URL {scheme_of(url)}://... contains a password or token, and a manifest would "
             "keep it: leave it out, and pass it in storage_options="

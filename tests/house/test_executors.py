@@ -28,15 +28,12 @@ class Simulated(Executor):
 
     def __init__(self, fate=lambda task, nth: None, workers=2, takes=math.inf):
         self.fate, self._max_workers, self.takes = fate, workers, takes
-        self.tries, self.sent, self.ended, self.answers = Counter(), [], None, True
+        self.tries, self.sent, self.ended = Counter(), [], None
 
     def submit(self, call, /, *arguments):
         if len(self.sent) == self.takes:
             raise RuntimeError("shut down.")
         future = Future()
-        if call is platform.node:
-            (future.set_result if self.answers else future.set_exception)(GONE)
-            return future
         outcome = call(*arguments)
         task = outcome.result
         self.sent.append(task)
@@ -99,15 +96,15 @@ def test_a_deadly_task_without_parts_is_an_error():
 def test_too_many_deadly_tasks_are_an_error(monkeypatch):
     monkeypatch.setattr(executors, "ISOLATED", 3)
     kept = {"ends_worker": lambda task, told: "bad"}
-    assert len(results(Simulated(lambda task, nth: GONE), range(3), **kept)) == 3
-    with pytest.raises(WorkerError, match=r"^task [0-3]: each worker that read it was lost: "):
-        results(Simulated(lambda task, nth: GONE), range(4), **kept)
+    fate = {"fate": lambda task, nth: GONE if task else None}
+    assert len(results(Simulated(**fate), range(4), **kept)) == 4
+    with pytest.raises(WorkerError, match=r"^task [1-4]: each worker that read it was lost: "):
+        results(Simulated(**fate), range(5), **kept)
 
 
 def test_an_executor_that_runs_nothing_is_an_error():
     dead = Simulated(lambda task, nth: GONE)
-    dead.answers = False
-    with pytest.raises(WorkerError, match=r"takes no more tasks: a worker is gone\. Finished work"):
+    with pytest.raises(WorkerError, match=r"^task 7: each worker that read it was lost: a worker"):
         results(dead, [7], ends_worker=lambda task, told: "bad")
 
 

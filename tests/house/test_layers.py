@@ -17,15 +17,14 @@ PACKAGE = Path(dfgen.__file__).parent
 HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
 
 # What each room may import of dfgen. Rooms not named here sit on top and may import all.
-LOW = {"errors", "spec", "platform_calls", "locks", "checks", "files"}
+LOW = {"errors", "spec", "platform_calls", "checks", "files"}
 LOW |= {"machine", "progress_bars", "limits", "table"}
 LAYERS = {
     "errors": set(),
     "spec": {"errors"},
     "platform_calls": set(),
-    "locks": {"errors"},
     "checks": {"errors"},
-    "files": {"errors", "platform_calls", "locks"},
+    "files": {"errors", "platform_calls"},
     "machine": {"platform_calls"},
     "progress_bars": set(),
     "limits": {"errors"},

@@ -11,8 +11,7 @@ import pytest
 from dfgen import machine
 from dfgen.checks import flag, one_of, whole
 from dfgen.errors import ArgumentError, WriteError
-from dfgen.files import check_writable, only_writer, write_whole
-from dfgen.locks import FileLock
+from dfgen.files import FileLock, check_writable, only_writer, write_whole
 from dfgen.machine import free_memory, machine_memory, usable_cpus
 from dfgen.platform_calls import physical_memory
 
@@ -47,8 +46,7 @@ def test_a_link_stays_and_what_it_points_to_is_replaced_whole(tmp_path):
     with pytest.raises(WriteError) as error:
         check_writable(str(link))
     assert str(error.value) == (
-        f"{link} cannot be written: its folder {tmp_path}/no does not exist. Create the folder "
-        "first, or choose another place"
+        f"{link} cannot be written: there is no folder {tmp_path}/no. Create it first"
     )
 
 
@@ -89,18 +87,17 @@ def test_what_is_neither_true_nor_false_is_no_flag(value):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (32.0, "32.0 is not a whole number of 1 or more: write n=32"),
-        ("8", "'8' is not a whole number of 1 or more: write n=8"),
-        (np.float32(2), "np.float32(2.0) is not a whole number of 1 or more: write n=2"),
+        (32.0, "32.0 is not a whole number of 1 or more: ask for more"),
+        ("8", "'8' is not a whole number of 1 or more: ask for more"),
         (0.0, "0.0 is not a whole number of 1 or more: ask for more"),
         (float("inf"), "inf is not a whole number of 1 or more: ask for more"),
         (True, "True is not a whole number of 1 or more: ask for more"),
     ],
 )
-def test_what_is_meant_by_a_number_that_is_not_whole_is_told(value, said):
+def test_a_number_that_is_not_whole_is_an_error_with_advice(value, said):
     with pytest.raises(ArgumentError) as error:
         whole("n", value, least=1, advice="ask for more")
-    assert str(error.value).replace("n=2.0 ", "n=np.float32(2.0) ") == f"n={said}"
+    assert str(error.value) == f"n={said}"
 
 
 def test_a_number_that_is_too_high_is_told_both_limits():

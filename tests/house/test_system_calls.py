@@ -5,7 +5,6 @@ import ctypes
 import os
 import signal
 import sys
-from itertools import pairwise
 from threading import Lock
 
 import pytest
@@ -43,46 +42,16 @@ def calls(monkeypatch):
     return record
 
 
-def test_bytes_that_are_not_in_the_cache_are_read_ahead_in_short_steps_and_no_others(
-    tmp_path, monkeypatch
-):
-    opened, steps = {}, []
-
-    def preadv(handle, buffers, at, flags):
-        assert flags == os.RWF_NOWAIT and len(buffers[0]) == 1 and os.pread(handle, 4, 0) == b"here"
-        if at == 7 * MIB or 12 * MIB <= at < 24 * MIB:
-            raise BlockingIOError
-        return 0 if at == 30 * MIB else 1  # 0: the file ends before
-
-    def advise(handle, start, length, advice):
-        assert advice == os.POSIX_FADV_WILLNEED
-        opened[handle] = os.readlink(f"/proc/self/fd/{handle}")
-        steps.append((start, start + length))
-
-    monkeypatch.setattr(os, "preadv", preadv)
-    monkeypatch.setattr(os, "posix_fadvise", advise)
-    path = tmp_path / "a.bin"
-    path.write_bytes(b"here")
-    # the stretches of 8 MiB of the second begin in the cache, at 9, and end beside it, and so on
-    extents = [(0, 7), (MIB, 24 * MIB + 5), (7 * MIB, 1), (30 * MIB, 1)]
-    platform_calls.read_ahead(str(path), extents)
-    inside = [9 * MIB, *range(9 * MIB + 131072, 25 * MIB, 131072), 25 * MIB]
-    assert steps == [*pairwise(inside), (7 * MIB, 7 * MIB + 1), (30 * MIB, 30 * MIB + 1)]
-    assert {*opened.values()} == {str(path)} and not any(map(is_open, opened))
-
-
-def test_all_is_read_ahead_where_the_cache_cannot_be_asked_and_nothing_where_that_cannot(
-    tmp_path, monkeypatch, calls
-):
+def test_read_ahead_is_asked_for_in_short_steps_where_it_can_be(tmp_path, monkeypatch, calls):
     made = calls(os, "posix_fadvise")
     path = tmp_path / "a.bin"
     path.write_bytes(b"0123456789")
-    monkeypatch.delattr(os, "RWF_NOWAIT")
-    platform_calls.read_ahead(str(path), [(2, 3)])
-    assert [(start, length) for _, _, start, length, _ in made] == [(2, 3)]
+    platform_calls.read_ahead(str(path), [(2, 3), (MIB, 131073)])
+    found = [(start, length) for _, _, start, length, _ in made]
+    assert found == [(2, 3), (MIB, 131072), (MIB + 131072, 1)]
     monkeypatch.setattr(platform_calls, "CAN_READ_AHEAD", False)
     platform_calls.read_ahead(str(path), [(2, 3)])
-    assert len(made) == 1
+    assert len(made) == 3
 
 
 def test_a_reserved_file_has_its_bytes_and_without_that_call_a_hole(file, monkeypatch):

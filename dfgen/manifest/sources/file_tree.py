@@ -20,7 +20,7 @@ from dfgen.errors import (
     warn,
 )
 from dfgen.explain.missing import near_name
-from dfgen.locks import LOCK_SUFFIX
+from dfgen.files import LOCK_SUFFIX
 from dfgen.manifest.paths import absolute_place, is_utf8
 from dfgen.manifest.reading import fault_of
 from dfgen.manifest.sources.path_pattern import Pattern

@@ -11,7 +11,7 @@ from PIL.ImageFile import ImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
 from dfgen.errors import DecodeError
-from dfgen.limits import Limits, refuse_file
+from dfgen.limits import Limits, refuse_bytes
 from dfgen.samples.pixels.geometry import Pixels, in_color_mode, with_channels
 from dfgen.samples.pixels.headers import Header, check_decoded, orientation_of
 from dfgen.samples.pixels.scaling import as_stored
@@ -35,7 +35,7 @@ def open_by_pillow(
 
     `frames` of the header is 1, because counting takes time.
     """
-    refuse_file(file, limits)
+    refuse_bytes(file.seek(0, io.SEEK_END), limits)
     file.seek(0)
     head = file.read(_HEAD)
     file.seek(0)

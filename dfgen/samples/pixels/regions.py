@@ -5,7 +5,7 @@ from typing import Any, TypedDict
 import msgspec
 import numpy as np
 
-from dfgen.errors import KAGGLE_RUNS, ArgumentError, DecodeError, brief, kaggle_advice
+from dfgen.errors import KAGGLE_ADVICE, KAGGLE_RUNS, ArgumentError, DecodeError, brief
 from dfgen.samples.pixels.geometry import Size
 from dfgen.spec import IntArray, Values
 
@@ -33,7 +33,9 @@ def parsed(text: Any) -> Region:
         return region
     except msgspec.DecodeError as error:
         if KAGGLE_RUNS.fullmatch(text):
-            raise DecodeError(f"a segmentation is {brief(text)}. {kaggle_advice()}") from None
+            raise DecodeError(
+                f"a segmentation is {brief(text)}. {KAGGLE_ADVICE.format('runs')}"
+            ) from None
         raise DecodeError(
             f"a segmentation is {brief(text)}, expected polygons, [[x, y, x, y, ...], ...], or run "
             f'lengths, {{"size": [height, width], "counts": ...}}: {error}'

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError, warn
-from dfgen.files import write_whole
-from dfgen.locks import LOCK_SUFFIX, FileLock
+from dfgen.files import LOCK_SUFFIX, FileLock, write_whole
 
 NamedArrays = dict[str, npt.NDArray[Any]]
 _NAME = re.compile(r"backup-(\d{8})\.npz")
