@@ -18,7 +18,7 @@ from dfgen.samples.pixels.formats import FORMATS, opened, parse_header
 from dfgen.samples.pixels.geometry import Pixels, Size, place
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.resizing import resize
-from dfgen.samples.pixels.sounds import load_soundfile, whole_sound
+from dfgen.samples.pixels.sounds import check_frames, load_soundfile
 from dfgen.stores.array_files import check_row, hdf5_arrays, whole_array
 from dfgen.stores.store import Store
 from dfgen.table.file_columns import Content
@@ -106,11 +106,7 @@ def _checked(file: IO[bytes], name: str, limits: Limits) -> Whole:
         data = read_file(file, limits)
         header, fault, phash = _image(data, name, limits)
         return Whole(header, fault, hashlib.blake2b(data, digest_size=16).hexdigest(), phash)
-    if FORMATS[name].holds == "sound":
-        load_soundfile()
-        header, fault = whole_sound(file, name)
-    else:
-        header, fault = _array(file, name, limits)
+    header, fault = _other(file, name, limits)
     file.seek(0)
     digest = hashlib.blake2b(digest_size=16)
     while block := file.read(_BLOCK):
@@ -130,11 +126,18 @@ def _image(data: bytes, name: str, limits: Limits) -> tuple[Header, str | None, 
     return header, None, perceptual_hash(pixels, size, reduced, header.orientation)
 
 
-def _array(file: IO[bytes], name: str, limits: Limits) -> tuple[Header, str | None]:
+def _other(file: IO[bytes], name: str, limits: Limits) -> tuple[Header, str | None]:
+    """Return the header of a sound or an array, and the fault of its content."""
+    is_sound = FORMATS[name].holds == "sound"
+    if is_sound:
+        load_soundfile()
     header = parse_header(file, name, limits)
     file.seek(0)
     try:
-        (_read_rows if name == "hdf5" else whole_array)(file, limits)
+        if is_sound:
+            check_frames(file, name)
+        else:
+            (_read_rows if name == "hdf5" else whole_array)(file, limits)
     except Exception as error:
         if is_outside(error):
             raise

@@ -123,6 +123,8 @@ def check_holds(name: str, wanted: str) -> None:
 @lru_cache  # the first bytes of most files are the same
 def sniff(head: bytes) -> str:
     """Return the format of a file by its first 16 bytes; DecodeError if it is not supported."""
+    if not head:
+        raise DecodeError("the file is empty (0 bytes)")
     for name, matches in _MATCHES.items():
         if matches(head):
             return name
@@ -149,24 +151,16 @@ def opened(content: Content, store: Store) -> Iterator[tuple[IO[bytes], str]]:
         with file:
             if head.problem:
                 raise DecodeError(f"the file cannot be read: {head.problem}")
-            yield file, announced_format(file)
+            yield file, sniff(file.read(16))
     except (DfgenError, MemoryError):
         raise
     except Exception as error:  # of a foreign store
         raise unreadable(error) from error
 
 
-def announced_format(file: IO[bytes]) -> str:
-    """Return the format of an open file by its first bytes."""
-    head = file.read(16)
-    if not head:
-        raise DecodeError("the file is empty (0 bytes)")
-    return sniff(head)
-
-
 def header_of(file: IO[bytes], limits: Limits) -> Header:
     """Read the header of an open file of any format."""
-    return parse_header(file, announced_format(file), limits)
+    return parse_header(file, sniff(file.read(16)), limits)
 
 
 def parse_header(file: IO[bytes], name: str, limits: Limits = DEFAULT) -> Header:
@@ -198,8 +192,8 @@ def open_image(
         if isinstance(source, bytes):
             header = format.parse(source)
         else:
-            from_file = partial(headers.from_file, format.parse)
-            header = (headers.png_file_header if name == "png" else from_file)(source)
+            parse = partial(headers.png_header, file=file) if name == "png" else format.parse
+            header = headers.from_file(parse, file, limits)
         headers.check_decoded(header, limits, reduced=8 if name == "jpeg" else 1)
         if header.frames is not None:
             return header, None

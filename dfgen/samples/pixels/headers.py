@@ -3,23 +3,23 @@
 The headers of JPEG, PNG and WebP are parsed here, as each decode asks for them; others by Pillow.
 """
 
+import io
 import struct
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from typing import IO, NamedTuple
 
 from dfgen.errors import DecodeError
-from dfgen.limits import Limits
+from dfgen.limits import Limits, read_file
 
 _BARE = {0x00, 0x01, *range(0xD0, 0xD9)}  # markers of JPEG without a length
 _FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a palette is RGB
-_PNG_TAIL = 2**16  # bytes at the end of a PNG in which EXIF is looked for
+_PNG_TAIL = 2**16  # bytes at the end of a PNG that are searched for EXIF
 _WEBP_ANIMATED, _WEBP_EXIF, _WEBP_ALPHA = 0x02, 0x08, 0x10
-_FIRST_READ, _LAST_READ = 2**12, 2**24  # bytes in which a header is looked for
+_FIRST_READ = 2**16  # bytes that hold most headers
 _ORIENTATION = 0x0112  # tag of EXIF and TIFF
 _NUMBERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i"}  # types of whole numbers in EXIF
 
@@ -65,19 +65,12 @@ def check_decoded(header: Header, limits: Limits, channels: int = 1, reduced: in
         raise DecodeError(limits.refusal("decoded_bytes", nbytes, what))
 
 
-def from_file(parse: Callable[[bytes], Header], file: IO[bytes]) -> Header:
-    """Return what `parse` makes of the first bytes of a file, of as many as it needs."""
-    size = _FIRST_READ
-    while True:
-        file.seek(0)
-        data = file.read(size)
-        try:
-            return parse(data)
-        except (IndexError, struct.error):
-            # EXIF of a WebP stands behind its pixels
-            if len(data) < size or size >= _LAST_READ * (16 if data[8:12] == b"WEBP" else 1):
-                raise
-            size *= 16
+def from_file(parse: Callable[[bytes], Header], file: IO[bytes], limits: Limits) -> Header:
+    """Parse the first bytes of a file, or the whole file if they are too few."""
+    try:
+        return parse(file.read(_FIRST_READ))
+    except (IndexError, struct.error):
+        return parse(read_file(file, limits))
 
 
 def orientation_of(exif: bytes) -> int:
@@ -147,7 +140,11 @@ def png_header(data: bytes, file: IO[bytes] | None = None) -> Header:
             header = header._replace(channels=4)
         at += 12 + length
     if not exif and data[at + 16 + length : at + 20 + length] != b"IEND":
-        exif = _late_exif(data[-_PNG_TAIL:] if file is None else _tail_of(file))
+        tail = data[-_PNG_TAIL:]
+        if file is not None:
+            file.seek(max(0, file.seek(0, io.SEEK_END) - _PNG_TAIL))
+            tail = file.read()
+        exif = tail.rpartition(b"eXIf")[2] if b"eXIf" in tail else b""
     return header._replace(orientation=orientation_of(exif)) if exif else header
 
 
@@ -157,26 +154,6 @@ def _png_start(start: bytes) -> Header:
     if color not in _PNG_CHANNELS:
         raise DecodeError(f"no PNG has the colour type {color}")
     return Header("png", width, height, _PNG_CHANNELS[color], 1, 8 if color == 3 else bits, 1)
-
-
-def _late_exif(tail: bytes) -> bytes:
-    """Return EXIF that stands after the pixels of a PNG; its checksum tells it from pixels."""
-    at = tail.rfind(b"eXIf")
-    if at < 4:
-        return b""
-    end = at + 4 + int.from_bytes(tail[at - 4 : at], "big")
-    whole = zlib.crc32(tail[at:end]).to_bytes(4, "big") == tail[end : end + 4]
-    return tail[at + 4 : end] if whole else b""
-
-
-def png_file_header(file: IO[bytes]) -> Header:
-    """Read the header of a PNG file."""
-    return from_file(lambda data: png_header(data, file), file)
-
-
-def _tail_of(file: IO[bytes]) -> bytes:
-    file.seek(max(0, file.seek(0, 2) - _PNG_TAIL))
-    return file.read()
 
 
 def webp_header(data: bytes) -> Header:
@@ -203,6 +180,4 @@ def _webp_exif(data: bytes) -> bytes:
         if name == b"EXIF":
             return struct.unpack_from(f"{size}s", data, at + 8)[0]  # type: ignore[no-any-return]
         at += 8 + size + size % 2
-    if at > end + 1:
-        raise DecodeError("the chunks of the WebP do not fit its length")
     return b""

@@ -35,51 +35,35 @@ def rescale(pixels: Pixels, scale: Scale, out: Pixels) -> None:
     if scale == "caffe":
         pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
     factor, offset = _standard(pixels) if standard else _line(scale, pixels.dtype)
+    into: Any = out.view(np.int16) if half else out
     if pixels.dtype == np.uint8 and (half or standard or pixels.size <= _FEW):
-        table = _levels(factor, offset, half) if standard else _table(scale, half)
-        words = out.view(np.int16) if half else out
-        _keep(cv2.LUT(pixels, table, words), words)
-    elif standard:
-        out[...] = pixels * factor + offset
+        made = cv2.LUT(pixels, _table(factor, offset, half), into)
     elif pixels.dtype.kind == "u" and not half and not isinstance(offset, tuple) and factor > 0:
         largest = factor * cv2.norm(pixels, cv2.NORM_INF)
-        _keep(cv2.normalize(pixels, out, largest, 0, cv2.NORM_INF, cv2.CV_32F), out)
+        made = cv2.normalize(pixels, out, largest, 0, cv2.NORM_INF, cv2.CV_32F)
         if offset != 0:
-            out += np.float32(offset)
-    else:
-        direct = out.dtype == np.float32 and out.flags.c_contiguous
-        made = out if direct else np.empty(out.shape, np.float32)
-        rows = made.reshape(len(made), -1)
-        factors, offsets = _of_row(scale, pixels.dtype, made.shape[1:])
-        flat = pixels.reshape(rows.shape)
-        scaled = flat if factor == 1 else np.multiply(flat, factors, out=rows)
-        np.add(scaled, offsets, out=rows)
-        _keep(made, out)
-
-
-def _keep(made: Pixels, out: Pixels) -> None:
-    """Copy the result of OpenCV unless it is in `out` already."""
-    if made is not out:
-        out[...] = made.reshape(out.shape)
+            made += np.float32(offset)
+    else:  # whole rows, because NumPy's loops over three channels are slow
+        flat = pixels.reshape(len(pixels), -1)
+        factors, offsets = _row(factor, pixels.shape[1:]), _row(offset, pixels.shape[1:])
+        into, is_direct = out, out.dtype == np.float32 and out.flags.c_contiguous
+        rows = out.reshape(flat.shape) if is_direct else None
+        made = np.add(flat if factor == 1 else np.multiply(flat, factors, out=rows), offsets, rows)
+        made = out if is_direct else made
+    if made is not into:
+        into[...] = made.reshape(out.shape)
 
 
 @lru_cache(maxsize=64)
-def _of_row(scale: Scale, dtype: Any, shape: Any) -> list[Pixels]:
-    """Return factor and offset for each number in a row of pixels."""
-    return [np.broadcast_to(np.float32(each), shape).ravel() for each in _line(scale, dtype)]
+def _row(number: Any, shape: tuple[int, ...]) -> Pixels:
+    return np.broadcast_to(np.float32(number), shape).ravel()
 
 
 @lru_cache(maxsize=64)
-def _table(scale: Scale, half: bool) -> Pixels:
-    return _levels(*_line(scale, np.dtype(np.uint8)), half)
-
-
-def _levels(factor: Any, offset: Any, half: bool) -> Pixels:
+def _table(factor: Any, offset: Any, half: bool) -> Pixels:
     """Return the scaled values of 0 to 255 in every channel; halves as words of 16 bits."""
-    kind = np.float64 if isinstance(offset, tuple | np.float64) else np.float32
-    levels = np.arange(256, dtype=kind)[None, :, None] * np.asarray(factor, kind)
-    table: Pixels = (levels + np.asarray(offset, kind)).astype(np.float16 if half else np.float32)
-    return table.view(np.int16) if half else table
+    levels: Pixels = np.arange(256.0)[None, :, None] * np.asarray(factor) + np.asarray(offset)
+    return levels.astype(np.float16).view(np.int16) if half else levels.astype(np.float32)
 
 
 @lru_cache(maxsize=64)

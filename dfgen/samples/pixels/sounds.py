@@ -6,6 +6,7 @@ libsndfile reads a truncated file as a shorter sound, so the lengths of files ar
 import io
 import re
 import struct
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -43,28 +44,15 @@ def sound_header(file: IO[bytes], format: str) -> Header:
     except ArgumentError:
         return Header(format)
     with open_sound(file, format) as sound:
-        return _header(sound, format)
+        rate, frames = sound.samplerate, sound.frames
+        return Header(format, channels=sound.channels, sample_rate=rate, frames=frames)
 
 
-def whole_sound(file: IO[bytes], format: str) -> tuple[Header, str | None]:
-    """Decode all frames of a sound; return its header, and the error message if some are broken."""
-    header = Header(format)
-    try:
-        with open_sound(file, format) as sound:
-            header, count = _header(sound, format), 0
-            while frames := len(sound.read(_BLOCK, dtype="float32")):
-                count += frames
-            _check_length(count, sound.frames)
-    except DecodeError as error:
-        if header.frames is None:
-            raise
-        return header, str(error)
-    return header, None
-
-
-def _header(sound: Any, format: str) -> Header:
-    rate, frames = sound.samplerate, sound.frames
-    return Header(format, channels=sound.channels, sample_rate=rate, frames=frames)
+def check_frames(file: IO[bytes], format: str) -> None:
+    """Decode all frames of a sound; DecodeError if some are missing or broken."""
+    with open_sound(file, format) as sound:
+        blocks = sound.blocks(_BLOCK, frames=sound.frames, dtype="float32")
+        _check_length(sum(map(len, blocks)), sound.frames)
 
 
 @contextmanager
@@ -119,8 +107,7 @@ def read_frames(sound: Any, place: float, out: Values) -> None:
     if sound.seekable():
         sound.seek(start)
     else:
-        for done in range(0, start, _BLOCK):
-            sound.read(min(start - done, _BLOCK), dtype="float32")
+        deque(sound.blocks(_BLOCK, frames=start, dtype="float32"), maxlen=0)
     frames = sound.read(wanted, dtype="float32", always_2d=True)
     _check_length(start + len(frames), start + wanted)
     if out.shape[1] < sound.channels:
