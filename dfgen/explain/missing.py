@@ -79,12 +79,15 @@ def _other_name(path: str, folder: str, source: str) -> str:
 
 def _other_root(path: str, folder: str, argument: str) -> str:
     below = [os.path.join(folder, name) for name in _names(folder)][:_SUBFOLDERS]
-    for root in (os.path.dirname(folder), *filter(os.path.isdir, below)):
-        if not os.path.isabs(path) and os.path.exists(os.path.join(root, path)):
-            relative = os.path.relpath(root)
-            shown = root if relative.startswith("..") else relative
-            return f'"{path}" is in "{root}": give {argument}"{shown}"'
-    return ""
+    roots = [os.path.dirname(folder), *filter(os.path.isdir, below)]
+    roots = [root for root in roots if os.path.exists(os.path.join(root, path))]
+    if os.path.isabs(path) or not roots:
+        return ""
+    if len(roots) > 1:  # such as train and test
+        return f'"{path}" is in {listed(roots)}: give the one of this table as {argument}'
+    relative = os.path.relpath(roots[0])
+    shown = roots[0] if relative.startswith("..") else relative
+    return f'"{path}" is in "{roots[0]}": give {argument}"{shown}"'
 
 
 def _content(path: str, folder: str) -> str:

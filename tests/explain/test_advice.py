@@ -11,7 +11,15 @@ import dfgen
 from dfgen.errors import ManifestError, MissingFileError, UnknownArgumentError
 from dfgen.explain.speed import Waiting, verdict
 
-FILES = ("imgs/cat/100.jpg", "imgs/cat/100.xml", "imgs/a b.png", "51.jpg", "data/pets/z.jpg")
+FILES = (
+    "imgs/cat/100.jpg",
+    "imgs/cat/100.xml",
+    "imgs/a b.png",
+    "51.jpg",
+    "data/pets/z.jpg",
+    "test/masks/1.png",
+    "train/masks/1.png",
+)
 
 
 @pytest.fixture
@@ -34,6 +42,7 @@ def files(tmp_path, monkeypatch):
         ("imgs/cat/100", None, 'df["path"].astype(str) + ".jpg"'),
         ("cat/100.jpg", None, 'root="imgs"'),
         ("imgs/cat/100.jpg", "imgs", 'root="."'),
+        ("masks/1.png", None, "give the one of this table as root="),
         ("imgs/dog/800.jpg", None, "has no 'dog', it holds 'a b.png', 'cat'"),
         ("s4://bucket/1.jpg", None, "no store"),
     ],

@@ -62,7 +62,7 @@ def told(call):
         try:
             call()
         except DfgenError as error:
-            assert "class" in str(error) or "split" in str(error), error
+            assert any(word in str(error) for word in ("class", "split", "fold")), error
     return [str(one.message) for one in caught if "look alike" in str(one.message)]
 
 
@@ -86,6 +86,7 @@ def as_lists(values):
 PLACES = {
     "split": ("split", list, lambda df: dfgen.sequences(df, "f", workers=0)),
     "group": ("who", list, lambda df: dfgen.split(df, {"train": 0.5, "val": 0.5}, group="who")),
+    "fold": ("fold", list, lambda df: dfgen.sequences(df, "f", workers=0, fold=0)),
     "stratify": (
         "kind", list, lambda df: dfgen.split(df, {"train": 0.5, "val": 0.5}, stratify="kind")
     ),

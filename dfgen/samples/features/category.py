@@ -79,7 +79,10 @@ class Category(TableFeature):
         kind = self._check(values.type)
         if not pa.types.is_dictionary(values.type) or values.dictionary.null_count:
             values = values.cast(kind)
-        drop = f"drop them, df = df[df[{self.column!r}].notna()]"
+        drop = (
+            "read the table with keep_default_na=False if they are names such as NA, drop them, "
+            f"df = df[df[{self.column!r}].notna()]"
+        )
         refuse_missing(self.column, values, "class", f"{drop}, {OR_IGNORE}")
         try:
             names = pa.array(self.class_names, kind)
