@@ -232,6 +232,7 @@ def _bound_rows(
         raise
     files = (one for one in features if one.files is not None)
     whole = (one for one in files if one.present is None and one.like is None)
+    features.sort(key=lambda one: one.like is not None)
     return BoundRows(_ids_of(columns, id, next(whole, None)), tuple(features))
 
 

@@ -100,7 +100,8 @@ class PackedRows:
         for bound in features:
             if not bound.feature.of_files or bound.feature.columns[0] != PATH:
                 continue
-            if shape is not None and (bound.image is None or bound.like is not None):
+            is_image = isinstance(bound.feature, Image)
+            if shape is not None and (not is_image or bound.like is not None):
                 continue  # it reads the files
             original = None
             if bound.name in followed and packed.get("format") != "original":

@@ -163,7 +163,10 @@ class Preprocessing:
     def _arrays(self, rows: list[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
         columns = Columns(_table(rows, self.inputs.values()))
         numbers = np.arange(len(rows))
-        bound = tuple(self._bound(name, columns) for name in self.inputs)
+        bound = tuple(
+            self._bound(name, columns)
+            for name in sorted(self.inputs, key=lambda name: self.inputs[name].like is not None)
+        )
         store = store_of(one.files for one in bound if one.files is not None)
         sizes, _ = row_sizes(None, bound, {}, store)  # reading a row raises its error again
         reader = SampleReader(numbers, bound, self.transform, store, sizes=sizes)
@@ -176,9 +179,11 @@ class Preprocessing:
         for row in range(len(rows)):
             reader.read(row, {name: array[row, ...] for name, array in arrays.items()}, None)
         store.close()
-        turned = set().union(*(one.channel_arrays for one in bound))
-        turned = turned if self.data_format == "channels_first" else set()
-        return {n: channels_first(a) if n in turned else a for n, a in arrays.items()}
+        first = self.data_format == "channels_first"
+        return {
+            name: channels_first(array) if first and specs[name].pixels else array
+            for name, array in arrays.items()
+        }
 
     def _bound(self, name: str, columns: Columns) -> BoundFeature:
         feature = self.inputs[name]

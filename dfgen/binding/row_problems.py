@@ -12,6 +12,7 @@ from dfgen.explain.missing import missing_path
 from dfgen.manifest.paths import is_address
 from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.scaling import too_deep
 from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.stores.archives import member_of
@@ -38,9 +39,9 @@ def deep_problems(columns: Columns, features: Iterable[BoundFeature]) -> dict[in
     if bits is None:
         return {}
     for bound in features:
-        image = bound.image
-        most = {None: 8, "uint8": 16}.get(image.dtype) if image is not None else None
-        if most is not None and image.column == columns.file_column:
+        image = bound.feature
+        most = {None: 8, "uint8": 16}.get(image.dtype) if isinstance(image, Image) else None
+        if most is not None and image.columns[0] == columns.file_column:
             deep = np.flatnonzero(bits > most)
             problems |= {int(row): too_deep(int(bits[row])) for row in deep}
     return problems

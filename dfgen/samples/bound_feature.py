@@ -1,6 +1,6 @@
 """Features bound to the rows of a manifest, and padding of arrays of unequal sizes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.samples.features.base import Feature, TableFeature, specs_of, value_of
+from dfgen.samples.features.base import Feature, specs_of, value_of
 from dfgen.samples.features.image import Image
 from dfgen.spec import IntArray, Present, Spec, Values
 from dfgen.table.file_columns import content_parts
@@ -17,7 +17,6 @@ from dfgen.table.file_columns import content_parts
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""
 
-_ROW = {"path", "index"}
 RowLengths = npt.NDArray[np.int32]
 """Lengths of the first axes of an array in every row, shape (rows, axes)."""
 
@@ -61,42 +60,21 @@ class BoundFeature:
         """Name -> shape and dtype of one sample."""
         specs = [*specs_of(self.feature)]
         if "padding_mask" in self.arrays:
-            shape, blank = ((None, None, 1), False) if specs[0].pixels else ((None,), True)
-            specs.append(Spec(shape, np.dtype(np.bool_), blank))
+            pixels = specs[0].pixels
+            shape, blank = ((None, None, 1), False) if pixels else ((None,), True)
+            specs.append(Spec(shape, np.dtype(np.bool_), blank, pixels=pixels))
         return dict(zip(self.arrays.values(), specs, strict=True))
-
-    @property
-    def image(self) -> Any:
-        """The feature if it is an Image, else None."""
-        return self.feature if isinstance(self.feature, Image) else None
-
-    @property
-    def is_of_table(self) -> bool:
-        """Whether it reads no files."""
-        return isinstance(self.feature, TableFeature)
 
     @property
     def variable_size(self) -> bool:
         """Whether it is an image with `size=None`."""
-        return self.image is not None and self.image.size is None
-
-    @property
-    def channel_arrays(self) -> set[str]:
-        """The names of arrays that follow `keras.config.image_data_format()`."""
-        pixels = any(spec.pixels for spec in specs_of(self.feature))
-        return {name for name, spec in self.specs.items() if pixels and len(spec.shape) >= 3}
-
-    @cached_property
-    def read_names(self) -> tuple[str, ...]:
-        """The names of the arrays that `read` fills, without the padding mask."""
-        return tuple(name for key, name in self.arrays.items() if key != "padding_mask")
+        return isinstance(self.feature, Image) and self.feature.size is None
 
     @cached_property
     def array_rows(self) -> pa.StructArray | None:
         """The structs of `path` and `index` of every row, if it reads rows of array files."""
-        kind = getattr(self.values, "type", None)
-        is_rows = kind and pa.types.is_struct(kind) and {field.name for field in kind} == _ROW
-        return self.values if is_rows and self.feature.of_files else None
+        is_rows = self.feature.of_files and getattr(self.feature, "index", None) is not None
+        return self.values if is_rows else None
 
     @cached_property
     def files(self) -> pa.Array | None:
@@ -148,17 +126,3 @@ class Padding:
                     array[(*before, slice(length, None))] = self.fills[name]
                     arrays[name] = array[(*before, slice(length))]
         return arrays
-
-
-def padding_of(features: Iterable[BoundFeature], known: Mapping[str, RowLengths]) -> Padding:
-    """Return the padding of images with `size=None`, their followers, and ragged arrays."""
-    padding = Padding()
-    for bound in features:
-        sizes = known.get(bound.name, known.get(bound.like or ""))
-        spec = specs_of(bound.feature)[0]
-        if sizes is None or not (spec.pixels or spec.own_length):
-            continue
-        padding.sizes[bound.name], padding.fills[bound.name] = sizes, spec.blank
-        if "padding_mask" in bound.arrays:
-            padding.masks[bound.arrays["padding_mask"]] = sizes
-    return padding

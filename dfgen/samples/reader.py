@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from dfgen import errors
 from dfgen.errors import DecodeError, MissingFileError, ReadError, TransformError, located
-from dfgen.samples.bound_feature import BoundFeature, Padding, Sizes, padding_of
-from dfgen.samples.features.base import Feature, Reading, specs_of, value_of
+from dfgen.samples.bound_feature import BoundFeature, Padding, Sizes
+from dfgen.samples.features.base import Feature, Reading, TableFeature, specs_of, value_of
 from dfgen.samples.sources.file_source import FileSource, RowSource
 from dfgen.samples.transforms import Sample, Transform, transformed, without_blanks
 from dfgen.spec import IntArray, LazyArray, Present, Spec, Values, Watch, empty, unwatched
-from dfgen.stores.store import Store
 from dfgen.stores.stores import Stores, is_remote
 from dfgen.table.file_columns import content_shown
 from dfgen.table.mapped_column import MappedColumn
@@ -24,7 +23,7 @@ from dfgen.table.mapped_column import MappedColumn
 
 @dataclass(frozen=True)
 class BoundRows:
-    """The rows of a manifest and the features bound to them."""
+    """The rows of a manifest, and the features bound to them: images before their followers."""
 
     ids: Values | pa.Array | MappedColumn
     features: tuple[BoundFeature, ...]
@@ -39,16 +38,11 @@ class BoundRows:
             return value.as_py()
         return value.item() if isinstance(value, np.generic) else value
 
-    @property
-    def in_order(self) -> list[BoundFeature]:
-        """The features, images before the features that follow them."""
-        return sorted(self.features, key=lambda bound: bound.like is not None)
-
     def where(self, row: int) -> str:
         """Return the id and paths of a row, for messages."""
         paths = dict.fromkeys(
             f"{bound.feature.columns[0]}={content_shown(value_of(files, row))}"
-            for bound in self.in_order
+            for bound in self.features
             if (files := bound.array_rows or bound.files) is not None and bound.has(row)
         )
         return errors.without_secrets(", ".join([f"row id={self.id(row)!r}", *paths]))
@@ -89,25 +83,40 @@ class SampleReader(BoundRows):
     @cached_property
     def present(self) -> dict[str, Present]:
         """Name of an array that may be missing -> which rows have it."""
-        return {name: bound.present for bound in self._lacking for name in bound.specs}  # type: ignore[misc]
+        return {
+            name: bound.present
+            for bound in self.features
+            if bound.present is not None
+            for name in bound.specs
+        }
 
     @cached_property
     def padding(self) -> Padding:
         """The arrays whose shape depends on the rows of the batch."""
-        return padding_of(self.features, self.sizes)
+        padding = Padding()
+        for bound in self.features:
+            sizes = self.sizes.get(bound.name, self.sizes.get(bound.like or ""))
+            spec = specs_of(bound.feature)[0]
+            if sizes is None or not (spec.pixels or spec.own_length):
+                continue
+            padding.sizes[bound.name], padding.fills[bound.name] = sizes, spec.blank
+            if "padding_mask" in bound.arrays:
+                padding.masks[bound.arrays["padding_mask"]] = sizes
+        return padding
 
     @cached_property
     def steps(self) -> list[RowStep]:
         """The features that are read row by row, images before the features that follow them."""
         steps, transforms = [], self.transform is not None
-        for bound in self.in_order:
-            if bound.is_of_table:
+        for bound in self.features:
+            if isinstance(bound.feature, TableFeature):
                 continue
             specs = specs_of(bound.feature)
             stages = [spec.stage(transforms) for spec in specs]
             direct = not transforms and stages == [*specs]
-            between = {} if direct else dict(zip(bound.read_names, stages, strict=True))
-            steps.append(RowStep(bound, self.source(bound), itemgetter(*bound.read_names), between))
+            names = [name for key, name in bound.arrays.items() if key != "padding_mask"]
+            between = {} if direct else dict(zip(names, stages, strict=True))
+            steps.append(RowStep(bound, self.source(bound), itemgetter(*names), between))
         return steps
 
     @cached_property
@@ -160,12 +169,8 @@ class SampleReader(BoundRows):
         return {bound.name: bound.feature for bound in self.features if bound.feature.is_random}
 
     @cached_property
-    def _lacking(self) -> list[BoundFeature]:
-        return [bound for bound in self.features if bound.present is not None]
-
-    @cached_property
     def _of_table(self) -> list[BoundFeature]:
-        return [bound for bound in self.features if bound.is_of_table]
+        return [bound for bound in self.features if isinstance(bound.feature, TableFeature)]
 
     @cached_property
     def _between(self) -> dict[str, Spec]:
@@ -208,7 +213,6 @@ class SampleReader(BoundRows):
         rng: Any,
         watch: Watch = unwatched,
         taken: bool = False,
-        store: Store | None = None,
     ) -> None:
         """Read a row's files, run its functions and the transform. Errors name id and path.
 
@@ -218,9 +222,7 @@ class SampleReader(BoundRows):
             rng: for random features in order, then for the transform; None disables randomness.
             watch: callback for timing, called when a stage begins.
             taken: whether `take` has filled its arrays.
-            store: replaces the reader's own store.
         """
-        store = store or self.store
         geometries: dict[str | None, Any] = {}
         drawn = {} if rng is None else {name: one.draw(rng) for name, one in self._random.items()}
         out = self.padding.own(row, out) if self.padding.sizes else out
@@ -232,7 +234,7 @@ class SampleReader(BoundRows):
                 for array, spec in step.between.items():
                     sample[array] = empty(spec, out[array].shape)
                 geometry = geometries.get(step.bound.like)
-                reading = Reading(store, watch, drawn.get(name), geometry)
+                reading = Reading(self.store, watch, drawn.get(name), geometry)
                 present = step.bound.present
                 if present is None or present[row]:
                     geometries[name] = step.source.read(row, step.of(sample), reading)
@@ -255,10 +257,9 @@ class SampleReader(BoundRows):
         self._blank(row, out)
 
     def _blank(self, row: int, arrays: Mapping[str, Values]) -> None:
-        for bound in self._lacking:
-            if not bound.has(row):
-                for name in arrays.keys() & bound.specs:
-                    arrays[name][...] = bound.specs[name].blank
+        for name, present in self.present.items():
+            if not present[row] and name in arrays:
+                arrays[name][...] = self.specs[name].blank
 
     def _finish(self, sample: Sample, out: Mapping[str, Values], rng: Any, watch: Watch) -> None:
         if self.transform is not None:
@@ -276,13 +277,13 @@ class SampleReader(BoundRows):
 
     def paths(self, row: int) -> Iterator[tuple[str, str]]:
         """Yield column and path of a row's files, except files in packs."""
-        for bound in self.in_order:
-            packed = self.source(bound).files.packed
-            if not packed and (path := bound.path(row)) is not None:
+        for bound in self.features:
+            path = bound.path(row)
+            if path is not None and not self.source(bound).files.packed:
                 yield bound.feature.columns[0], path
 
     def remote_paths(self, row: int) -> list[str]:
         """Return the paths of a row's remote files that are read whole, in reading order."""
-        whole = [bound for bound in self.in_order if len(bound.feature.columns) == 1]
+        whole = [bound for bound in self.features if len(bound.feature.columns) == 1]
         paths = [bound.path(row) for bound in whole if not self.source(bound).has(row)]
         return [path for path in paths if path is not None and is_remote(path)]

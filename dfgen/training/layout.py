@@ -90,7 +90,7 @@ class SequenceView:
 
 def layout_of(binding: Binding, weighted: bool) -> Layout:
     """Return the layout of bound inputs and targets."""
-    images = frozenset().union(*(bound.channel_arrays for bound in binding.reader.features))
+    images = frozenset(name for name, spec in binding.reader.specs.items() if spec.pixels)
     weighing: dict[str, tuple[int, str | None]] = {}
     for bound in map(binding.__getitem__, leaves(binding.y)):
         for name, spec in bound.specs.items():

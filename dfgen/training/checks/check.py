@@ -11,6 +11,7 @@ from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, warn
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.scaling import rescale
 from dfgen.training.checks.class_indices import (
     check_trained,
@@ -113,7 +114,7 @@ def _check_validation(call: Any, train: SequenceView, val: SequenceView) -> None
                 f"(batch, {str(next(iter(side[key].specs.values())).shape)[1:]}"
                 for side in (ours, theirs)
             )
-            if ours[key].channel_arrays and shape.split()[-1] != wrong.split()[-1]:
+            if _is_image(ours[key]) and shape.split()[-1] != wrong.split()[-1]:
                 raise ArgumentError(
                     f"{what} of validation_data has the shape {wrong}, but {what} of training has "
                     f"{shape}: give both Sequences the same color_mode="
@@ -134,8 +135,8 @@ def _check_validation(call: Any, train: SequenceView, val: SequenceView) -> None
 
 def _scaled(view: SequenceView, bound: BoundFeature) -> Any:
     """Return pixels as an image scales them, or 0 if a function of the user can scale them too."""
-    image, transform = bound.image, view.loader.reader.transform
-    if image is None or view.loader.transforms_batches:
+    image, transform = bound.feature, view.loader.reader.transform
+    if not isinstance(image, Image) or view.loader.transforms_batches:
         return 0
     if transform is not None and image.spec.stage(False).dtype is None:
         return 0
@@ -191,8 +192,12 @@ def scaled_twice(model: Any, view: SequenceView) -> Iterator[str]:
 def _scales(view: SequenceView) -> list[Any]:
     if view.loader.transforms_batches:
         return []  # a function of the user can scale them
-    inputs = features(view, "x").values()
-    return [getattr(bound.feature, "scale", None) for bound in inputs if bound.channel_arrays]
+    inputs = [bound for bound in features(view, "x").values() if _is_image(bound)]
+    return [getattr(bound.feature, "scale", None) for bound in inputs]
+
+
+def _is_image(bound: BoundFeature) -> bool:
+    return next(iter(bound.specs.values())).pixels
 
 
 def _layers(model: Any) -> Iterator[Any]:

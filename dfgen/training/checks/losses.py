@@ -135,7 +135,7 @@ def _doubts(trained: _Trained) -> Iterator[str]:
             f"their indices: {trained.ending}, or make the column numeric"
         )
     is_small = is_binary or made in ("sigmoid", "hard_sigmoid", "tanh")
-    if trained.bound.image is not None and trained.spec.dtype == np.uint8 and is_small:
+    if trained.bound.feature.kind == "image" and trained.spec.dtype == np.uint8 and is_small:
         yield (
             f"column {column!r} gives pixels of 0 to 255, but {end} gives 0 to 1: write "
             f'y=dfgen.Image({column!r}, scale="0..1"), or y=dfgen.Mask({column!r}) for classes'
@@ -165,7 +165,8 @@ def check_first_batch(model: Any, view: SequenceView, purpose: str, batch: tuple
             warn(f"column {column!r} has rows of several labels under a softmax: {trained.ending}")
         target = target[target != loss.ignored]
         has_indices = loss.kind == SPARSE or (loss.kind == BINARY and units == 1)
-        if units is None or not has_indices or not target.size or trained.bound.image is not None:
+        is_image = trained.bound.feature.kind == "image"
+        if units is None or not has_indices or not target.size or is_image:
             continue
         low, high, limit = target.min(), target.max(), units if loss.kind == SPARSE else 2
         fractions = loss.kind == SPARSE and (target != np.trunc(target)).any()
