@@ -28,7 +28,7 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.receipts import Handed, Ledger
 from dfgen.loading.state import Place
 from dfgen.training.backends import TorchBatches, stacked, tensorflow_dataset
-from dfgen.training.checks.class_indices import note_trained
+from dfgen.training.checks.check import note_trained
 from dfgen.training.checks.losses import check_first_batch
 from dfgen.training.checks.model_outputs import nested
 from dfgen.training.layout import Layout, SequenceView

@@ -17,7 +17,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, ManifestError, brief, listed, warn
 from dfgen.files import write_whole
 from dfgen.loading.order.plan import Plan
@@ -25,8 +24,8 @@ from dfgen.loading.state import ids_digest
 from dfgen.manifest.fingerprint import columns_digest
 from dfgen.progress_bars import progress
 from dfgen.table.file_columns import are_files
-from dfgen.training.checks.class_indices import check_trained
-from dfgen.training.checks.model_outputs import known_loss, nested
+from dfgen.training.checks.check import check_trained
+from dfgen.training.checks.model_outputs import nested
 from dfgen.training.keras_data import view_of
 from dfgen.training.layout import SequenceView
 from dfgen.training.prediction_columns import prediction_columns
@@ -192,13 +191,11 @@ def _claim(
     for array in model.get_weights():
         weights.update(array.tobytes())
     layers = [(type(layer).__name__, getattr(layer, "activation", "")) for layer in model.layers]
-    losses = [(known_loss(loss), loss) for loss in leaves(model.loss)]
     run = {
         "ids": ids_digest(loader.ids_at(np.arange(len(loader.reader)))),
         "columns": columns_digest(manifest, sorted({*manifest.column_names} - {"path"})),
         "weights": weights.hexdigest(),
         "layers": re.sub(" at 0x[0-9a-f]+", "", str(layers)),
-        "losses": re.sub(" at 0x[0-9a-f]+", "", str(losses)),
         "from_logits": from_logits,
         "batch_size": loader.given.size,
         **settings(loader),

@@ -1,7 +1,7 @@
 """Columns of predictions: classes, probabilities, losses and weights of rows, as Arrow."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -14,7 +14,6 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number
-from dfgen.samples.features.ragged import Ragged
 from dfgen.spec import Present
 from dfgen.table.arrow_types import is_text, lists_of, with_ends
 from dfgen.training.checks.model_outputs import (
@@ -51,7 +50,7 @@ def prediction_columns(
         missing = np.zeros(len(bad), bool)
         if bound is not None:
             missing = missing if bound.present is None else ~bound.present[rows]
-            values = _true_column(bound, head.target or "", rows, missing)
+            values = _true_column(bound, rows, missing)
             if values is not None:
                 columns["y_true" + ending] = values
         if head.outputs.ndim < 3:
@@ -74,14 +73,13 @@ def _numbers(values: Floats) -> pa.Array:
     return pa.array(values, pa.float32(), mask=np.isnan(values))
 
 
-def _true_column(bound: BoundFeature, array: str, rows: slice, missing: Present) -> Any:
+def _true_column(bound: BoundFeature, rows: slice, missing: Present) -> Any:
     """Return names, numbers or paths of some rows, null for missing targets.
 
     None if only arrays could hold them.
     """
     if bound.present is not None and not bound.present.any():
-        whole = _true_column(replace(bound, present=None), array, slice(0, 0), missing[:0])
-        return None if whole is None else whole.take(pa.nulls(len(missing), pa.int64()))
+        return pa.nulls(len(missing))
     feature, values = bound.feature, bound.values
     names = pa.array(feature.class_names or ())
     if isinstance(feature, Category):
@@ -89,14 +87,10 @@ def _true_column(bound: BoundFeature, array: str, rows: slice, missing: Present)
     if isinstance(feature, Number):
         found = values[rows]
         return pa.array(found, mask=missing) if found.ndim == 1 else lists_of(found, missing)
-    if isinstance(values, Ragged) and feature.kind in ("label", "boxes"):
+    if isinstance(feature, MultiLabel):
         ends = values.offsets[rows.start : rows.stop + 1]
-        *boxes, numbers = (array[ends[0] : ends[-1]] for array in values.arrays)
-        labels: Any = pa.array(numbers)
-        labels = names.take(labels) if feature.class_names else labels
-        whole = [lists_of(one, np.zeros(len(one), np.bool_)) for one in boxes]
-        found = [with_ends(one, ends - ends[0], missing) for one in (*whole, labels)]
-        return found[[*bound.specs].index(array)]
+        labels = names.take(pa.array(values.arrays[0][ends[0] : ends[-1]]))
+        return with_ends(labels, ends - ends[0], missing)
     files = bound.files
     if not isinstance(files, pa.Array) or not is_text(files.type):
         return None
@@ -158,12 +152,10 @@ class _Head:
         are_logits = self.from_logits
         if are_logits is None:
             are_logits = self.known.from_logits if self.known else self.activation == "linear"
-        if are_logits and (are_alone or outputs.shape[1] == 1):
-            powers: Floats = np.exp(-np.abs(outputs))  # cannot overflow
-            return np.asarray(np.where(outputs >= 0, 1, powers) / (1 + powers))
         if are_logits:
-            powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-            return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+            are_alone |= outputs.shape[1] == 1
+            function = keras.ops.sigmoid if are_alone else keras.ops.softmax
+            return np.asarray(keras.ops.convert_to_numpy(function(outputs)))
         wrong = outputs[(outputs < -1e-3) | (outputs > 1 + 1e-3)]
         if wrong.size:
             raise ArgumentError(

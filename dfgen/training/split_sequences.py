@@ -17,7 +17,7 @@ from dfgen.samples.features.audio import Audio
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.table.any_table import Table
-from dfgen.training.checks.class_indices import warn_of_unseen
+from dfgen.training.checks.check import warn_of_unseen
 from dfgen.training.keras_data import view_of
 from dfgen.training.sequence import Sequence
 

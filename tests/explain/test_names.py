@@ -20,7 +20,7 @@ from PIL import Image
 import dfgen
 from dfgen.errors import DfgenError
 from dfgen.explain import names as module
-from dfgen.training.checks import class_indices as module_of_checks
+from dfgen.training.checks import check as module_of_checks
 
 CHANGES = {
     "case": str.swapcase,
