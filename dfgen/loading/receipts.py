@@ -156,4 +156,4 @@ def ids_at(ids: Ids, rows: IntArray) -> list[object]:
     """Return the ids of rows."""
     if isinstance(ids, np.ndarray):
         return list(ids[rows].tolist())
-    return list(ids.take(pa.array(rows)).to_pylist())
+    return [ids[row].as_py() for row in rows.tolist()]  # `take` would wait for the GIL

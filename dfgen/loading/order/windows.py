@@ -1,5 +1,6 @@
 """Rows shuffled within windows of a few blocks, for files that are read in large pieces."""
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -102,7 +103,7 @@ class Windowed:
 
     def window(self, epoch: int, position: int) -> int:
         """Return the number of the window of a position."""
-        return int(np.searchsorted(self._epoch(epoch).windows, position, side="right")) - 1
+        return bisect_right(self._epoch(epoch).windows, position) - 1  # NumPy waits for the GIL
 
     def rows_of(self, epoch: int, window: int, plan: Plan) -> IntArray:
         """Return the rows of a window that a host needs, block by block."""
