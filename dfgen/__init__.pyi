@@ -5,14 +5,14 @@ from dfgen.binding.preprocessing import load_preprocessing as load_preprocessing
 from dfgen.errors import DfgenError as DfgenError
 from dfgen.limits import Limits as Limits
 from dfgen.manifest.building.build import build_manifest as build_manifest
-from dfgen.manifest.building.new_split import split as split
+from dfgen.manifest.building.splitting import split as split
 from dfgen.manifest.corrections import update_labels as update_labels
 from dfgen.manifest.diff import diff as diff
+from dfgen.manifest.diff import verify as verify
 from dfgen.manifest.duplicates import duplicates as duplicates
 from dfgen.manifest.duplicates import leaks as leaks
 from dfgen.manifest.io import read_manifest as read_manifest
 from dfgen.manifest.io import write_manifest as write_manifest
-from dfgen.manifest.verify import verify as verify
 from dfgen.packing.pack import pack as pack
 from dfgen.samples.albumentations import albumentations as albumentations
 from dfgen.samples.features.array import Array as Array

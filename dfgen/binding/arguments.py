@@ -14,9 +14,8 @@ from dfgen.checks import flag, one_of
 from dfgen.errors import ArgumentError, ManifestError, WriteError, brief, column_list, warn
 from dfgen.limits import DEFAULT, limits_given
 from dfgen.loading.state import ids_digest
-from dfgen.manifest.mapped_rows import mapped_rows
 from dfgen.manifest.paths import absolute_place, is_address
-from dfgen.manifest.table_reading import read_table
+from dfgen.manifest.table_reading import mapped_rows, read_table
 from dfgen.platform_calls import HAS_MEMORY_FILES, IS_WINDOWS
 from dfgen.samples.features.category import LABEL_MODES
 from dfgen.samples.features.feature_checks import class_names_in_order

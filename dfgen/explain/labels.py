@@ -11,8 +11,6 @@ from dfgen.errors import KAGGLE_ADVICE, KAGGLE_RUNS, ManifestError, listed, warn
 from dfgen.table.arrow_types import flattened, is_list, is_text, lengths_of, value_type
 
 _FEW = 20  # fewer rows can all have different classes
-_SHOWN = 1_000  # names that are parsed one by one
-_MISSING = ("nan", "<NA>", "NaT")  # astype(str) of missing values; "None" can be a name
 
 
 def check_classes(rows: Any, column: str, names: pa.Array, single: bool) -> None:
@@ -34,7 +32,7 @@ def check_classes(rows: Any, column: str, names: pa.Array, single: bool) -> None
         if not single and sorted(map(repr, names[:3].to_pylist())) == ["0", "1"]:
             _warn_of_vectors(rows[column], column)
         return
-    shown = names.slice(0, _SHOWN).to_pylist()
+    shown = names.slice(0, 1_000).to_pylist()  # parsed one by one
     if any(_is_list(name) for name in shown[:10]):
         raise ManifestError(
             f"{here} has the text of lists, such as {shown[0]!r}, expected class names or lists. "
@@ -50,7 +48,8 @@ def check_classes(rows: Any, column: str, names: pa.Array, single: bool) -> None
             f"{here} has the blank class {blank[0]!r} in {number:,} rows, expected a name. "
             "Drop these rows or make them missing; if it is a class, give class_names="
         )
-    missing = names.filter(pc.is_in(names, pa.array(_MISSING, names.type))).to_pylist()
+    no_values = pa.array(["nan", "<NA>", "NaT"], names.type)  # "None" can be a name
+    missing = names.filter(pc.is_in(names, no_values)).to_pylist()
     if missing and (number := _count(rows, column, missing)):
         rows_without = f"df = df[~df[{column!r}].isin({missing})]"
         if not single:
@@ -112,19 +111,15 @@ def _count(rows: Any, column: str, names: list[str]) -> int:
 
 
 def _separator(names: list[str]) -> str | None:
-    """Return what separates labels in a text: parts that are in several names, in any place.
+    """Return what separates labels in a text: some parts are names too, or first and not first.
 
     In "Paris, France" and "animal|cat" each part has its place, so they are names.
     """
     for separator in (",", ";", "|"):
         several = [name.split(separator) for name in names if separator in name]
-        if len(several) < max(2, 0.2 * len(names)):
-            continue
-        places: dict[str, set[int]] = {}
-        for parts in [*several, *([name] for name in names if separator not in name)]:
-            for place, part in enumerate(parts):
-                places.setdefault(part.strip(), set()).add(place)
-        if sum(len(seen) > 1 for seen in places.values()) >= 0.25 * len(places):
+        first = {parts[0].strip() for parts in several} | {*names}
+        others = {part.strip() for parts in several for part in parts[1:]}
+        if len(several) >= max(2, 0.2 * len(names)) and 3 * len(first & others) >= len(others):
             return separator
     return None
 

@@ -11,7 +11,6 @@ _SPLIT = (
     'write df = dfgen.split(df, {"train": 0.8, "val": 0.2}), then dfgen.sequences(df, ...), or '
     "give split= to build_manifest"
 )
-_IMAGE = "it is an argument of the image: x=dfgen.Image(..., {}=...)"
 _MEANINGS = {
     # keras: flow_from_dataframe, image_dataset_from_directory, ImageDataGenerator
     "dataframe": "the table is the first argument",
@@ -106,7 +105,7 @@ def refuse_unknown(
 
 def _advice(name: str, known: list[str]) -> str:
     if name in _OF_IMAGE and "x" in known:
-        return _IMAGE.format(name)
+        return f"it is an argument of the image: x=dfgen.Image(..., {name}=...)"
     if name in _OF_BATCHES and "x" not in known:
         return "it is an argument of dfgen.Sequence, which makes the batches"
     return _MEANINGS.get(name) or did_you_mean(name, known).strip() or "leave it out"

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 
 from dfgen.errors import count
 
-_CLEAR = 0.03  # share of the time below which waiting does not matter
 _LEAST = 1.0  # seconds of waiting, below which nothing can be said
-_BUSY = 0.8  # workers that are less busy were blocked by a full queue
-_SHOWN = 0.05  # share of the workers' time from which a stage is shown
 
 _ADVICE = {
     "read": "more workers than CPUs, a pack, or a faster disk",
@@ -58,7 +55,7 @@ def verdict(waiting: Waiting) -> str:
     )
     if waiting.start >= _LEAST:
         message += f", after {waiting.start:.1f} s in its first {waiting.began}"
-    if share < _CLEAR and waiting.steps:
+    if share < 0.03 and waiting.steps:
         return f"{message}: nothing to gain."
     if waiting.waited < _LEAST:
         return f"{message}: too short for advice."
@@ -68,7 +65,7 @@ def verdict(waiting: Waiting) -> str:
         subject = "The calling thread (workers=0) was"
     shares = {stage: waiting.seconds[stage] / waiting.busy for stage in _ADVICE}
     stages = sorted(shares, key=shares.__getitem__, reverse=True)
-    shown = ", ".join(f"{name} {shares[name]:.0%}" for name in stages if shares[name] >= _SHOWN)
+    shown = ", ".join(f"{name} {shares[name]:.0%}" for name in stages if shares[name] >= 0.05)
     return (
         f"{message}. {subject} busy {waiting.saturation:.0%} of it: {shown}. "
         f"Try {_advice(waiting, stages[0])}."
@@ -76,7 +73,7 @@ def verdict(waiting: Waiting) -> str:
 
 
 def _advice(waiting: Waiting, largest: str) -> str:
-    if waiting.workers and waiting.saturation < _BUSY:
+    if waiting.workers and waiting.saturation < 0.8:  # else the queue was full
         if waiting.seconds["consumer_wait"] < waiting.waited / 2:
             milliseconds = 1000 * waiting.waited / max(1, waiting.batches)
             return f"larger batches: the hand-over took {milliseconds:.1f} ms a batch"

@@ -127,9 +127,8 @@ def shared_paths(paths: pa.Array, parts: npt.NDArray[np.int64]) -> str | None:
     if not len(shared):
         return None
     shown = listed(codes.dictionary.take(pa.array(shared[:3])).to_pylist())
-    lie = "lies" if len(shared) == 1 else "lie"
     return (
-        f"{count(len(shared), 'path')} {lie} in rows of several splits, as {shown}: they are "
+        f"{count(len(shared), 'path')} in rows of several splits, as {shown}: they are "
         'trained on and measured on. Keep the rows of a file in one split: group="path" '
         "(--group path)"
     )
@@ -160,9 +159,8 @@ def warn_of_leaks(frame: pd.DataFrame, copies: bool = True) -> None:
 
 def leak_message(rows: int, row: object, part: object, other: object, place: object) -> str:
     """Return the warning about rows that leak, with one row and its copy."""
-    have = "row has a copy of its" if rows == 1 else "rows have a copy of their"
     return (
-        f"{rows:,} {have} picture in an earlier split, as id {quote(row)} of "
+        f"{count(rows, 'row')} with a picture of an earlier split too, as id {quote(row)} of "
         f"{quote(part)} that of id {quote(other)} of {quote(place)}: they are trained on and "
         "measured on. Keep copies in one split, group_duplicates=True (--group-duplicates), or "
         "drop them: df.drop(dfgen.leaks(df).index)"

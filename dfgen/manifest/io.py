@@ -8,7 +8,7 @@ from typing import Any, Never
 import pandas as pd
 import pyarrow as pa
 
-from dfgen.errors import ArgumentError, ManifestError, reason
+from dfgen.errors import ManifestError, reason
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.files import only_writer
 from dfgen.limits import Limits, limits_given
@@ -122,11 +122,6 @@ def write_manifest(
         >>> write_manifest(df, "pets.parquet")  # doctest: +SKIP
     """
     refuse_unknown(write_manifest, unknown)
-    if isinstance(df, str | os.PathLike) and not isinstance(path, str | os.PathLike):
-        raise ArgumentError(
-            f"write_manifest received the path {os.fspath(df)!r} first, expected the frame and "
-            "then the path: dfgen.write_manifest(df, path)"
-        )
     known = getattr(df, "attrs", {}).get("dfgen", {})
     write_frame(df, path, known, root, StorageOptions(storage_options))
 

@@ -8,7 +8,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dfgen.errors import ArgumentError, DfgenError, WriteError, brief, did_you_mean
+from dfgen.errors import ArgumentError, DfgenError, WriteError, brief
+from dfgen.explain.missing import near_name
 from dfgen.files import check_writable, refuse_others
 from dfgen.manifest.metadata import KEY
 from dfgen.manifest.paths import is_utf8
@@ -29,8 +30,6 @@ def path_of_manifest(path: Any) -> str:
             f"the path of a manifest is text, such as 'pets.parquet', got {brief(path)}"
         )
     place = os.fsdecode(path)
-    if not place:
-        raise ArgumentError("the path of a manifest is empty, expected such as 'pets.parquet'")
     place = place if has_store(scheme_of(place)) else os.path.abspath(place)
     if not is_utf8(place):
         raise ArgumentError(
@@ -42,12 +41,8 @@ def path_of_manifest(path: Any) -> str:
 
 def missing_manifest(path: str) -> str:
     """Return the message for a path without a file."""
-    folder, name = os.path.split(path)
-    if has_store(scheme_of(path)):
-        return f"there is no manifest {path}"
-    if not os.path.isdir(folder):
-        return f"there is no manifest {path}: the folder {folder} does not exist"
-    return f"there is no manifest {path}.{did_you_mean(name, os.listdir(folder))}".rstrip(".")
+    near = "" if has_store(scheme_of(path)) else near_name(path)
+    return f"there is no manifest {path}.{near}".rstrip(".")
 
 
 def check_out(path: str, options: StorageOptions | None = None) -> None:

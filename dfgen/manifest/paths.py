@@ -23,10 +23,6 @@ _MEMBER = rf"^(?s)(?:{'|'.join(ARCHIVES)})://.*::"
 _ABSOLUTE = rf"^/|{URL}" if os.name == "posix" else rf"^[/\\]|^[A-Za-z]:[/\\]|{URL}"
 _UPWARD = r"(?:^|[/\\])\.\.(?:[/\\]|$)"
 _DOTTED = r"\A\./|/\.?/"
-_SIGNED = (
-    r"(?i)\?(?:.*&)?(?:x-amz-(?:signature|security-token)|x-goog-signature|signature|sig|token|"
-    r"access_token|api_?key)="
-)
 _UNTIDY = r"(?:^|/)\.{1,2}(?:/|$)|//|/$"
 
 
@@ -238,16 +234,6 @@ def stored_paths(
     common = "" if _any(is_url(paths)) else common_folder(paths)
     stored = below_place(paths, common) if common else paths
     return with_column(table, "path", stored), common or None
-
-
-def refuse_signatures(table: pa.Table) -> None:
-    """Raise if an address is signed: everybody who has the manifest could open the file."""
-    if "path" in table.column_names and len(table):
-        paths = table["path"]
-        signed = pc.match_substring(paths, "?")
-        if _any(signed):
-            signed = pc.match_substring_regex(paths, _SIGNED)
-            _refuse(table, signed, "the frame", "has a signature or token. Use storage_options=")
 
 
 def tidied(paths: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -47,8 +47,6 @@ OF_WHOLE_FILES = ("digest", "phash")
 """Facts that need the whole file decoded."""
 PARTS = ("split", "fold")
 """Columns that assign rows to parts."""
-_FEW_NAMES = 1000  # a text column with as many values is a category
-_MOST_NAMES = 1 << 23  # bytes of class names that a text column becomes a category with
 
 
 class Label(TypedDict, total=False):
@@ -168,18 +166,12 @@ def check_table(table: pa.Table, where: str = "the manifest") -> None:
             f'file. Rename it: df = df.rename(columns={{"{facts[0]}": "image"}})'
         )
     for name in ("path", "id"):  # ids may be made of paths
-        if name in names:
-            _refuse_empty(table, name, where)
-
-
-def _refuse_empty(table: pa.Table, name: str, where: str) -> None:
-    empty = empty_keys(table[name])
-    rows = ", ".join(map(str, first(rows_where(empty))))
-    if rows:
-        raise ManifestError(
-            f"{pc.sum(empty).as_py()} of {len(table)} rows of {where} have no {name}: row {rows}. "
-            f"Fill them, or drop them: {drop_empty(name)}"
-        )
+        empty = empty_keys(table[name]) if name in names else pa.chunked_array([], pa.bool_())
+        if rows := ", ".join(map(str, first(rows_where(empty)))):
+            raise ManifestError(
+                f"{pc.sum(empty).as_py()} of {len(table)} rows of {where} have no {name}: row "
+                f"{rows}. Fill them, or drop them: {drop_empty(name)}"
+            )
 
 
 def refuse_repeated(ids: pa.ChunkedArray, where: str) -> None:
@@ -268,8 +260,8 @@ def to_categories(
 
 def _has_few_values(column: pa.ChunkedArray) -> bool:
     names = pc.unique(column)
-    few = len(names) <= _FEW_NAMES or 2 * len(names) < len(column)
-    return few and names.nbytes < _MOST_NAMES
+    few = len(names) <= 1000 or 2 * len(names) < len(column)
+    return few and names.nbytes < 1 << 23
 
 
 def to_category(

@@ -27,8 +27,6 @@ _EXPECTED = (
     "not, .isna(), .notna(), .isin([...]), .between(a, b), .str.startswith('a') and its like"
 )
 _QUOTED = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|`([^`]*)`""")
-_METHODS = ("isna", "notna", "isin", "between")
-_LISTS = (ast.List, ast.Tuple)
 _CONSTANTS = {str: "text", bool: "booleans", int: "numbers", float: "numbers"}
 _NODES = (
     ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.BitAnd, ast.BitOr, ast.Compare,
@@ -144,13 +142,19 @@ def _is_row_by_row(node: ast.AST) -> bool:
     """Whether a part of a text tests each row on its own."""
     if isinstance(node, ast.Attribute):
         of_text = isinstance(node.value, ast.Attribute) and node.value.attr == "str"
-        of_column = isinstance(node.value, ast.Name) and node.attr in (*_METHODS, "str")
+        of_column = isinstance(node.value, ast.Name) and node.attr in (
+            "isna", "notna", "isin", "between", "str"
+        )  # fmt: skip
         return of_column or (of_text and node.attr != "cat")
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and node.func.attr != "str"
     if isinstance(node, ast.Compare):
         pairs = zip(node.ops, node.comparators, strict=True)
-        return all(isinstance(b, _LISTS) for op, b in pairs if isinstance(op, ast.In | ast.NotIn))
+        return all(
+            isinstance(b, ast.List | ast.Tuple)
+            for op, b in pairs
+            if isinstance(op, ast.In | ast.NotIn)
+        )
     return not isinstance(node, ast.Constant) or isinstance(node.value, str | int | float)
 
 

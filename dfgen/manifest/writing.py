@@ -12,19 +12,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.files import write_whole
-from dfgen.manifest.fingerprint import RunningDigest, hashed_columns
-from dfgen.manifest.metadata import KEY, Metadata, encode_metadata, metadata_of
+from dfgen.manifest.metadata import (
+    KEY,
+    Metadata,
+    RunningDigest,
+    encode_metadata,
+    hashed_columns,
+    metadata_of,
+)
 from dfgen.manifest.paths import (
     check_stored_paths,
-    has_members,
-    is_url,
     portable_root,
-    refuse_signatures,
     stored_paths,
 )
 from dfgen.manifest.schema import (
@@ -140,11 +142,13 @@ class _Rows:
         """Return a table with stored paths and the types of the first table."""
         check_table(table, "the frame")
         table = self._in_schema(table)
-        if self._is_stream and self._root is None:
-            _refuse_local(table)
+        if self._is_stream and self._root is None and "path" in table.column_names:
+            raise ArgumentError(  # the common folder is known only after the last batch
+                "write_manifest received batches without root=: expected the folder or URL that "
+                'holds all files, as in write_manifest(batches, path, root="photos")'
+            )
         table, self._absolute_root = stored_paths(table, self._root, self._known.get("root"))
         check_stored_paths(table, self._absolute_root, "the frame")
-        refuse_signatures(table)
         self._labels = describe_labels(table, self._known.get("labels"))
         self._digest.update(table)
         ids = table["id"].combine_chunks()
@@ -198,16 +202,6 @@ class _Rows:
             "fingerprint": self._digest.hexdigest(),
         }
         return metadata_of(content, 'df.attrs["dfgen"] of the frame')
-
-
-def _refuse_local(table: pa.Table) -> None:
-    """Raise if paths need a root: the common folder is known only after the last batch."""
-    paths = table["path"].cast(pa.string()) if "path" in table.column_names else None
-    if paths is not None and (has_members(paths) or pc.any(pc.invert(is_url(paths))).as_py()):
-        raise ArgumentError(
-            "write_manifest received batches without root=: expected the folder that holds all "
-            'files, as in write_manifest(batches, path, root="photos")'
-        )
 
 
 def _field(field: pa.Field) -> pa.Field:

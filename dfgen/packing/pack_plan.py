@@ -16,8 +16,7 @@ from dfgen.limits import Limits
 from dfgen.loading.order.shuffle import permutation
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.scan import stat_files
-from dfgen.manifest.fingerprint import columns_digest
-from dfgen.manifest.metadata import Metadata
+from dfgen.manifest.metadata import Metadata, columns_digest
 from dfgen.manifest.paths import absolute_place, joined
 from dfgen.manifest.schema import with_column
 from dfgen.manifest.table_reading import read_table

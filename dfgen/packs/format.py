@@ -108,7 +108,9 @@ class Pack(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(summed), indent=1)
 
 
-class _Versioned(msgspec.Struct):
+class Versioned(msgspec.Struct):
+    """The version in the JSON of a pack or manifest."""
+
     format: int
 
 
@@ -189,7 +191,7 @@ def read_pack(folder: str | os.PathLike[str], options: StorageOptions | None = N
     )
     with pack_errors(path, missing):
         data = store_at(path, options=options).read(path)
-        version = msgspec.json.decode(data, type=_Versioned).format
+        version = msgspec.json.decode(data, type=Versioned).format
         if version != PACK_FORMAT:
             raise ManifestError(
                 f"{path} has pack format {version}, expected {PACK_FORMAT}: pack again with this "

@@ -21,7 +21,7 @@ from dfgen.errors import ArgumentError, ManifestError, brief, listed, warn
 from dfgen.files import write_whole
 from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import ids_digest
-from dfgen.manifest.fingerprint import columns_digest
+from dfgen.manifest.metadata import columns_digest
 from dfgen.progress_bars import progress
 from dfgen.table.file_columns import are_files
 from dfgen.training.checks.check import check_trained

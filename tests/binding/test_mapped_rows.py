@@ -13,7 +13,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
-from dfgen.manifest import mapped_rows, writing
+from dfgen.manifest import table_reading, writing
 from dfgen.table.mapped_column import MappedColumn
 
 ROWS = 40
@@ -23,7 +23,7 @@ ROWS = 40
 def pets(tmp_path, monkeypatch):
     """A manifest in row groups of 7 rows, in the folder of its images, that counts as large."""
     monkeypatch.setattr(writing, "GROUP_ROWS", 7)
-    monkeypatch.setattr(mapped_rows, "LEAST_ROWS", 0)
+    monkeypatch.setattr(table_reading, "LEAST_ROWS", 0)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     numbers = np.arange(ROWS)

@@ -89,7 +89,7 @@ LABELS = {
 }
 ADVICE = {
     "missing values as text": "isin(['nan'])",
-    "case": ".isin(['Cat'])", "many classes": "pd.to_numeric", "several labels": 'sep=","',
+    "case": "'cat', 'Cat'", "many classes": "pd.to_numeric", "several labels": 'sep=","',
     "vectors": "dfgen.Column('label', np.array, shape=(3,))",
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import ManifestError
-from dfgen.manifest.fingerprint import fingerprint
+from dfgen.manifest.metadata import fingerprint
 
 LOOK = "says so. Look first if it is not your own: it may name any file of this machine"
 ADVICE = "Paths are stored relative to the manifest's root, or all of them absolute"

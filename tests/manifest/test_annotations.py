@@ -186,7 +186,7 @@ def test_coco_reads_unusual_json(tmp_path):
         ('{"images": [{"id": 1, "file_name": "../a.png"}]}', r"\.\."),
         ('{"images": [{"id": 1, "file_name": "a.png"}, {"id": 1, "file_name": "b.png"}]}', "id 1"),
         ('{"images": [{"id": 1, "file_name": "a.png"}, {"id": 2, "file_name": "./a.png"}]}', "a.p"),
-        ('{"images": [{"id": 1, "file_name": "a"}, {"id": "2", "file_name": "b"}]}', "mixes"),
+        ('{"images": [{"id": 1, "file_name": "a"}, {"id": "2", "file_name": "b"}]}', "convert"),
         ('{"images": [], "categories": [{"id": 1, "name": "x"}, {"id": 2, "name": "x"}]}', "two"),
         ('{"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1}]}', "no ann"),
     ],

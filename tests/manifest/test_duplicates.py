@@ -14,7 +14,7 @@ import pytest
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.duplicates import duplicates, leaks, near_pairs, usual_within
-from dfgen.manifest.fingerprint import fingerprint
+from dfgen.manifest.metadata import fingerprint
 
 DRAWS = np.random.default_rng(0)
 
@@ -242,7 +242,7 @@ SHARES = {"train": 0.7, "val": 0.3}
 )
 def test_copies_stay_in_one_split(how):
     frame = in_pairs(300).assign(scene=lambda df: df["id"] // 3, time=lambda df: df["id"] * 7 % 300)
-    with pytest.warns(UserWarning, match="a copy of their picture in an earlier split"):
+    with pytest.warns(UserWarning, match="with a picture of an earlier split too"):
         dfgen.split(frame, **how)
     found = dfgen.split(frame, **how, group_duplicates=True)
     assert leaks(found).empty
@@ -264,7 +264,7 @@ def test_without_copies_the_split_is_the_same_as_without_looking_for_them():
 
 
 LEAK = (
-    "2 rows have a copy of their picture in an earlier split, as id {} of {} that of id {} of {}: "
+    "2 rows with a picture of an earlier split too, as id {} of {} that of id {} of {}: "
     "they are trained on and measured on. Keep copies in one split, group_duplicates=True "
     "(--group-duplicates), or drop them: df.drop(dfgen.leaks(df).index)"
 )

@@ -21,7 +21,7 @@ from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.errors import DfgenError
 from dfgen.loading.loader import Loader
-from dfgen.manifest.building.new_split import Splitting
+from dfgen.manifest.building.splitting import Splitting
 from dfgen.manifest.duplicates import leaks
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from dfgen.errors import ManifestError
-from dfgen.manifest.fingerprint import fingerprint
+from dfgen.manifest.metadata import fingerprint
 from dfgen.manifest.schema import describe_labels, validate
 from dfgen.table.any_table import to_table
 

@@ -8,7 +8,7 @@ import dfgen
 from dfgen.manifest.duplicates import shared_paths
 
 TOLD = (
-    "2 paths lie in rows of several splits, as {!r}, {!r}: they are trained on and measured "
+    "2 paths in rows of several splits, as {!r}, {!r}: they are trained on and measured "
     'on. Keep the rows of a file in one split: group="path" (--group path)'
 )
 SHARES = {"train": 0.5, "val": 0.5}
@@ -77,7 +77,7 @@ def test_equal_paths_are_found_wherever_they_lie(kind):
         rows = pa.array(["zz", *paths, text, None, None], kind)[1:]
         parts = np.arange(len(rows))
         assert shared_paths(rows, parts).startswith(
-            f"1 path lies in rows of several splits, as {text!r}:"
+            f"1 path in rows of several splits, as {text!r}:"
         )
         parts[len(paths)] = at
         assert shared_paths(rows, parts) is None

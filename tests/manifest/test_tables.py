@@ -11,10 +11,9 @@ from PIL import Image
 from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.errors import DfgenError, ManifestError
-from dfgen.manifest.building.new_split import split
-from dfgen.manifest.diff import diff
+from dfgen.manifest.building.splitting import split
+from dfgen.manifest.diff import diff, verify
 from dfgen.manifest.io import read_manifest, write_manifest
-from dfgen.manifest.verify import verify
 from dfgen.samples.features.category import Category
 from dfgen.samples.features.multilabel import MultiLabel
 from dfgen.samples.features.number import Number

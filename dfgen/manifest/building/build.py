@@ -19,9 +19,9 @@ from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.box_columns import place_boxes
 from dfgen.manifest.building.file_facts import NOT_THERE, Access, KeptFacts
 from dfgen.manifest.building.gather import gather
-from dfgen.manifest.building.new_split import Splitting
 from dfgen.manifest.building.recipe import OF_TABLE, Recipe, recipe_of
 from dfgen.manifest.building.scan import read_facts, refresh_facts
+from dfgen.manifest.building.splitting import Splitting
 from dfgen.manifest.building.update import Grown, Old, grow, read_old
 from dfgen.manifest.duplicates import warn_of_leaks
 from dfgen.manifest.io import is_plain, only_writer_of, write_frame
@@ -213,7 +213,7 @@ def build_frame(recipe: Recipe, old: Old | None, out: str | None, access: Access
         wanted = (*recipe["label"], *recipe["category"], recipe["path_column"])
         kept = [name for name in kept if name in wanted]
     _warn_of_lookalikes(grown.table, grown.labels, kept)
-    recipe.splitting.warn_of_lookalikes(frame, None)
+    recipe.splitting.warn_of_lookalikes(frame)
     recipe.splitting.warn_of_lacking(frame, kept)
     recorded, how = recipe.recorded(), recipe.splitting
     before = old.recipe if old else {}

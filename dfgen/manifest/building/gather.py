@@ -6,7 +6,7 @@ Files and labels are joined by a key that both have, as text, never by position.
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.errors import ArgumentError, ManifestError, column_list, did_you_mean, first, quote
+from dfgen.errors import ArgumentError, ManifestError, did_you_mean, first, quote
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.recipe import OF_TABLE, Recipe, split_on
 from dfgen.manifest.mismatch import JoinSide, check_partners
@@ -23,8 +23,8 @@ from dfgen.manifest.schema import (
     with_column,
 )
 from dfgen.manifest.sources import SOURCES
+from dfgen.manifest.sources.file_tree import FROM_PATH, Pattern, parse_pattern
 from dfgen.manifest.sources.label_table import WHOLE, read_labels
-from dfgen.manifest.sources.path_pattern import FROM_PATH, Pattern, parse_pattern
 from dfgen.manifest.sources.source import ANNOTATED, Rows
 from dfgen.table.arrow_types import is_text
 from dfgen.table.file_columns import are_files, is_file_struct, paths_of, with_paths
@@ -91,7 +91,11 @@ def _check_names(known: list[str], recipe: Recipe) -> None:
     asked = [("label", name) for name in recipe["label"]]
     asked += [("category", name) for name in recipe["category"]]
     asked += [("id", recipe["id"]), ("path_column", recipe["path_column"])]
-    for argument, name in (*asked, *recipe.splitting.named.items()):
+    _check_columns([*asked, *recipe.splitting.named.items()], known)
+
+
+def _check_columns(asked: list[tuple[str, str | None]], known: list[str]) -> None:
+    for argument, name in asked:
         if name is not None and name not in known:
             one = ". Is the table separated by another character? Give sep=" * (len(known) == 1)
             raise ArgumentError(
@@ -265,14 +269,7 @@ def _refuse_rounded(column: pa.ChunkedArray, name: str, table: str) -> None:
 
 def _label_keys(labels: pa.Table, column: str, table: str) -> pa.ChunkedArray:
     """Return the key column of a label table as text."""
-    names = labels.column_names
-    if column not in names:
-        one = f" Is it separated by another character? Give sep=, as in sep={quote(';')}"
-        raise ManifestError(
-            f'{table} has no column "{column}". Columns: {column_list(map(quote, names))}.'
-            f"{did_you_mean(column, names)}"
-            + (one if len(names) == 1 else " Write on=FIELD=COLUMN (--on FIELD=COLUMN)")
-        )
+    _check_columns([("on", column)], labels.column_names)
     keys = key_text(labels[column], column, table)
     empty = pc.or_kleene(pc.is_null(keys), pc.equal(keys, ""))
     if rows := first(rows_where(empty)):

@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from dfgen.errors import ArgumentError, ManifestError, brief, did_you_mean, quote
 from dfgen.limits import DEFAULT, Limits
-from dfgen.manifest.building.new_split import Splitting
+from dfgen.manifest.building.splitting import Splitting
 from dfgen.manifest.paths import absolute_place, in_folder, is_address, is_utf8
 from dfgen.manifest.reading import read_text, reading
 from dfgen.manifest.sources import SOURCES

@@ -6,7 +6,6 @@ A file may also be decoded to its end. Then the message of its decoder is its pr
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -37,16 +36,8 @@ from dfgen.stores.store import Head, Store
 from dfgen.stores.stores import store_at, store_of, without_store
 from dfgen.table.arrow_types import is_text
 
-STATS = 512  # files of a thread at a time
-SLOW = 50e-6  # seconds to stat a file, ten times as on a local disk
-
-_COMPARED = {"path", "bytes", "mtime_ns", "format", "problem"}
-"""Facts that an older manifest must have so that files need not be opened again."""
-
 SPANS = {False: (1_000, 100_000), True: (32, 10_000)}
 """Least and most files of a task, of headers and of whole files. The most take up to a minute."""
-
-_OF_A_WORKER = 16  # tasks, so that no worker is idle at the end for long
 
 
 def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.Table:
@@ -64,17 +55,11 @@ def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.T
     else:
         reading = read_here(files, access, decode)
     with progress(len(files), "Decoding files" if decode else "Reading headers", " files") as bar:
-        try:
-            for start, facts in reading:
-                batches[start], number = facts, sum(map(len, facts))
-                if kept:
-                    kept.add(files[start : start + number], facts)
-                bar.update(number)
-        except BaseException:
-            with suppress(Exception):
-                if kept:
-                    kept.write()
-            raise
+        for start, facts in reading:
+            batches[start], number = facts, sum(map(len, facts))
+            if kept:
+                kept.add(files[start : start + number], facts)
+            bar.update(number)
     in_order = chain.from_iterable(batches[start] for start in sorted(batches))
     return pa.Table.from_batches(in_order, SCHEMA)
 
@@ -102,7 +87,8 @@ def refresh_facts(
     paths = paths.combine_chunks().dictionary_encode()
     names, codes = paths.dictionary, paths.indices
     tables = [known, access.kept.read() if access.kept else None]
-    comparable = [each for each in tables if each and set(each.column_names) >= _COMPARED]
+    needed = {"path", "bytes", "mtime_ns", "format", "problem"}
+    comparable = [each for each in tables if each and needed <= {*each.column_names}]
     if not comparable:
         return read_facts(names, access, decode or full).take(codes)
     known = pa.concat_tables(_readable(each, decode) for each in reversed(comparable))
@@ -181,7 +167,7 @@ def stat_files(paths: pa.Array, access: Access = USUAL, listed: pa.Table | None 
         if not places.null_count:
             return listed.take(places)
     store = store_of([paths], options=access.options)
-    stat_many, task = partial(_stat_many, store=store), FAR if store.far else STATS
+    stat_many, task = partial(_stat_many, store=store), FAR if store.far else 512
     starts = range(0, len(paths), task)
     tasks = (paths[start : start + task].to_pylist() for start in starts)
     parts = [np.empty((2, 0), np.int64)]
@@ -193,7 +179,7 @@ def stat_files(paths: pa.Array, access: Access = USUAL, listed: pa.Table | None 
             start = time.perf_counter()
             parts.append(stat_many(some))
             bar.update(len(some))
-            if time.perf_counter() - start > SLOW * len(some):
+            if time.perf_counter() - start > 50e-6 * len(some):  # ten times as on a local disk
                 break
         for part in pool.map(stat_many, tasks):
             parts.append(part)
@@ -253,7 +239,8 @@ def read_span(paths: list[str], access: Access, decode: bool) -> pa.Table:
 
 def _spans(files: int, decode: bool, workers: int | None) -> list[range]:
     least, most = SPANS[decode]
-    size = min(max(files // (_OF_A_WORKER * (workers or AHEAD)), least), most)
+    tasks = 16 * (workers or AHEAD)  # so that no worker is idle at the end for long
+    size = min(max(files // tasks, least), most)
     return [range(start, min(start + size, files)) for start in range(0, files, size)]
 
 

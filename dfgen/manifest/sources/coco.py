@@ -167,13 +167,12 @@ def _images(images: list[CocoImage], path: str) -> pa.Table:
 
 
 def _ids(values: list[_Id], what: str) -> pa.Array:
-    texts = sum(isinstance(value, str) for value in values)
-    if 0 < texts < len(values):
-        raise ManifestError(f"{what} mixes text and numbers: write all as one of them")
+    """Return ids, all of the type of the first."""
+    is_text = len(values) > 0 and isinstance(values[0], str)
     try:
-        return pa.array(values, pa.string() if texts else pa.int64())
-    except OverflowError:
-        raise ManifestError(f"{what} has a number beyond 64 bits: write ids as text") from None
+        return pa.array(values, pa.string() if is_text else pa.int64())
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise ManifestError(f"{what}: {error}. Write all as text, or all as numbers") from None
 
 
 def _columns(

@@ -1,9 +1,14 @@
-"""Source `source`: all files that a decoder opens in a folder, an archive or a bucket."""
+"""Source `source`: all files that a decoder opens in a folder, an archive or a bucket.
+
+By a pattern such as `{kind}/{shard}/{id:int}.jpg`, parts of their paths become columns.
+"""
 
 import os
 import re
-from collections import Counter, defaultdict
+import string
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +16,9 @@ import pyarrow.compute as pc
 
 from dfgen.errors import (
     EXAMPLES,
+    ArgumentError,
     ManifestError,
     MissingFileError,
-    ReadError,
     count,
     is_outside,
     quote,
@@ -23,13 +28,86 @@ from dfgen.explain.missing import near_name
 from dfgen.files import LOCK_SUFFIX
 from dfgen.manifest.paths import absolute_place, is_utf8
 from dfgen.manifest.reading import fault_of
-from dfgen.manifest.sources.path_pattern import Pattern
+from dfgen.manifest.schema import FACTS, OF_WHOLE_FILES
 from dfgen.manifest.sources.source import Rows
 from dfgen.progress_bars import progress
 from dfgen.samples.pixels.formats import formats_by_suffix
 from dfgen.stores.archives import ARCHIVES, Archives, Member, is_named_archive, member_of
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
+
+FROM_PATH = {"name": r"(?s)^.*/", "stem": r"(?s)^.*/|\.[^./]*$", "relpath": r"\A\z"}
+"""Key made of a path below the folder -> the parts that are cut off."""
+_IGNORED = "_"
+_RESERVED = {"path", *FACTS}.difference(OF_WHOLE_FILES)
+_HELP = "Example: {kind}/{shard}/{id:int}.jpg. Write doubled braces for braces in a name"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A parsed pattern: its fields in order, and its fields of whole numbers.
+
+    It describes the whole path below the folder. A field matches one or more characters, but no
+    `/`. `{_}` makes no column. `regex` is the same for Arrow, with one named group a field.
+    """
+
+    text: str
+    regex: str
+    fields: tuple[str, ...]
+    integers: frozenset[str]
+
+    def convert(self, name: str, values: pa.Array) -> pa.Array:
+        """Return the values of a field of whole numbers as int64."""
+        try:
+            return values.cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise ManifestError(
+                f"{{{name}:int}} of the pattern {quote(self.text)} matched a number that has not "
+                f"64 bits: {error}. Write {{{name}}} to keep it as text"
+            ) from None
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Parse a pattern."""
+    regex = r"\A"
+    fields: list[str] = []
+    integers: set[str] = set()
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise ArgumentError(f"pattern={quote(text)}: {error}. {_HELP}") from None
+    for literal, name, kind, conversion in parts:
+        regex += re.escape(literal)
+        if name is None:
+            continue
+        fault = _fault(name, fields, (kind or "") + (f"!{conversion}" if conversion else ""))
+        if fault:
+            raise ArgumentError(f"pattern={quote(text)} has {fault}. {_HELP}")
+        characters = "[0-9]+" if kind else "[^/]+"
+        if name == _IGNORED:
+            regex += characters
+            continue
+        fields.append(name)
+        if kind:
+            integers.add(name)
+        regex += f"(?P<{name}>{characters})"
+    if not fields:
+        raise ArgumentError(
+            f"pattern={quote(text)} has no field in braces for a column; it is neither a glob nor "
+            f"a regular expression. {_HELP}"
+        )
+    return Pattern(text, regex + r"\z", tuple(fields), frozenset(integers))
+
+
+def _fault(name: str, earlier: list[str], kind: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return f"the field {quote(name)}, expected a name of letters, digits and underscores"
+    if name in earlier:
+        return f"the field {quote(name)} twice: give each part its own name"
+    if name in _RESERVED:
+        return f"the field {quote(name)}, a column that dfgen fills: choose another name"
+    return f"the type {quote(kind)} in {{{name}}}: the only type is int" * (kind not in ("", "int"))
+
 
 _NO_FIT = "not of the pattern"
 _FILES_A_CHUNK = 8_192
@@ -105,12 +183,11 @@ def warn_of_skipped(skipped: Mapping[str, list[str]], pattern: Pattern | None = 
 def check_folder(folder: str, advice: str) -> None:
     """Raise unless there is such a folder."""
     if not os.path.exists(folder):
-        near = near_name(folder) and f".{near_name(folder)}"
-        if folder.startswith("~"):
-            near = '. "~" is not expanded: use os.path.expanduser'
-        elif "*" in folder:
-            near = ". * is not expanded: give the folder, and the rest as pattern="
-        raise MissingFileError(f"there is no folder {quote(folder)}. Looked in {os.getcwd()}{near}")
+        near = near_name(folder)
+        raise MissingFileError(
+            f"there is no folder {quote(folder)}. Looked in {os.getcwd()}.{near}"
+            + " * is not expanded: give the folder, and the rest as pattern=" * ("*" in folder)
+        )
     if not os.path.isdir(folder):
         raise ManifestError(f"{quote(folder)} is a file. {advice}. {_OTHERS}")
 
@@ -202,17 +279,13 @@ def _members(archive: Member, skipped: Skipped) -> pa.ChunkedArray:
             f"the archive {archive.archive} has no folder {archive.name!r}: list its files with "
             f"dfgen.build_manifest({archive.archive!r})"
         )
-    counts = Counter(name[len(below) :] for name in names)
-    safe = [name for name in sorted(counts, key=_as_walked) if not _LEAVES.search(name)]
-    paths = _opened(pa.chunked_array([_as_text(safe, skipped)]), skipped)
-    outside = "path that leaves the archive, or is not allowed in it"
-    repeated = "repeated name in the archive; the last one counts"
-    for name, number in counts.items():
-        if _LEAVES.search(name):
-            skipped[outside].append(_printable(name))
-        elif number > 1:
-            skipped[repeated].append(_printable(name))
-    return paths[0]
+    inside = {name[len(below) :] for name in names}
+    odd = sorted(name for name in inside if _LEAVES.search(name))
+    if odd:
+        reason = "path that leaves the archive, or is not allowed in it"
+        skipped[reason] += map(_printable, odd)
+    safe = sorted(inside.difference(odd), key=_as_walked)
+    return _opened(pa.chunked_array([_as_text(safe, skipped)]), skipped)[0]
 
 
 def _as_walked(path: str) -> str:
@@ -224,18 +297,12 @@ def _as_walked(path: str) -> str:
 def _objects(url: str, options: StorageOptions | None, skipped: Skipped) -> pa.Table:
     """Return path, bytes and mtime_ns of the objects below a URL, in the order of the listing."""
     columns: tuple[list[Any], ...] = ([], [], [])
-    try:
-        with progress(None, "Listing files", " files") as bar:
-            for path, head in store_at(url, options=options).list(url):
-                for column, value in zip(columns, (path, head.size, head.mtime_ns), strict=True):
-                    column.append(value)
-                bar.update()
-    except ReadError as error:
-        message = str(error).partition(": ")[2]
-        if "there is no bucket" in message:
-            raise MissingFileError(message) from None
-        raise type(error)(f"{url} cannot be listed: {message}") from None
-    columns = ([path[len(url) + 1 :] for path in columns[0]], *columns[1:])
+    with progress(None, "Listing files", " files") as bar:
+        for path, head in store_at(url, options=options).list(url):
+            values = (path[len(url) + 1 :], head.size, head.mtime_ns)
+            for column, value in zip(columns, values, strict=True):
+                column.append(value)
+            bar.update()
     table = pa.table(
         [pa.array(*pair) for pair in zip(columns, _LISTED.types, strict=True)], _LISTED
     )

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, MissingFileError, quote
 from dfgen.manifest.mismatch import JoinSide, check_partners
 from dfgen.manifest.paths import absolute_place
-from dfgen.manifest.sources.file_tree import Skipped, files_below, list_files
-from dfgen.manifest.sources.path_pattern import Pattern
+from dfgen.manifest.sources.file_tree import Pattern, Skipped, files_below, list_files
 from dfgen.progress_bars import progress
 
 _ROWS_A_TABLE = 4096

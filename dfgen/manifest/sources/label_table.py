@@ -26,7 +26,6 @@ from dfgen.table.arrow_types import check_names
 from dfgen.table.parquet import read_foreign_parquet
 
 _SEPARATED = (".csv", ".tsv")
-_ADVICE = ", or say how it is written with sep=, decimal= and encoding="
 _SUFFIX = re.compile(r"\.(csv|tsv)(\.gz)?\Z", re.IGNORECASE)
 WHOLE = r"\A(?:0|-?[1-9][0-9]{0,17})\z"
 _NUMBER = r"\A-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?\z"
@@ -85,10 +84,10 @@ def _read(path: str, text: Collection[str], limits: Limits, written: TableFormat
             "(.csv.gz), .parquet or .xlsx. In Python, read it with pandas and give the frame: "
             "labels=df"
         )
-    near = near_name(path)
-    missing = f"there is no label table {path}. Looked in {os.getcwd()}"
-    missing += '. "~" is not expanded' if path.startswith("~") else near and f".{near}"
-    advice = ". Correct the file" + _ADVICE * (suffix in _SEPARATED)
+    missing = f"there is no label table {path}. Looked in {os.getcwd()}.{near_name(path)}"
+    advice = ". Correct the file"
+    if suffix in _SEPARATED:
+        advice += ", or say how it is written with sep=, decimal= and encoding="
     bound = None if suffix == ".parquet" else "file_bytes"  # its reader checks its size in memory
     with reading(path, f" as {suffix}", missing, advice, limits, bound) as nbytes:
         if not nbytes:

@@ -36,7 +36,13 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.paths import absolute_place
 from dfgen.manifest.reading import lines_of, read_bytes, read_text, reading
 from dfgen.manifest.schema import Label
-from dfgen.manifest.sources.file_tree import Skipped, check_folder, list_files, warn_of_skipped
+from dfgen.manifest.sources.file_tree import (
+    Pattern,
+    Skipped,
+    check_folder,
+    list_files,
+    warn_of_skipped,
+)
 from dfgen.manifest.sources.image_pairs import (
     Annotations,
     Pair,
@@ -45,7 +51,6 @@ from dfgen.manifest.sources.image_pairs import (
     table_of,
     without_suffix,
 )
-from dfgen.manifest.sources.path_pattern import Pattern
 from dfgen.manifest.sources.source import ANNOTATED, BOXES, LABELS, MOST_PIXELS, Rows
 
 BACKGROUND = "background"

@@ -1,12 +1,18 @@
-"""Divide the rows of a manifest into splits or folds."""
+"""Divide the rows of a manifest into splits or folds.
 
-from collections.abc import Mapping
+The same keys, shares and seed give the same splits on every machine. The number behind each row is
+`uniform(key, seed)`; docs/reference/manifests.md specifies it.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Never
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 
 from dfgen.checks import whole
 from dfgen.errors import (
@@ -21,12 +27,182 @@ from dfgen.errors import (
 )
 from dfgen.explain.names import warn_of_lookalikes
 from dfgen.explain.other_libraries import refuse_unknown
-from dfgen.manifest.building.split_codes import assign_splits, check_shares, units_of
 from dfgen.manifest.duplicates import file_copies, first_rows, joined_rows, warn_of_leaks
 from dfgen.manifest.io import Path, frame_of_manifest, write_manifest
 from dfgen.manifest.schema import FACTS, PARTS, label_columns
 from dfgen.table.any_table import Table
 from dfgen.table.arrow_types import check_names
+
+Codes = npt.NDArray[np.intp]
+Reals = npt.NDArray[np.float64]
+
+
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Raise unless the shares are positive numbers with a sum of 1."""
+    example = 'as in {"train": 0.8, "val": 0.2} (--split train=0.8 --split val=0.2)'
+    if not isinstance(shares, Mapping) or not all(
+        isinstance(name, str)
+        and name.isprintable()
+        and name
+        and isinstance(share, Real)
+        and share > 0
+        for name, share in shares.items()
+    ):
+        raise ArgumentError(f"split={brief(shares)}: expected names and shares above 0, {example}")
+    total = sum(shares.values())
+    if abs(total - 1) > 1e-6:
+        raise ArgumentError(
+            f"split={brief(dict(shares))}: the shares add up to {total:g}, expected 1, {example}"
+        )
+
+
+def uniform(keys: Sequence[object], seed: int) -> Reals:
+    """Return a number in [0, 1) for each key: BLAKE2b-64 of seed, newline and key, over 2^64."""
+    begun = hashlib.blake2b(f"{seed}\n".encode(), digest_size=8)
+    digests = bytearray()
+    for key in keys:
+        one = begun.copy()
+        one.update(str(key).encode("utf-8", "surrogatepass"))
+        digests += one.digest()
+    return np.frombuffer(digests, "<u8") / 2.0**64
+
+
+def assign_splits(
+    ids: pd.Series,
+    shares: Mapping[str, float],
+    *,
+    seed: int = 0,
+    stratify: pd.Series | None = None,
+    group: pd.Series | None = None,
+    kept: pd.Series | None = None,
+    level: bool = False,
+) -> pd.Categorical:
+    """Return the split of each row; missing classes count as one class.
+
+    Without `stratify`, the hash of the id (or group) decides: shares are approximate, and rows that
+    are added later move no row. With `stratify`, each class has exactly its shares, rounded to
+    rows; the rest goes to the first splits, or with `level` to the splits with the fewest rows.
+    With both, whole groups are dealt so that every class comes as near to its shares as the groups
+    allow. Then rows that are added later may move rows, unless their split is `kept`; new rows join
+    their group and fill up the shares.
+    """
+    check_shares(shares)
+    names, known = _known_codes(len(ids), list(shares), kept)
+    weights = np.array([shares.get(name, 0) for name in names]) / sum(shares.values())
+    units, unit_keys = units_of(ids, group)
+    settled = np.full(len(unit_keys), -1)  # the split of each unit, by its last row
+    settled[units[known >= 0]] = known[known >= 0]
+    numbers = np.zeros(len(unit_keys))
+    free = np.flatnonzero(settled < 0)
+    numbers[free] = uniform([unit_keys[unit] for unit in free], seed)
+    if stratify is None:
+        bounds = np.cumsum(weights)[: len(shares) - 1]
+        codes = np.searchsorted(bounds, numbers, side="right")
+        codes = np.where(settled < 0, codes, settled)[units]
+    else:
+        classes, _ = pd.factorize(_class_values(stratify), use_na_sentinel=False)
+        if group is None:
+            codes = _exact(classes, numbers, weights, settled, level)
+        else:
+            codes = _dealt(classes, units, numbers, weights, settled)[units]
+    codes = np.where(known < 0, codes, known)
+    return pd.Categorical(np.array(names, object)[codes], categories=names)
+
+
+def _known_codes(rows: int, names: list[str], kept: pd.Series | None) -> tuple[list[str], Codes]:
+    """Return the names of all splits, and the number of the split of each row, or -1."""
+    if kept is None:
+        return names, np.full(rows, -1)
+    names = [*names, *(name for name in kept.dropna().unique() if name not in names)]
+    return names, pd.Categorical(kept, categories=names).codes.astype(np.intp)
+
+
+def units_of(ids: pd.Series, group: pd.Series | None) -> tuple[Codes, list[object]]:
+    """Return the unit of each row (itself, or its group), and the key of each unit."""
+    if group is None:
+        return np.arange(len(ids)), ids.tolist()
+    empty = np.flatnonzero(group.isna() | group.isin(["", "nan"]))
+    if len(empty):
+        shown = ", ".join(f"{row} (id {quote(ids.iloc[row])})" for row in empty[:EXAMPLES])
+        raise ManifestError(
+            f'{len(empty)} rows have no "{group.name}", by which rows are grouped: row {shown}. '
+            "Fill them in, or leave group (--group) out"
+        )
+    codes, keys = pd.factorize(_scalars(group, "grouped"))
+    if pd.api.types.is_float_dtype(keys) and (keys % 1 == 0).all():
+        keys = keys.astype(np.int64)  # a missing value elsewhere made floats of whole numbers
+    return codes, list(keys)
+
+
+def _scalars(values: pd.Series, done: str) -> pd.Series:
+    objects = values.dtype == object or isinstance(values.dtype, pd.ArrowDtype)
+    if objects and values.map(pd.api.types.is_list_like).any():
+        raise ManifestError(
+            f'"{values.name}" holds lists, so rows cannot be {done} by it. Make a column with one '
+            "value a row first"
+        )
+    return values
+
+
+def _class_values(stratify: pd.Series) -> pd.Series:
+    if (
+        pd.api.types.is_float_dtype(stratify)
+        and not (stratify.dropna().astype(float) % 1 == 0).all()
+    ):
+        raise ManifestError(
+            f'"{stratify.name}" holds fractions, so it cannot be stratified by. Make classes '
+            f'first: df["age_band"] = pandas.cut(df["{stratify.name}"], 5)'
+        )
+    return _scalars(stratify, "stratified").astype(object)
+
+
+def _exact(classes: Codes, numbers: Reals, weights: Reals, settled: Codes, level: bool) -> Codes:
+    """Deal the rows of each class, in the order of their numbers, by exact shares.
+
+    Rows that are settled count: the others fill up what each split lacks.
+    """
+    if not len(classes):
+        return settled
+    order = np.lexsort((numbers, classes))
+    codes, filled = settled.copy(), np.zeros(len(weights), np.intp)
+    starts = np.flatnonzero(np.diff(classes[order], prepend=-1))
+    for rows in sorted(np.split(order, starts[1:]), key=lambda rows: float(numbers[rows[0]])):
+        free = rows[settled[rows] < 0]
+        if not len(free):
+            continue
+        lacking = whole_shares(len(rows), weights, filled)
+        if len(free) < len(rows):
+            full = np.bincount(settled[rows][settled[rows] >= 0], minlength=len(weights))
+            lacking = np.maximum(lacking - full, 0)
+            lacking = whole_shares(len(free), lacking / lacking.sum(), filled)
+        codes[free] = np.repeat(np.arange(len(weights)), lacking)
+        filled += np.bincount(codes[rows], minlength=len(weights)) * level
+    return codes
+
+
+def whole_shares(rows: int, weights: Reals, filled: Codes) -> Codes:
+    """Return the rows of each split: rounded down, the rest to the largest fractions.
+
+    Equal ones go to the least filled, then to the first.
+    """
+    wanted = weights * rows
+    counts = np.floor(wanted + 1e-9).astype(np.intp)
+    largest = np.lexsort((filled, counts - wanted))
+    counts[largest[: rows - counts.sum()]] += 1
+    return counts
+
+
+def _dealt(classes: Codes, units: Codes, numbers: Reals, weights: Reals, settled: Codes) -> Codes:
+    """Give each group, the largest first, to the split that lacks most of what it holds."""
+    counts = pd.crosstab(units, classes).to_numpy()
+    lacking = np.outer(weights, counts.sum(axis=0))
+    codes = settled.copy()
+    for unit in np.lexsort((numbers, -counts.sum(axis=1), settled < 0)):  # settled ones first
+        if settled[unit] < 0:
+            codes[unit] = np.argmax(lacking @ counts[unit])
+        lacking[codes[unit]] -= counts[unit]
+    return codes
+
 
 MaybeSeries = pd.Series | None
 
@@ -76,13 +252,10 @@ class Splitting:
         columns = {"stratify": self.stratify, "group": self.group}
         return {name: column for name, column in columns.items() if column is not None}
 
-    def warn_of_lookalikes(self, frame: pd.DataFrame, source: object) -> None:
-        """Warn about groups and classes that look alike in a table, from that of the user."""
+    def warn_of_lookalikes(self, frame: pd.DataFrame) -> None:
+        """Warn about groups and classes that look alike."""
         for name in self.named.values():
-            keys = [key for key in frame[name].unique() if isinstance(key, str)]
-            names = pa.array(keys, pa.string())
-            categorical = isinstance(frame[name].dtype, pd.CategoricalDtype)
-            warn_of_lookalikes(name, names.dictionary_encode() if categorical else names, source)
+            warn_of_lookalikes(name, frame[name].unique())
 
     def parts(self, frame: pd.DataFrame, kept: MaybeSeries = None) -> pd.Series:
         """Return the split or fold of each row; rows that have one in `kept` keep it."""
@@ -125,11 +298,10 @@ class Splitting:
         if self.column not in frame:
             return
         part = frame[self.column]
-        names = part.cat.categories if self.folds is None else range(self.folds)
-        called = {name: f"Fold {name}" if self.folds else f'Split "{name}"' for name in names}
-        for name in names:
+        kind = "Split" if self.folds is None else "Fold"
+        for name in part.cat.categories if self.folds is None else range(self.folds):
             if not (part == name).any():
-                warn(f"{called[name]} has no row. Give it a larger share, or more rows.")
+                warn(f"{kind} {quote(name)} has no row. Give it a larger share, or more rows.")
         columns = [self.stratify] if self.stratify else [one for one in labels if one != self.group]
         more = "Add rows of the class" + ", or split with stratify=" * (self.stratify is None)
         for column in columns:
@@ -139,9 +311,8 @@ class Splitting:
             for name in counts.columns:
                 classes = counts.index[counts[name] == 0].tolist()
                 if classes:
-                    shown = ", ".join(quote(value) for value in classes[:EXAMPLES])
-                    shown += f" and {len(classes) - EXAMPLES} more" * (len(classes) > EXAMPLES)
-                    warn(f"{called[name]} has no row with {column} = {shown}. {more}.")
+                    shown = ", ".join(map(quote, classes))
+                    warn(f"{kind} {quote(name)} has no row with {column} = {shown}. {more}.")
 
 
 def _with_copies(frame: pd.DataFrame, ids: pd.Series, group: MaybeSeries) -> pd.Series:
@@ -221,7 +392,7 @@ def split(
         )
     known = frame.attrs.get("dfgen")
     parts = how.parts(frame)
-    how.warn_of_lookalikes(frame, manifest)
+    how.warn_of_lookalikes(frame)
     from_source = any(name in frame for name in PARTS)
     frame = frame.drop(columns=[name for name in PARTS if name in frame])
     place = len([name for name in frame.columns if name not in FACTS])
