@@ -66,7 +66,7 @@ class SequenceArguments:
     transform: Transform | None = None
     on_error: str = "raise"
     limits: Any = DEFAULT  # Limits; None is replaced
-    root: str | os.PathLike[str] | None = None
+    root: Any = None  # a path of a folder or archive, or an address; becomes text
     storage_options: Any = None  # StorageOptions; a mapping or None is replaced
     cache: Any = None  # Cache; a path becomes absolute
     pack: str | os.PathLike[str] | None = None
@@ -77,8 +77,12 @@ class SequenceArguments:
         one_of("label_mode", self.label_mode, (*LABEL_MODES, None))
         one_of("bucket_by", self.bucket_by, (None, "shape", "length"))
         one_of("on_error", self.on_error, ("raise", "skip"))
-        if self.root is not None and not isinstance(self.root, str | os.PathLike):
-            raise ArgumentError(f"root must be the path of a folder, got {self.root!r}")
+        root = self.root
+        if root is not None:
+            if not isinstance(root, str | os.PathLike):
+                raise ArgumentError(f"root must be the path of a folder, got {root!r}")
+            root = os.fspath(root) or None
+            root = absolute_place(root) if root and (archive_at(root) or is_address(root)) else root
         if self.transform is not None:
             check_transform("transform", self.transform, "sample")
         names = self.class_names
@@ -86,6 +90,7 @@ class SequenceArguments:
             ("image_size", checked_size("image_size", self.image_size)),
             ("class_names", None if names is None else class_names_in_order(names)),
             ("shuffle", flag("shuffle", self.shuffle)),
+            ("root", root),
             ("limits", limits_given(self.limits)),
             ("cache", None if self.cache is None else _checked_cache(self.cache)),
             ("storage_options", StorageOptions(self.storage_options)),
@@ -136,9 +141,9 @@ def open_table(arguments: SequenceArguments) -> Columns:
         columns = _mapped(arguments) or _read(arguments)
     elif isinstance(manifest, pd.DataFrame):
         known = manifest.attrs.get("dfgen", {})
-        columns = Columns(manifest.copy(), known, root=_start(arguments.root))
+        columns = Columns(manifest.copy(), known, root=arguments.root)
     elif is_table(manifest):
-        columns = Columns(arrow_table(manifest, "the manifest"), root=_start(arguments.root))
+        columns = Columns(arrow_table(manifest, "the manifest"), root=arguments.root)
     else:
         raise ManifestError(
             f"the manifest must be {TAKEN}, or the path of a manifest, got {brief(manifest)}"
@@ -152,18 +157,13 @@ def open_table(arguments: SequenceArguments) -> Columns:
     return columns
 
 
-def _start(root: str | os.PathLike[str] | None) -> str | None:
-    start = os.fspath(root) if root else None
-    return absolute_place(start) if start and (archive_at(start) or is_address(start)) else start
-
-
 def _read(arguments: SequenceArguments) -> Columns:
     """Return the columns of a manifest file, read into memory."""
     path, options = os.fspath(arguments.manifest), arguments.storage_options
     table, metadata = read_table(
         path, arguments.root, limits=arguments.limits, options=options, where=arguments.where
     )
-    return Columns(table, metadata.attributes, _start(arguments.root), path)
+    return Columns(table, metadata.attributes, arguments.root, path)
 
 
 def _mapped(arguments: SequenceArguments) -> Columns | None:

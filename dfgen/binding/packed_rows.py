@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from dfgen.binding.arguments import SequenceArguments, open_table
 from dfgen.binding.row_sizes import known_sizes
 from dfgen.binding.table_columns import Columns
-from dfgen.errors import ArgumentError, ManifestError, warn
+from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.metadata import Metadata, metadata_of
 from dfgen.manifest.paths import absolute_paths, absolute_place, ends_of
 from dfgen.packs.format import PATH, Pack, is_pack, pack_table, read_pack
@@ -72,11 +72,6 @@ class PackedRows:
         if image.size is not None and is_unsaid(image.size) and image.load_size is None:
             image = replace(image, size=shape[:2])
         size = image.load_size or image.size
-        if size and (size[0] > shape[0] or size[1] > shape[1]):
-            warn(
-                f"packed images of {shape[:2]} are enlarged to {size}: for more detail, pack "
-                "them in this size"
-            )
         if image.size is None or size != shape[:2] or image.crop == "random_resized":
             return image
         asked = ("resize", "interpolation", "antialias")
@@ -155,19 +150,18 @@ def open_columns(arguments: SequenceArguments) -> tuple[Columns, PackedRows | No
     return columns, PackedRows(shards, PackRows(starts, numbers, shard_bytes), bad)
 
 
-def _columns(pack: Pack, table: pa.Table, root: str | os.PathLike[str] | None) -> Columns:
+def _columns(pack: Pack, table: pa.Table, root: str | None) -> Columns:
     """Return the columns of all rows of a pack."""
     known: Metadata = metadata_of(pack.dfgen, f"{pack.folder}, its dfgen")
-    start = os.fspath(root) if root else None
-    begin, folder = (known.root, pack.folder) if start is None else (start, "")
+    begin, folder = (known.root, pack.folder) if root is None else (root, "")
     begin = None if begin is None else absolute_place(begin, folder)
     path = pack.path(pack.table)
     attributes = {**known.attributes, "root": begin, "pack": pack.folder}
     if is_remote(path):
-        return Columns(absolute_paths(table, begin), attributes, start)
+        return Columns(absolute_paths(table, begin), attributes, root)
     ends = None if begin is None else ends_of(begin)
     stored = {"id": MappedColumn(path, "id"), PATH: MappedColumn(path, PATH, ends)}
-    return Columns(table, attributes, start, stored=stored, stored_digest=lambda: pack.ids)
+    return Columns(table, attributes, root, stored=stored, stored_digest=lambda: pack.ids)
 
 
 def _shards(pack: Pack, arguments: SequenceArguments) -> Shards:

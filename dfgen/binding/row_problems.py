@@ -9,13 +9,10 @@ import pyarrow.compute as pc
 from dfgen.binding.table_columns import Columns, whole_column
 from dfgen.errors import DfgenError, ManifestError, MissingFileError
 from dfgen.explain.missing import missing_path
-from dfgen.manifest.paths import is_address
-from dfgen.manifest.sources.file_tree import check_folder
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.scaling import too_deep
 from dfgen.samples.reader import BoundRows, SampleReader
-from dfgen.stores.archives import member_of
 from dfgen.stores.store import Store
 from dfgen.stores.stores import has_store, scheme_of
 from dfgen.table.arrow_types import is_text
@@ -70,29 +67,29 @@ def look_for_files(
     skipped, it raises only if all files are missing, because the model would get only zeros.
     """
     rows = {int(row) for row in np.linspace(0, len(reader) - 1, _SAMPLED)} - problems.keys()
-    files = [
-        (row, *file)
-        for row in sorted(rows)
-        for file in reader.paths(row)
-        if os.path.isfile(file[1]) or not has_store(scheme_of(file[1]))
-    ]
-    missing = [(*file, what) for file in files if (what := _fault(reader.store, file[2]))]
-    if missing and not (skips and len(missing) < len(files)):
+    missing, number = [], 0
+    files = [(row, *file) for row in sorted(rows) for file in reader.paths(row)]
+    for row, column, path in files:
+        if os.path.isfile(path) or not has_store(scheme_of(path)):
+            number += 1
+            if not os.path.isfile(path) and (what := _fault(reader.store, path)):
+                missing.append((row, column, path, what))
+    if missing and not (skips and len(missing) < number):
         row, column, path, what = missing[0]
         raise MissingFileError(
-            f"{len(missing)} of {len(files)} sampled files are missing, of {len(reader):,} rows. "
+            f"{len(missing)} of {number} sampled files are missing, of {len(reader):,} rows. "
             f"Row id={reader.id(row)!r}, {column}={path!r}: {what}, "
             f"{_advice(columns, column, path)}"
         )
     root = columns.root
-    if files and root and columns.file is None and not (is_address(root) or member_of(root)):
-        check_folder(root, "Give its folder as root=")
+    if files and root and not (columns.file or "://" in root or os.path.isdir(root)):
+        raise MissingFileError(
+            f"there is no folder root={root!r}, and the paths do not need it: leave it out"
+        )
 
 
 def _fault(store: Store, path: str) -> str:
     """Return what is at the path of a file instead of it, "" if there is a file."""
-    if os.path.isfile(path):
-        return ""
     try:
         is_folder = store.head(path).problem and os.path.isdir(path)
     except MissingFileError:
