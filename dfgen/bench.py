@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import dfgen
-from dfgen.checks import whole
 from dfgen.errors import ArgumentError, did_you_mean
 from dfgen.loading.metrics import STAGES
 from dfgen.machine import usable_cpus
@@ -58,7 +57,6 @@ def bench(
     """
     if not seconds > 0:
         raise ArgumentError(f"seconds={seconds} must be more than 0: try seconds=5")
-    whole("batch_size", batch_size, least=1)
     settings: dict[str, Any] = {"image_size": image_size, "batch_size": batch_size}
 
     def sequence() -> dfgen.Sequence:

@@ -87,7 +87,7 @@ def _run(
         if (value := values[parameter.name]) not in (None, []):
             given[parameter.name] = read(name, value) if read else value
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with executor_of(processes, dask) as executor, _messages(dask is not None) as messages:
+    with executor_of(processes, dask) as executor, _messages() as messages:
         given |= {} if executor is None else {"executor": executor}
         module, _, name = command.function.rpartition(".")
         figures, text, code = command.run(getattr(import_module(module), name), given)
@@ -127,17 +127,15 @@ def _command(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def _messages(live: bool) -> Iterator[list[str]]:
-    """Collect the warnings of dfgen; print them before an error, and at once if `live`."""
+def _messages() -> Iterator[list[str]]:
+    """Collect the warnings of dfgen; print them before an error."""
     messages: list[str] = []
 
     def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-        if category is not UserWarning:
+        if category is UserWarning:
+            messages.append(str(message))
+        else:
             shown(message, category, *where, **more)
-            return
-        messages.append(str(message))
-        if live:
-            print(f"Warning: {message}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
@@ -145,7 +143,7 @@ def _messages(live: bool) -> Iterator[list[str]]:
         try:
             yield messages
         except DfgenError:
-            for message in [] if live else messages:
+            for message in messages:
                 print(f"Warning: {message}", file=sys.stderr)
             raise
 

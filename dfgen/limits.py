@@ -8,7 +8,7 @@ from functools import cached_property
 from numbers import Integral, Real
 from typing import IO
 
-from dfgen.errors import ArgumentError, DecodeError, brief
+from dfgen.errors import ArgumentError, DecodeError, DfgenError, brief
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 FIXED = {
@@ -128,18 +128,18 @@ class Limits:
         decoded = self._bytes("decoded_bytes")
         return {**FIXED, "decoded_bytes": math.inf if decoded is None else decoded}
 
-    def allows(self, name: str, amount: int) -> bool:
-        """Whether a file may ask for an amount."""
-        return amount <= self.most[name]
-
-    def refusal(self, name: str, amount: int, what: str) -> str:
-        """Return the message for an amount above a bound. `what` is the sentence with it."""
+    def check(
+        self, name: str, amount: int, what: str, error: type[DfgenError] = DecodeError
+    ) -> None:
+        """Raise an error if a file asks for more than a bound. `what` is a clause on the amount."""
+        if amount <= self.most[name]:
+            return
         if name in FIXED:
-            return (
+            raise error(
                 f"{what}, more than the {FIXED[name]:,} that dfgen reads: the file is damaged, or "
                 "made to take memory and time. Save it again, or leave it out"
             )
-        return (
+        raise error(
             f"{what}, more than limits.{name}={getattr(self, name)!r}: if you trust it, give "
             f"limits=dfgen.Limits({name}={amount})"
         )
@@ -169,9 +169,7 @@ def limits_given(given: Limits | None) -> Limits:
 
 def refuse_bytes(nbytes: int, limits: Limits) -> None:
     """Raise a DecodeError if a file is too large to be read as a whole."""
-    if not limits.allows("file_bytes", nbytes):
-        what = f"the file has {nbytes:,} bytes"
-        raise DecodeError(limits.refusal("file_bytes", nbytes, what))
+    limits.check("file_bytes", nbytes, f"the file has {nbytes:,} bytes")
 
 
 def read_file(file: IO[bytes], limits: Limits) -> bytes:

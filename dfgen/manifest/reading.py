@@ -37,8 +37,8 @@ def reading(
     """
     with naming(path, form, missing, advice):
         nbytes = check_file(path)
-        if bound is not None and not limits.allows(bound, nbytes):
-            raise ManifestError(limits.refusal(bound, nbytes, f"{path} has {nbytes:,} bytes"))
+        if bound is not None:
+            limits.check(bound, nbytes, f"{path} has {nbytes:,} bytes", ManifestError)
         yield nbytes
 
 

@@ -273,9 +273,8 @@ class Archives(Store):
         if entry.method == _UNREADABLE:
             raise DecodeError(_CANNOT)
         refuse_bytes(size, limits)
-        if size > _BOMB * entry.packed and not limits.allows("decoded_bytes", size):
-            what = f"the member has {size:,} bytes"
-            raise DecodeError(limits.refusal("decoded_bytes", size, what))
+        if size > _BOMB * entry.packed:
+            limits.check("decoded_bytes", size, f"the member has {size:,} bytes")
         if not archive.is_zip:
             data = archive.read(entry.start, entry.start + size)
         else:

@@ -38,9 +38,7 @@ def array_header(file: IO[bytes], limits: Limits = DEFAULT) -> ArrayHeader:
     try:
         is_first = np.lib.format.read_magic(file) == (1, 0)
         length = int.from_bytes(file.read(2 if is_first else 4), "little")
-        if not limits.allows("header_bytes", length):
-            what = f"the .npy file has a header of {length:,} bytes"
-            raise DecodeError(limits.refusal("header_bytes", length, what))
+        limits.check("header_bytes", length, f"the .npy file has a header of {length:,} bytes")
         file.seek(8)  # after magic and version
         formats = np.lib.format
         read = formats.read_array_header_1_0 if is_first else formats.read_array_header_2_0
@@ -109,9 +107,8 @@ def check_row(rows: ArrayRows, limits: Limits) -> None:
     """Raise a DecodeError if a row, or the chunk that holds it, exceeds `limits.decoded_bytes`."""
     for shape in (rows.shape[1:], getattr(rows, "chunks", None) or ()):
         nbytes = math.prod(shape) * rows.dtype.itemsize
-        if not limits.allows("decoded_bytes", nbytes):
-            what = f"{rows.dtype} of shape {shape} takes {nbytes:,} bytes"
-            raise DecodeError(limits.refusal("decoded_bytes", nbytes, what))
+        what = f"{rows.dtype} of shape {shape} takes {nbytes:,} bytes"
+        limits.check("decoded_bytes", nbytes, what)
 
 
 class ArrayFiles:

@@ -19,13 +19,13 @@ _PIECE = 1 << 18  # bytes that fit into the cache of a CPU
 
 def check_names(names: list[Any], where: str) -> None:
     """Raise a ManifestError if a column name is not text or is not unique."""
-    wrong = [f"{name!r}, which is not text" for name in names if not isinstance(name, str)]
-    wrong += [f"{name!r} several times" for name, count in Counter(names).items() if count > 1]
-    if wrong:
-        raise ManifestError(
-            f"{where} has a column named {wrong[0]}: rename it; for a MultiIndex, "
-            'df.columns = df.columns.map("_".join)'
-        )
+    for name, count in Counter(names).items():
+        if count > 1 or not isinstance(name, str):
+            what = " several times" if count > 1 else ", which is not text"
+            raise ManifestError(
+                f"{where} has a column named {name!r}{what}: rename it; for a MultiIndex, "
+                'df.columns = df.columns.map("_".join)'
+            )
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -59,9 +59,9 @@ _RATIO = 100  # no table with ids compresses better
 def refuse_unfolding(file: pq.ParquetFile, path: str, limits: Limits, nbytes: int) -> None:
     """Raise if run lengths and dictionaries make a small file very large."""
     unfolded = int(sum(_least(file)))
-    if unfolded > _RATIO * nbytes and not limits.allows("decoded_bytes", unfolded):
+    if unfolded > _RATIO * nbytes:
         what = f"{path} has {nbytes:,} bytes, and decompresses to {unfolded:,} or more"
-        raise ManifestError(limits.refusal("decoded_bytes", unfolded, what))
+        limits.check("decoded_bytes", unfolded, what, ManifestError)
 
 
 def _least(file: pq.ParquetFile) -> Iterator[float]:

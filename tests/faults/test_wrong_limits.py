@@ -28,5 +28,7 @@ def test_what_is_no_limit_is_refused_by_its_field(field, given, message):
 def test_limits_take_the_numbers_of_numpy_as_those_of_python():
     limits = dfgen.Limits(memory=np.float64(3e16), problems=np.int64(3), decoded_bytes=np.int8(5))
     assert limits.nbytes == 30_000_000_000_000_000
-    assert [limits.allows("decoded_bytes", nbytes) for nbytes in (5, 6)] == [True, False]
+    limits.check("decoded_bytes", 5, "x")
+    with pytest.raises(dfgen.errors.DecodeError, match="x, more than limits"):
+        limits.check("decoded_bytes", 6, "x")
     assert [most_problems(many, 1000) for many in (np.int64(3), np.float32(0.5))] == [3, 500]

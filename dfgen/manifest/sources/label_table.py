@@ -109,7 +109,7 @@ def _unpacked(path: str, limits: Limits) -> IO[bytes]:
         data = packed.read(most + 1)
     if len(data) > most:
         what = f"{path} unpacks to more than {most:,} bytes"
-        raise ManifestError(limits.refusal("decoded_bytes", 2 * len(data), what))
+        limits.check("decoded_bytes", 2 * len(data), what, ManifestError)
     return io.BytesIO(data)
 
 
@@ -193,7 +193,7 @@ def _read_json_lines(
         for number, line in enumerate(iter(lambda: lines.readline(most + 1), ""), 1):
             if len(line) > most:
                 what = f"{path}, line {number} is longer than {most:,} characters"
-                raise ManifestError(limits.refusal("chunk_bytes", 2 * most, what))
+                limits.check("chunk_bytes", 2 * most, what, ManifestError)
             if not (content := line.strip()):
                 continue
             try:
@@ -220,9 +220,8 @@ def _read_json_lines(
 def _read_workbook(path: str, file: IO[bytes], text: Collection[str], limits: Limits) -> pa.Table:
     with zipfile.ZipFile(file) as parts:
         nbytes = sum(part.file_size for part in parts.infolist())
-    if not limits.allows("decoded_bytes", nbytes):
-        what = f"{path} unpacks to {nbytes:,} bytes"
-        raise ManifestError(limits.refusal("decoded_bytes", nbytes, what))
+    what = f"{path} unpacks to {nbytes:,} bytes"
+    limits.check("decoded_bytes", nbytes, what, ManifestError)
     try:
         book = pd.ExcelFile(file, engine="openpyxl")
     except ImportError:

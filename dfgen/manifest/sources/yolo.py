@@ -192,9 +192,8 @@ def read_data(file: str, limits: Limits = DEFAULT) -> DataSet:
     with reading(file, " as YAML"):
         text = read_text(file, limits=limits)
         aliases = sum(isinstance(one, yaml.AliasEvent) for one in yaml.parse(text))
-        if not limits.allows("aliases", aliases):  # they can grow without end
-            what = f"{file} refers to parts of itself {aliases:,} times"
-            raise ManifestError(limits.refusal("aliases", 10 * aliases, what))
+        what = f"{file} refers to parts of itself {aliases:,} times"  # they can grow without end
+        limits.check("aliases", aliases, what, ManifestError)
         content = yaml.load(text, _AsWritten)
     if not isinstance(content, dict) or not content.get("names"):
         raise ManifestError(f"{file} has no names: expected the classes in their order")

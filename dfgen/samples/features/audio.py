@@ -86,9 +86,8 @@ class Audio(Feature):
         """Return the number of frames in the header of a file."""
         frames = read_header(value, store).frames or 0
         nbytes = frames * self.channels * 4
-        if not store.limits.allows("decoded_bytes", nbytes):
-            what = f"the sound has {frames:,} frames, {nbytes:,} bytes decoded"
-            raise DecodeError(store.limits.refusal("decoded_bytes", nbytes, what))
+        what = f"the sound has {frames:,} frames, {nbytes:,} bytes decoded"
+        store.limits.check("decoded_bytes", nbytes, what)
         return frames
 
     def draw(self, rng: np.random.Generator) -> float:

@@ -60,9 +60,9 @@ def check_decoded(header: Header, limits: Limits, channels: int = 1, reduced: in
     elif reduced > 1:
         width, height = -(-width // reduced), -(-height // reduced)
     nbytes = width * height * max(header.channels or 1, channels) * depth
-    if not limits.allows("decoded_bytes", nbytes):
+    if nbytes > limits.most["decoded_bytes"]:  # else the text is not made, once for each image
         what = f"the image is {header.width} x {header.height}, {nbytes:,} bytes decoded"
-        raise DecodeError(limits.refusal("decoded_bytes", nbytes, what))
+        limits.check("decoded_bytes", nbytes, what)
 
 
 def from_file(parse: Callable[[bytes], Header], file: IO[bytes], limits: Limits) -> Header:
