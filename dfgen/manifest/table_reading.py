@@ -56,9 +56,8 @@ from dfgen.packs.format import INDEX, folder_of, in_pack, is_pack, pack_table, r
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
 from dfgen.table.arrow_types import is_text, value_type
-from dfgen.table.file_columns import with_large_bytes
+from dfgen.table.file_columns import read_parquet, with_large_bytes
 from dfgen.table.mapped_column import MappedColumn
-from dfgen.table.parquet import read_parquet, refuse_unfolding
 
 Path = str | os.PathLike[str]
 
@@ -142,8 +141,6 @@ class ManifestFile:
 
     path: str  # absolute, or a URL
     file: pq.ParquetFile
-    limits: Limits
-    nbytes: int
 
     def __enter__(self) -> "ManifestFile":
         return self
@@ -200,14 +197,12 @@ class ManifestFile:
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return all rows, with stored paths."""
-        table = read_parquet(self.file, self.path, self.limits, self.nbytes, names)
-        return self._finished(table)
+        return self._finished(read_parquet(self.file, names))
 
     def chosen(
         self, names: Sequence[str], conditions: Sequence[Condition], root: str | None
     ) -> Iterator[pa.Table]:
         """Yield the rows that meet all conditions, row group by row group, with stored paths."""
-        refuse_unfolding(self.file, self.path, self.limits, self.nbytes)
         asked = list(dict.fromkeys(name for one in conditions for name in one.columns))
         for group in range(self.file.num_row_groups):
             if not conditions:
@@ -240,9 +235,8 @@ def opened_manifest(
         else:
             check_file(place)
             handle = pa.OSFile(place)
-        nbytes = handle.size()
         file = pq.ParquetFile(handle, page_checksum_verification=True)
-        return ManifestFile(place, file, limits, nbytes)
+        return ManifestFile(place, file)
     except FileNotFoundError:
         raise MissingFileError(missing_manifest(place)) from None
     except DfgenError:

@@ -3,7 +3,7 @@
 A struct has the bytes of a file and its name, or only its path if the file is on the disk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,15 @@ def with_large_bytes(table: pa.Table) -> pa.Table:
         if are_files(field.type):
             table = table.set_column(place, field.name, large_bytes(table[place]))
     return table
+
+
+def read_parquet(file: Any, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read columns of a `pyarrow.parquet.ParquetFile`, or all."""
+    if not any(map(are_files, file.schema_arrow.types)):
+        return file.read(columns)
+    # Arrow reads structs of more than 2 GB only by row groups
+    groups = (file.read_row_group(group, columns) for group in range(file.num_row_groups))
+    return with_large_bytes(pa.concat_tables(groups))
 
 
 Content = Any

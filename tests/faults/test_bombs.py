@@ -10,9 +10,7 @@ from contextlib import closing
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 from messages import message_of
 from PIL import Image
@@ -439,21 +437,6 @@ def test_fault_36_a_line_without_an_end_is_not_read(tmp_path):
     path = sparse(tmp_path / "t.csv", b"path\n", 1 << 27)
     with pytest.raises(ManifestError, match="holds zero bytes"):  # before any line of it
         dfgen.build_manifest(labels=path, path_column="path")
-
-
-def test_fault_36_a_parquet_file_of_a_billion_equal_values_is_not_unfolded(tmp_path):
-    path = tmp_path / "m.parquet"
-    dfgen.write_manifest(pd.DataFrame({"id": [1], "path": ["a.png"]}), path)
-    schema = pq.read_schema(path)
-    with pq.ParquetWriter(path, schema.remove(1).append(pa.field("path", pa.string()))) as writer:
-        zero = pa.array(np.zeros(2**22, np.int64))
-        same = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2**22, np.int32)), ["a.png"])
-        table = pa.table([zero, same.cast(pa.string())], schema=writer.schema)
-        writer.write_table(table)
-    with pytest.raises(ManifestError) as caught:
-        dfgen.read_manifest(path, limits=Limits(decoded_bytes="10MB"))
-    said = "decompresses to 50,331,648 or more, more than limits.decoded_bytes='10MB'"
-    assert said in str(caught.value)
 
 
 def test_fault_36_entities_of_xml_are_refused(tmp_path):

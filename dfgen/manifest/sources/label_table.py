@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError, ManifestError, MissingPackageError, brief, quote, warn
 from dfgen.explain.missing import near_name
@@ -23,7 +24,7 @@ from dfgen.manifest.reading import encoding_of, reading, said
 from dfgen.manifest.schema import files_column, with_column
 from dfgen.table.any_table import Table, arrow_table, to_table
 from dfgen.table.arrow_types import check_names
-from dfgen.table.parquet import read_foreign_parquet
+from dfgen.table.file_columns import read_parquet
 
 _SEPARATED = (".csv", ".tsv")
 _SUFFIX = re.compile(r"\.(csv|tsv)(\.gz)?\Z", re.IGNORECASE)
@@ -95,7 +96,10 @@ def _read(path: str, text: Collection[str], limits: Limits, written: TableFormat
                 f"{path} is empty (0 bytes), expected column names in the first line, and rows"
             )
         if suffix == ".parquet":
-            return read_foreign_parquet(path, limits)
+            with pq.ParquetFile(path, page_checksum_verification=True) as opened:
+                table = read_parquet(opened)
+            table.validate(full=True)  # text of other writers may not be UTF-8
+            return table
         with _unpacked(path, limits) if packed else open(path, "rb") as file:
             if suffix == ".xlsx":
                 return _read_workbook(path, file, text, limits)
