@@ -19,7 +19,7 @@ from dfgen.loading.order.windows import Windowed, fitting, windows_of
 from dfgen.packs.rows import PackSource
 from dfgen.samples.bound_feature import RowLengths
 from dfgen.samples.reader import BoundRows
-from dfgen.samples.sources.file_source import RowSource, StoredRows
+from dfgen.samples.sources import RowSource, StoredRows
 from dfgen.spec import IntArray
 from dfgen.table.arrow_types import is_text, value_type
 

@@ -22,7 +22,7 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.image_checks import is_unsaid
-from dfgen.samples.sources.file_source import FileSource
+from dfgen.samples.sources import FileSource
 from dfgen.spec import IntArray, Spec
 from dfgen.stores.stores import is_remote, store_at
 from dfgen.table.arrow_types import in_one, is_text

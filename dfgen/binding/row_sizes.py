@@ -18,7 +18,7 @@ from dfgen.samples.bound_feature import BoundFeature, RowLengths, Sizes
 from dfgen.samples.features.base import specs_of, value_of
 from dfgen.samples.pixels.decoders import size_of_image
 from dfgen.samples.pixels.geometry import shrunk
-from dfgen.samples.sources.file_source import RowSource
+from dfgen.samples.sources import RowSource
 from dfgen.spec import IntArray
 from dfgen.stores.stores import Stores
 from dfgen.table.arrow_types import is_list, lengths_of

@@ -19,8 +19,7 @@ from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import specs_of
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.formats import DECODERS
-from dfgen.samples.sources.cached_pixels import CachedPixels, key_of
-from dfgen.samples.sources.file_source import FileSource, RowSource, StoredRows
+from dfgen.samples.sources import CachedPixels, FileSource, RowSource, StoredRows, key_of
 from dfgen.spec import Spec
 from dfgen.stores.array_files import BROKEN_ROWS, ArrayFiles
 from dfgen.stores.cache_folder import Keys, open_memory, open_segments

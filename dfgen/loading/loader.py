@@ -35,7 +35,7 @@ from dfgen.loading.workers.pool import CLOSED
 from dfgen.loading.workers.workers import Workers
 from dfgen.machine import machine_memory, usable_cpus
 from dfgen.samples.reader import SampleReader
-from dfgen.samples.sources.cached_pixels import CACHE_FAILED
+from dfgen.samples.sources import CACHE_FAILED
 from dfgen.spec import IntArray, Present, Spec
 
 _BATCH = "write batch_size=32, rows of a batch"

@@ -13,7 +13,7 @@ from dfgen import errors
 from dfgen.errors import DecodeError, MissingFileError, ReadError, TransformError, located
 from dfgen.samples.bound_feature import BoundFeature, Padding, Sizes
 from dfgen.samples.features.base import Feature, Reading, TableFeature, specs_of, value_of
-from dfgen.samples.sources.file_source import FileSource, RowSource
+from dfgen.samples.sources import FileSource, RowSource
 from dfgen.samples.transforms import Sample, Transform, transformed, without_blanks
 from dfgen.spec import IntArray, LazyArray, Present, Spec, Values, Watch, empty, unwatched
 from dfgen.stores.stores import Stores, is_remote

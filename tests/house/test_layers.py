@@ -56,7 +56,6 @@ PARTS = {
     "loading/workers": "loading",  # the loader starts workers, which make its batches
     "manifest/building": "manifest",  # to build is to write; to verify is to build again
     "manifest/sources": "manifest",
-    "samples/sources": "samples",  # sources read features, the reader reads sources
     "samples/features": "samples",  # features run functions of the user's, which stand above
     "training/checks": "training",
 }
