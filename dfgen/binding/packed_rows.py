@@ -21,7 +21,7 @@ from dfgen.packs.shards import Shards, check_shard
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.image_checks import is_unsaid
+from dfgen.samples.features.image_checks import DEFAULT_SIZE
 from dfgen.samples.sources import FileSource
 from dfgen.spec import IntArray, Spec
 from dfgen.stores.stores import is_remote, store_at
@@ -69,7 +69,7 @@ class PackedRows:
                 f'{image!r} asks for dtype="uint16", but packed pixels have 8 bits: leave it out, '
                 'or pack with format="original"'
             )
-        if image.size is not None and is_unsaid(image.size) and image.load_size is None:
+        if image.size is DEFAULT_SIZE and image.load_size is None:
             image = replace(image, size=shape[:2])
         size = image.load_size or image.size
         if image.size is None or size != shape[:2] or image.crop == "random_resized":

@@ -96,7 +96,16 @@ class Feature:
 
     def bind(self, columns: ColumnSource) -> Any:
         """Convert the columns once; returns an Arrow array or `Ragged` with a value per row."""
-        return bound_columns(self.columns, columns, self.of_files)
+        if not self.of_files:
+            return column_values(self.columns, columns)
+        column, *index = self.columns
+        paths = columns.files(column)
+        if not index:
+            return paths
+        if are_files(paths.type):
+            raise ArgumentError(f"index={index[0]!r} needs paths in column {column!r}, not bytes")
+        rows = columns.whole_numbers(index[0])
+        return pa.StructArray.from_arrays([paths, rows], ["path", "index"])
 
     def length(self, value: Any, store: Store) -> int:
         """Return the first length of one row's array, if it is None in the Spec."""
@@ -162,17 +171,3 @@ def column_values(names: tuple[str, ...], columns: Any) -> pa.Array:
     if len(arrays) == 1:
         return arrays[0]
     return pa.StructArray.from_arrays([in_one(array) for array in arrays], names)
-
-
-def bound_columns(names: tuple[str, ...], columns: ColumnSource, of_files: bool) -> pa.Array:
-    """Return columns of values or of files, or structs of `path` and `index`."""
-    if not of_files:
-        return column_values(names, columns)
-    column, *index = names
-    paths = columns.files(column)
-    if not index:
-        return paths
-    if are_files(paths.type):
-        raise ArgumentError(f"index={index[0]!r} needs paths in column {column!r}, not bytes")
-    rows = columns.whole_numbers(index[0])
-    return pa.StructArray.from_arrays([paths, rows], ["path", "index"])

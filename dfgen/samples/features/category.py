@@ -1,7 +1,7 @@
 """Category: the class indices of a column of classes."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dfgen.checks import one_of
 from dfgen.errors import ArgumentError, ManifestError, listed
-from dfgen.samples.features.base import ColumnSource, NamingColumns, TableFeature
+from dfgen.samples.features.base import NamingColumns, TableFeature
 from dfgen.samples.features.feature_checks import check_column
 from dfgen.spec import IntArray, Spec, Values
 from dfgen.table.arrow_types import OR_IGNORE, refuse_missing, value_type
@@ -70,12 +70,9 @@ class Category(TableFeature):
         width = 1 if self.label_mode == "binary" else len(self.class_names or ())
         return Spec((width,), np.dtype(np.float32))
 
-    def bind(self, columns: ColumnSource) -> Values:
-        """Return the class index of every row."""
-        return self.numbers_of(columns[self.column])
-
-    def numbers_of(self, values: pa.Array) -> Values:
-        """Return the class index of every value; raises for nulls and unknown classes."""
+    def bind(self, columns: Any) -> Values:
+        """Return the class index of every row; raises for nulls and unknown classes."""
+        values = columns[self.column]
         kind = self._check(values.type)
         if not pa.types.is_dictionary(values.type) or values.dictionary.null_count:
             values = values.cast(kind)

@@ -119,15 +119,10 @@ def fill(what: str, array: Values, out: Values) -> None:
 
 def fill_by(what: str, function: Callable[..., Any], values: Any, out: Values) -> None:
     """Fill `out` with the array that a user's function returns."""
-    array = returned_by(what, function, values)
-    if array.size or out.size:  # np.asarray([]) is float64 of shape (0,)
-        fill(f"{what}: {name_of(function)} returned an array that", array, out)
-
-
-def returned_by(what: str, function: Callable[..., Any], values: Any) -> Values:
-    """Call a user's function; return its numbers as an array."""
     who = f"{what}: {name_of(function)}"
-    return numbers_of(who, run(who, DecodeError, function, *values))
+    array = numbers_of(who, run(who, DecodeError, function, *values))
+    if array.size or out.size:  # np.asarray([]) is float64 of shape (0,)
+        fill(f"{who} returned an array that", array, out)
 
 
 def numbers_of(who: str, returned: Any) -> Values:

@@ -15,23 +15,17 @@ from dfgen.samples.transforms import check_call
 _LEADERS = ("resize", "load_size", "crop", "area", "ratio", "flip")
 
 
-class _Unsaid(tuple[int, int]):
-    """The default size, which the size of a followed image replaces."""
+_SIDE = 256
 
-
-DEFAULT_SIZE: Size = _Unsaid((256, 256))
-"""(height, width) of an image without `size` and `like`."""
-
-
-def is_unsaid(size: Size | None) -> bool:
-    """Whether a size is the default, not an equal one set by the user."""
-    return isinstance(size, _Unsaid)
+DEFAULT_SIZE: Size = (_SIDE, _SIDE)
+"""(height, width) of an image without `size` and `like`, an object of its own: the size of a
+followed image replaces it, and not an equal size that the user gives."""
 
 
 def checked_size(name: str, size: Any) -> Size | None:
     """Return (height, width) as int, or None."""
-    if size is None or is_unsaid(size):
-        return size  # type: ignore[no-any-return]
+    if size is None or size is DEFAULT_SIZE:
+        return size
     pair = tuple(size) if isinstance(size, tuple | list) else ()
     if len(pair) != 2 or not all(isinstance(n, int | np.integer) and n > 0 for n in pair):
         raise ArgumentError(
@@ -64,7 +58,7 @@ def check_image(image: Any) -> None:
         (image.crop != "random_resized", ("area", "ratio"), 'they are for crop="random_resized"'),
         (image.decode is not None, ("index",), "decode= takes the bytes of whole files"),
         (follows, _LEADERS, "the followed image decides that"),
-        (not unsized and not (follows and is_unsaid(image.size)), ("padding_mask",),
+        (not unsized and not (follows and image.size is DEFAULT_SIZE), ("padding_mask",),
          "only images with size=None are padded"),
         (image.crop != "random_resized" and image.load_size is None
          and image.resize not in ("crop", "crop_or_pad"), ("crop",),
@@ -90,7 +84,7 @@ def check_image(image: Any) -> None:
 def paired_size(image: Any, followed: Any) -> Size | None:
     """Return the size of an image by the followed one: equal, or a multiple of it."""
     size, other = image.size, followed.size
-    if is_unsaid(size) or size is other:
+    if size is DEFAULT_SIZE or size is other:
         return other  # type: ignore[no-any-return]
     times = 0 if size is None or other is None else size[0] // other[0]
     if not times or size != (times * other[0], times * other[1]):

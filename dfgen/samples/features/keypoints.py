@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dfgen.checks import whole
-from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
+from dfgen.errors import ArgumentError, DecodeError, ManifestError
 from dfgen.samples.features.base import ColumnSource, Feature, Reading
 from dfgen.samples.features.feature_checks import check_column, set_fields
 from dfgen.samples.features.image import image_of
@@ -128,10 +128,6 @@ class Keypoints(Feature):
 
     def finish(self, sample: Values, out: Values) -> None:
         """Fill the array of the batch with a sample's points."""
-        if sample.shape != out.shape:
-            raise TransformError(
-                f"the transform returned points of shape {sample.shape}, expected {out.shape}"
-            )
         out[...] = sample
         if size := image_of(self).size:
             seen = out[..., 2]

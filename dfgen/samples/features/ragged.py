@@ -105,7 +105,7 @@ class Ragged:
             return np.empty(0, np.int32)
         self.refuse(arrow.nulls(labels), "has no label: leave it out of its list")
         if class_names is not None:
-            return Category(self.column, class_names=class_names).numbers_of(labels)
+            return Category(self.column, class_names=class_names).bind({self.column: labels})
         if not pa.types.is_integer(labels.type):
             raise ManifestError(
                 f"column {self.column!r} holds lists of {labels.type}, expected class indices, or "
