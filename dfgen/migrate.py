@@ -9,11 +9,9 @@ import numpy as np
 import pandas as pd
 
 from dfgen.errors import ArgumentError
-from dfgen.samples.features.category import Category
-from dfgen.samples.features.column import Column
+from dfgen.samples.features.arrays import Column
+from dfgen.samples.features.classes import Category, MultiLabel, Number
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.multilabel import MultiLabel
-from dfgen.samples.features.number import Number
 from dfgen.training import keras
 from dfgen.training.sequence import Sequence
 

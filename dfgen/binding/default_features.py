@@ -18,9 +18,7 @@ from dfgen.errors import ArgumentError, DecodeError, brief, column_list
 from dfgen.explain.names import warn_of_lookalikes
 from dfgen.manifest.schema import label_columns
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.category import Category
-from dfgen.samples.features.multilabel import MultiLabel
-from dfgen.samples.features.number import Number
+from dfgen.samples.features.classes import Category, MultiLabel, Number
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.stores.archives import member_of
 from dfgen.table.arrow_types import are_numbers, is_list, is_text

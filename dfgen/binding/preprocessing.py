@@ -21,12 +21,11 @@ from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.files import write_whole
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.array import Array
+from dfgen.samples.features.arrays import Array
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.category import Category
+from dfgen.samples.features.classes import Category, MultiLabel
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.mask import Mask
-from dfgen.samples.features.multilabel import MultiLabel
+from dfgen.samples.features.masks import Mask
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform
 from dfgen.stores.stores import Stores, store_of

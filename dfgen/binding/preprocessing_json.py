@@ -67,7 +67,7 @@ def to_plain(value: Any, what: str) -> Any:
         what: its name in messages.
 
     Example:
-        >>> from dfgen.samples.features.number import Number
+        >>> from dfgen.samples.features.classes import Number
         >>> to_plain(Number("age"), "x")["fields"]["column"]
         'age'
     """

@@ -11,7 +11,7 @@ from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, brief, did_you_mean, listed, warn
 from dfgen.loading.pending_batch import Weights
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.number import Number
+from dfgen.samples.features.classes import Number
 from dfgen.table.arrow_types import nulls
 
 _MOST = float(np.finfo(np.float32).max)

@@ -18,9 +18,9 @@ from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import part_column
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.annotations import Boxes
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.boxes import Boxes
-from dfgen.samples.features.mask import Mask
+from dfgen.samples.features.masks import Mask
 from dfgen.spec import IntArray
 from dfgen.table.any_table import Table
 

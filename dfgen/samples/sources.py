@@ -18,7 +18,7 @@ import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
 from dfgen.errors import DecodeError, DfgenError
-from dfgen.samples.features.array import Array
+from dfgen.samples.features.arrays import Array
 from dfgen.samples.features.base import Feature, Reading, value_of
 from dfgen.samples.features.feature_checks import fill
 from dfgen.samples.features.image import Image

@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from dfgen.errors import ArgumentError, listed
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.category import Category
-from dfgen.samples.features.multilabel import MultiLabel
-from dfgen.samples.features.number import Number
+from dfgen.samples.features.classes import Category, MultiLabel, Number
+from dfgen.samples.features.ragged import Ragged
 from dfgen.spec import Present
 from dfgen.table.arrow_types import is_text, lists_of, with_ends
 from dfgen.training.checks.model_outputs import (

@@ -15,7 +15,7 @@ from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, DecodeError
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.mask import Mask
+from dfgen.samples.features.masks import Mask
 from dfgen.stores.stores import Stores
 
 N, HEIGHT, WIDTH = 24, 12, 18

@@ -11,7 +11,7 @@ import dfgen
 from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.loading.loader import Loader
-from dfgen.samples.features.array import Array
+from dfgen.samples.features.arrays import Array
 
 OPTIONS = {"image_size": (4, 4), "label_mode": None}
 SECOND = 10**9

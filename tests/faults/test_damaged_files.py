@@ -23,7 +23,7 @@ import dfgen
 from dfgen.errors import DecodeError, DfgenError, MissingFileError
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.array import Array
+from dfgen.samples.features.arrays import Array
 from dfgen.samples.features.audio import Audio
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.decoders import decode_image

@@ -16,9 +16,8 @@ from loaders import batches_of
 from dfgen.errors import DecodeError, TransformError, WorkerError
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.array import Array
-from dfgen.samples.features.column import Column
-from dfgen.samples.features.number import Number
+from dfgen.samples.features.arrays import Array, Column
+from dfgen.samples.features.classes import Number
 from dfgen.samples.reader import SampleReader
 
 WORKERS = {
@@ -129,7 +128,6 @@ import cloudpickle
 import numpy as np
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.number import Number
 from dfgen.samples.reader import SampleReader
 
 def same(sample, rng):
@@ -272,7 +270,6 @@ import numpy as np
 from dfgen.errors import WorkerError
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.array import Array
 from dfgen.samples.reader import SampleReader
 import pyarrow as pa
 

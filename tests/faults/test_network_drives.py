@@ -16,7 +16,7 @@ from dfgen.binding.bind import bind
 from dfgen.errors import WriteError
 from dfgen.files import only_writer
 from dfgen.loading.loader import Loader
-from dfgen.samples.features.array import Array
+from dfgen.samples.features.arrays import Array
 from dfgen.training.callbacks.backup_files import Generations
 
 ROWS = 6

@@ -20,7 +20,7 @@ import dfgen
 from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
-from dfgen.samples.features.array import Array
+from dfgen.samples.features.arrays import Array
 
 pytestmark = pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 linux = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="names of any bytes: Linux")

@@ -32,7 +32,7 @@ import sys
 import numpy as np, psutil
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.number import Number
+from dfgen.samples.features.classes import Number
 from dfgen.samples.reader import SampleReader
 
 rows, epochs = 100_000, int(sys.argv[1])

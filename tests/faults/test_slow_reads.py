@@ -19,7 +19,7 @@ from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.loading.workers.pool import _MOST_STUCK as MOST_STUCK
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.array import Array
+from dfgen.samples.features.arrays import Array
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
 
@@ -226,7 +226,6 @@ import numpy as np, pyarrow as pa
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
-from dfgen.samples.features.array import Array
 from dfgen.samples.reader import SampleReader
 
 begun = threading.Event()

@@ -14,9 +14,7 @@ from dfgen.errors import DfgenError, ManifestError
 from dfgen.manifest.building.splitting import split
 from dfgen.manifest.diff import diff, verify
 from dfgen.manifest.io import read_manifest, write_manifest
-from dfgen.samples.features.category import Category
-from dfgen.samples.features.multilabel import MultiLabel
-from dfgen.samples.features.number import Number
+from dfgen.samples.features.classes import Category, MultiLabel, Number
 from dfgen.table.any_table import arrow_table, data_frame
 from dfgen.table.arrow_types import OR_IGNORE
 from dfgen.table.file_columns import with_paths

@@ -9,7 +9,7 @@ import pytest
 
 import dfgen
 from dfgen.errors import DecodeError
-from dfgen.samples.features.array import Array
+from dfgen.samples.features.arrays import Array
 
 
 def scan_of(data):

@@ -3,12 +3,10 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError
-from dfgen.samples.features.category import Category
 from dfgen.spec import IntArray, Values
 from dfgen.table import arrow_types as arrow
 
@@ -97,21 +95,3 @@ class Ragged:
         self.refuse(odd, f"has {lengths[odd][:1]} numbers, expected {count}: {expected}")
         numbers[lengths > 0] = np.asarray(flat, np.float32).reshape(-1, count)
         return numbers
-
-    def class_numbers(self, class_names: tuple[object, ...] | None) -> npt.NDArray[np.int32]:
-        """Return the class index of every label; without `class_names`, labels are indices."""
-        [labels] = self.arrays
-        if not len(labels):  # of type null
-            return np.empty(0, np.int32)
-        self.refuse(arrow.nulls(labels), "has no label: leave it out of its list")
-        if class_names is not None:
-            return Category(self.column, class_names=class_names).bind({self.column: labels})
-        if not pa.types.is_integer(labels.type):
-            raise ManifestError(
-                f"column {self.column!r} holds lists of {labels.type}, expected class indices, or "
-                "labels with class_names=[...]"
-            )
-        numbers = labels.to_numpy(zero_copy_only=False)
-        self.refuse((numbers < 0) | (numbers >= 2**31), "is no class index: they start at 0")
-        indices: npt.NDArray[np.int32] = numbers.astype(np.int32)
-        return indices
