@@ -3,6 +3,8 @@
 import functools
 import inspect
 import io
+import signal
+import threading
 import traceback
 import types
 from collections import ChainMap
@@ -51,12 +53,12 @@ def run(who: str, error_type: type[DfgenError], function: Callable[..., Any], *a
     """Call a user's function; its exceptions become `error_type`.
 
     The traceback is added as a note, because Keras and worker processes lose the exception chain.
-    Memory and system errors of decoders are raised unchanged.
+    Ctrl+C, and memory and system errors of decoders, are raised unchanged.
     """
     try:
         return function(*args)
-    except (Exception, SystemExit) as cause:
-        if error_type is DecodeError and is_outside(cause):
+    except BaseException as cause:
+        if _is_ctrl_c(cause) or (error_type is DecodeError and is_outside(cause)):
             raise
         error = error_type(f"{who} raised {type(cause).__name__}: {' '.join(str(cause).split())}")
         lines = cause.__traceback__
@@ -66,6 +68,14 @@ def run(who: str, error_type: type[DfgenError], function: Callable[..., Any], *a
             text = "".join(traceback.format_exception(type(cause), cause, lines))
             error.add_note(f"In your function:\n{text.rstrip()}")
         raise error from cause
+
+
+def _is_ctrl_c(error: BaseException) -> bool:
+    return (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    )
 
 
 def unwrapped(function: Any) -> Any:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from dfgen.errors import ArgumentError, listed
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.classes import Category, MultiLabel, Number
-from dfgen.samples.features.ragged import Ragged
 from dfgen.spec import Present
 from dfgen.table.arrow_types import is_text, lists_of, with_ends
 from dfgen.training.checks.model_outputs import (
