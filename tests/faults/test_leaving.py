@@ -128,6 +128,7 @@ import cloudpickle
 import numpy as np
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.classes import Number
 from dfgen.samples.reader import SampleReader
 
 def same(sample, rng):
@@ -270,6 +271,7 @@ import numpy as np
 from dfgen.errors import WorkerError
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.arrays import Array
 from dfgen.samples.reader import SampleReader
 import pyarrow as pa
 

@@ -226,6 +226,7 @@ import numpy as np, pyarrow as pa
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.features.arrays import Array
 from dfgen.samples.reader import SampleReader
 
 begun = threading.Event()
