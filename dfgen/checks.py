@@ -19,12 +19,13 @@ def whole(
     raise ArgumentError(f"{name}={brief(value)} is not a whole number {limits}{advice}")
 
 
-def flag(name: str, value: object, advice: str = "") -> bool:
+def flag(name: str, value: object) -> bool:
     """Return True or False for a bool, of NumPy too, or 0 or 1; or raise an ArgumentError."""
     if not isinstance(value, str) and str(value) in ("True", "False", "1", "0"):
         return bool(value)
-    advice = advice or f"write {name}=True or {name}=False"
-    raise ArgumentError(f"{name} must be True or False, got {brief(value)}: {advice}")
+    raise ArgumentError(
+        f"{name} must be True or False, got {brief(value)}: write {name}=True or {name}=False"
+    )
 
 
 def one_of(name: str, value: object, allowed: Iterable[object]) -> None:

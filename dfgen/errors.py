@@ -165,12 +165,10 @@ _NO_MEMORY = re.compile(r"insufficient memory|out of memory|failed to allocate",
 
 def is_outside(error: BaseException) -> bool:
     """Whether memory, disk or network caused an error of a read, not the file."""
-    if isinstance(error, ReadError | MemoryError):
-        return True
     if isinstance(error, DfgenError):
-        return False
-    outside = isinstance(error, OSError) and error.errno in _OUTSIDE
-    outside = outside or isinstance(error, ConnectionError | TimeoutError)
+        return isinstance(error, ReadError)
+    outside = isinstance(error, MemoryError | ConnectionError | TimeoutError)
+    outside |= isinstance(error, OSError) and error.errno in _OUTSIDE
     return outside or _NO_MEMORY.search(str(error)) is not None
 
 

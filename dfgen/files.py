@@ -154,15 +154,14 @@ def refuse_others(
         is_own: whether the content is of that kind. A ValueError counts as no.
         opened: opens the file, or raises a FileNotFoundError.
     """
-    with contextlib.suppress(OSError, ValueError):
-        try:
-            file = opened(path)
-        except FileNotFoundError:
-            return
-        with file:
-            if _FORCE.get() or not file.read(1) or file.seek(0) or is_own(file):
-                return
-    if not _FORCE.get():
+    try:
+        with opened(path) as file:
+            may_go = _FORCE.get() or not file.read(1) or file.seek(0) or is_own(file)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        may_go = _FORCE.get()
+    if not may_go:
         raise WriteError(
             f"{path} already exists, and is no {kind}: it would be lost. Choose another place, or "
             "remove it first; commands replace it with --force"

@@ -15,7 +15,6 @@ FIXED = {
     "file_bytes": 2**32,
     "header_bytes": 2**24,
     "chunk_bytes": 2**26,
-    "scans": 100,
     "aliases": 10,
 }
 """Upper bounds that no intact file exceeds. Nobody can set them.
@@ -23,7 +22,7 @@ FIXED = {
 `file_bytes`: a file that is read as a whole; a sparse file of any size costs nothing to make.
 `header_bytes`: the header of an image or a .npy file, and YAML or TOML files. Each piece of a JPEG
 or PNG before its pixels counts 1 KiB more, each strip or tile of a TIFF 64 bytes. `chunk_bytes`:
-a chunk of a PNG, a line of a .jsonl table. `scans`: of a progressive JPEG; encoders make about 10.
+a chunk of a PNG, a line of a .jsonl table.
 `aliases`: of YAML.
 """
 
@@ -104,29 +103,26 @@ class Limits:
                 f"read_timeout must be seconds above 0, got {seconds!r}: write read_timeout=60"
             )
         for name in ("memory", "decoded_bytes", "cache"):
-            nbytes = self._bytes(name)
-            if nbytes is not None and nbytes < 1:
-                raise ArgumentError(f"{name} must be above 0, got {getattr(self, name)!r}")
+            amount = getattr(self, name)
+            if amount is not None and bytes_given(name, amount) < 1:
+                raise ArgumentError(f"{name} must be above 0, got {amount!r}")
 
     @property
     def nbytes(self) -> int | None:
         """The bound on memory in bytes, or None."""
-        return self._bytes("memory")
+        return None if self.memory is None else bytes_given("memory", self.memory)
 
     @property
     def cache_bytes(self) -> int | None:
         """The bound on a cache in bytes, or None."""
-        return self._bytes("cache")
-
-    def _bytes(self, name: str) -> int | None:
-        amount = getattr(self, name)
-        return None if amount is None else bytes_given(name, amount)
+        return None if self.cache is None else bytes_given("cache", self.cache)
 
     @cached_property
     def most(self) -> dict[str, float]:
         """Each bound by its name; computed once, because every decode asks."""
-        decoded = self._bytes("decoded_bytes")
-        return {**FIXED, "decoded_bytes": math.inf if decoded is None else decoded}
+        amount = self.decoded_bytes
+        most = math.inf if amount is None else bytes_given("decoded_bytes", amount)
+        return {**FIXED, "decoded_bytes": most}
 
     def check(
         self, name: str, amount: int, what: str, error: type[DfgenError] = DecodeError

@@ -59,16 +59,13 @@ def from_keras(flow: Any, **options: Any) -> Sequence:
             f"from_keras got {fixed}, which the flow sets: leave them out, or write a "
             "dfgen.Sequence yourself"
         )
-    if flow.dtype not in ("float32", "float16"):
+    if flow.dtype not in ("float32", "float16") or flow.data_format != "channels_last":
         raise ArgumentError(
-            f'from_keras needs ImageDataGenerator(dtype="float32"), this flow has {flow.dtype!r}'
+            'from_keras needs ImageDataGenerator(dtype="float32", data_format="channels_last"), '
+            f"this flow has {flow.dtype!r} and {flow.data_format!r}. For channels first, begin the "
+            "model with keras.layers.Permute((3, 1, 2))"
         )
     generator = flow.image_data_generator
-    if flow.data_format != "channels_last":
-        raise ArgumentError(
-            f'from_keras needs data_format="channels_last", this flow has {flow.data_format!r}. '
-            "Add keras.layers.Permute((3, 1, 2)) to the model instead"
-        )
     rows = pd.DataFrame({"path": pd.Series(flow.filepaths, dtype="str")})
     if len(set(flow.filenames)) == len(rows):
         rows["id"] = [str(name) for name in flow.filenames]

@@ -57,18 +57,15 @@ def prediction_columns(
             loss = _row_losses(head, targets[head.target])
             loss = np.where(lost | missing, np.nan, loss)
             losses.append(loss * head.loss_weight)
-            columns["loss" + ending] = _numbers(loss)
+            columns["loss" + ending] = pa.array(loss, pa.float32(), from_pandas=True)
         if view.binding.weighted and bound is not None:
             weights = np.where(lost | missing, 0, loader.weights_of(head.target)[rows])
             columns["row_weight" + ending] = pa.array(weights, pa.float32())
     if len(losses) > 1:
         is_without = problems.astype(bool) | np.isnan(losses).all(axis=0)
-        columns["loss"] = _numbers(np.where(is_without, np.nan, np.nansum(losses, axis=0)))
+        loss = np.where(is_without, np.nan, np.nansum(losses, axis=0))
+        columns["loss"] = pa.array(loss, pa.float32(), from_pandas=True)
     return pa.table({**columns, "problem": pa.array(problems, pa.string())})
-
-
-def _numbers(values: Floats) -> pa.Array:
-    return pa.array(values, pa.float32(), mask=np.isnan(values))
 
 
 def _true_column(bound: BoundFeature, rows: slice, missing: Present) -> Any:
