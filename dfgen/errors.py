@@ -1,4 +1,4 @@
-"""The exceptions of dfgen, and the helpers that their messages share.
+"""The exceptions of dfgen, the helpers that their messages share, and checks of arguments.
 
 Each error is also the built-in that users would catch. A message says what was received, what was
 expected and what to do, with the id and path of the row.
@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from inspect import isroutine
+from numbers import Integral
 from typing import Any, Never, TypeVar
 
 
@@ -269,3 +270,34 @@ def warn(message: str) -> None:
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).split(".")[0] in ours:
         depth, frame = depth + 1, frame.f_back
     warnings.warn(legible(message, 1_000), stacklevel=depth)
+
+
+def whole(
+    name: str, value: object, *, least: int = 0, most: int | None = None, advice: str = ""
+) -> int:
+    """Return the value as an int, or raise an ArgumentError that says what was expected."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        number = int(value)
+        if least <= number and (most is None or number <= most):
+            return number
+    limits = f"of {least} or more" if most is None else f"from {least} to {most}"
+    advice = advice and f": {advice}"
+    raise ArgumentError(f"{name}={brief(value)} is not a whole number {limits}{advice}")
+
+
+def flag(name: str, value: object) -> bool:
+    """Return True or False for a bool, of NumPy too, or 0 or 1; or raise an ArgumentError."""
+    if not isinstance(value, str) and str(value) in ("True", "False", "1", "0"):
+        return bool(value)
+    raise ArgumentError(
+        f"{name} must be True or False, got {brief(value)}: write {name}=True or {name}=False"
+    )
+
+
+def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Raise an ArgumentError if the value of an argument is not among the allowed ones."""
+    allowed = tuple(allowed)
+    if (value is None or isinstance(value, str)) and value in allowed:
+        return
+    hint = did_you_mean(str(value).lower(), [one for one in allowed if isinstance(one, str)])
+    raise ArgumentError(f"{name} must be one of {allowed}, got {brief(value)}{hint and f'.{hint}'}")

@@ -10,8 +10,16 @@ import pandas as pd
 
 from dfgen.binding.nested import Tree
 from dfgen.binding.table_columns import Columns
-from dfgen.checks import flag, one_of
-from dfgen.errors import ArgumentError, ManifestError, WriteError, brief, column_list, warn
+from dfgen.errors import (
+    ArgumentError,
+    ManifestError,
+    WriteError,
+    brief,
+    column_list,
+    flag,
+    one_of,
+    warn,
+)
 from dfgen.limits import DEFAULT, limits_given
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.paths import absolute_place, is_address

@@ -39,8 +39,7 @@ from dfgen.samples.reader import BoundRows, SampleReader
 from dfgen.samples.transforms import Transform, check_transform
 from dfgen.spec import Present
 from dfgen.stores.stores import store_of
-from dfgen.table.arrow_types import in_one, is_text, nulls, refuse_empty_keys, value_type
-from dfgen.table.file_columns import paths_of
+from dfgen.table.arrow_types import in_one, is_text, nulls, paths_of, refuse_empty_keys, value_type
 from dfgen.table.mapped_column import MappedColumn
 
 

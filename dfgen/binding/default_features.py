@@ -21,8 +21,7 @@ from dfgen.samples.features.base import Feature
 from dfgen.samples.features.classes import Category, MultiLabel, Number
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.stores.archives import member_of
-from dfgen.table.arrow_types import are_numbers, is_list, is_text
-from dfgen.table.file_columns import are_files, content_parts
+from dfgen.table.arrow_types import are_files, are_numbers, content_parts, is_list, is_text
 
 _ID = re.compile("(?i:^id|uuid|_id)$|Id$")
 _WRITE = {

@@ -29,7 +29,7 @@ from dfgen.samples.features.masks import Mask
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import Transform
 from dfgen.stores.stores import Stores, store_of
-from dfgen.table.file_columns import FILE
+from dfgen.table.arrow_types import FILE
 
 
 @dataclass(frozen=True)

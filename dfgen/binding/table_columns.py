@@ -18,15 +18,19 @@ from dfgen.manifest.schema import Label
 from dfgen.spec import IntArray
 from dfgen.table.arrow_types import (
     OR_IGNORE,
+    are_files,
     are_numbers,
     in_one,
     is_binary,
+    is_file_struct,
     is_list,
     is_text,
+    large_bytes,
+    paths_of,
     refuse_missing,
     value_type,
+    with_paths,
 )
-from dfgen.table.file_columns import are_files, is_file_struct, large_bytes, paths_of, with_paths
 from dfgen.table.mapped_column import MappedColumn
 
 if TYPE_CHECKING:

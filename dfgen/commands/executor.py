@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from dfgen.checks import whole
-from dfgen.errors import ArgumentError, MissingPackageError, WorkerError, quote, reason
+from dfgen.errors import ArgumentError, MissingPackageError, WorkerError, quote, reason, whole
 from dfgen.executors import Made
 from dfgen.platform_calls import end_with_parent
 

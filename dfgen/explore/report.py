@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 
 from dfgen import __version__
-from dfgen.checks import whole
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError, ManifestError, whole
 from dfgen.explore.charts import problems, show_balance, show_sizes
 from dfgen.explore.mistakes import mistakes
 from dfgen.explore.predictions import open_frame, suffixes_of, with_predictions

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dfgen.binding.nested import leaves
-from dfgen.checks import whole
-from dfgen.errors import ArgumentError, ManifestError
+from dfgen.errors import ArgumentError, ManifestError, whole
 from dfgen.explore.figures import in_lines, picture_figure
 from dfgen.explore.predictions import caption_columns, captions, open_frame, with_predictions
 from dfgen.explore.tiles import Tile, batch_tiles, limits, read_row, require_column, row_tiles, word

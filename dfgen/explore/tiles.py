@@ -34,7 +34,7 @@ from dfgen.samples.features.masks import Mask
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.sounds import load_soundfile
 from dfgen.samples.reader import SampleReader
-from dfgen.table.file_columns import content_parts
+from dfgen.table.arrow_types import content_parts
 
 _Array = npt.NDArray[Any]
 Arrays = Mapping[str, _Array]

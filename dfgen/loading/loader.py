@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.checks import flag, whole
 from dfgen.errors import (
     ArgumentError,
     DecodeError,
     DfgenError,
     MissingFileError,
     ReadTimeoutError,
+    flag,
     warn,
+    whole,
 )
 from dfgen.limits import Limits
 from dfgen.loading.batch_maker import BatchMaker, NextWindow

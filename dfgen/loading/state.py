@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.checks import whole
-from dfgen.errors import ArgumentError, brief, warn
+from dfgen.errors import ArgumentError, brief, warn, whole
 from dfgen.loading.order.shuffle import ORDER
 from dfgen.table.mapped_column import MappedColumn
 

@@ -40,8 +40,16 @@ from dfgen.packs.format import is_pack
 from dfgen.packs.pack_check import PackFinding, check_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.table.any_table import PANDAS_TYPES, Table, arrow_table, data_frame
-from dfgen.table.arrow_types import are_numbers, in_one, is_list, value_type
-from dfgen.table.file_columns import are_files, content_parts, content_shown, paths_of
+from dfgen.table.arrow_types import (
+    are_files,
+    are_numbers,
+    content_parts,
+    content_shown,
+    in_one,
+    is_list,
+    paths_of,
+    value_type,
+)
 
 DIFFERENCES = ("columns", "classes", "added", "removed", "changed", "relabelled", "moved")
 

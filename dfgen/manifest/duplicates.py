@@ -13,8 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.checks import whole
-from dfgen.errors import ManifestError, column_list, count, listed, quote, warn
+from dfgen.errors import ManifestError, column_list, count, listed, quote, warn, whole
 from dfgen.manifest.io import Path, frame_of_manifest
 from dfgen.manifest.schema import OF_WHOLE_FILES, part_column
 from dfgen.progress_bars import progress

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, column_list, did_you_mean, first, quote
 from dfgen.table.arrow_types import (
+    are_files,
     are_fractions,
     are_numbers,
     check_names,
@@ -20,7 +21,6 @@ from dfgen.table.arrow_types import (
     is_list,
     is_text,
 )
-from dfgen.table.file_columns import are_files
 
 SCHEMA = pa.schema(
     {

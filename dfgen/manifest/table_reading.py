@@ -55,8 +55,7 @@ from dfgen.manifest.where import Condition, columns_asked, condition_of
 from dfgen.packs.format import INDEX, folder_of, in_pack, is_pack, pack_table, read_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
-from dfgen.table.arrow_types import is_text, value_type
-from dfgen.table.file_columns import read_parquet, with_large_bytes
+from dfgen.table.arrow_types import is_text, read_parquet, value_type, with_large_bytes
 from dfgen.table.mapped_column import MappedColumn
 
 Path = str | os.PathLike[str]

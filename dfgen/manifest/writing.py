@@ -42,7 +42,7 @@ from dfgen.manifest.schema import (
 )
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
-from dfgen.table.file_columns import are_files
+from dfgen.table.arrow_types import are_files
 
 GROUP_ROWS = 1 << 17
 """Rows of a row group."""

@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen import __version__
-from dfgen.checks import whole
-from dfgen.errors import ArgumentError, WriteError, legible, listed, reason
+from dfgen.errors import ArgumentError, WriteError, legible, listed, reason, whole
 from dfgen.executors import Made, Work, check_executor, spread
 from dfgen.files import LOCK_SUFFIX, FileLock, write_whole
 from dfgen.limits import Limits, limits_given

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import simplejpeg
 
-from dfgen.checks import flag, one_of, whole
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, flag, one_of, whole
 from dfgen.limits import bytes_given
 from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.features.base import Reading
@@ -21,7 +20,7 @@ from dfgen.samples.pixels.formats import parse_header, sniff
 from dfgen.samples.pixels.geometry import CHANNELS, RESIZE, Geometry, Size, place, shrunk
 from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
 from dfgen.spec import IntArray, Present
-from dfgen.table.file_columns import Content
+from dfgen.table.arrow_types import Content
 
 FORMATS_OF = {
     "pixels": ("image_size", "color_mode", "resize", "interpolation", "antialias"),

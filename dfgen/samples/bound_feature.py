@@ -12,7 +12,7 @@ import pyarrow as pa
 from dfgen.samples.features.base import Feature, specs_of, value_of
 from dfgen.samples.features.image import Image
 from dfgen.spec import IntArray, Present, Spec, Values
-from dfgen.table.file_columns import content_parts
+from dfgen.table.arrow_types import content_parts
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""

@@ -17,7 +17,7 @@ from dfgen.samples.sources import FileSource, RowSource
 from dfgen.samples.transforms import Sample, Transform, transformed, without_blanks
 from dfgen.spec import IntArray, LazyArray, Present, Spec, Values, Watch, empty, unwatched
 from dfgen.stores.stores import Stores, is_remote
-from dfgen.table.file_columns import content_shown
+from dfgen.table.arrow_types import content_shown
 from dfgen.table.mapped_column import MappedColumn
 
 

@@ -18,8 +18,7 @@ from dfgen.stores.fsspec_files import FsspecFiles, of_fsspec
 from dfgen.stores.local_files import Files
 from dfgen.stores.objects import OBJECTS, Objects
 from dfgen.stores.store import Head, Store, check_size
-from dfgen.table.arrow_types import flattened, is_list, may_hold
-from dfgen.table.file_columns import Content, content_parts, paths_of
+from dfgen.table.arrow_types import Content, content_parts, flattened, is_list, may_hold, paths_of
 
 STORES: dict[str, Callable[..., Store]] = {
     "": Files,

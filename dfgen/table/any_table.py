@@ -12,8 +12,18 @@ import pandas as pd
 import pyarrow as pa
 
 from dfgen.errors import ManifestError, brief
-from dfgen.table.arrow_types import check_names, is_binary, is_list, is_text, storable, value_type
-from dfgen.table.file_columns import FILE, are_files, large_bytes, with_large_bytes
+from dfgen.table.arrow_types import (
+    FILE,
+    are_files,
+    check_names,
+    is_binary,
+    is_list,
+    is_text,
+    large_bytes,
+    storable,
+    value_type,
+    with_large_bytes,
+)
 
 # Of whole numbers and booleans with missing values; a float has only 53 bits.
 PANDAS_TYPES = {

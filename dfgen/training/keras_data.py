@@ -7,8 +7,7 @@ from typing import Any, Never
 import keras
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
-from dfgen.checks import whole
-from dfgen.errors import ArgumentError, DfgenError, brief
+from dfgen.errors import ArgumentError, DfgenError, brief, whole
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.order.plan import Plan

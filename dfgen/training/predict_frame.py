@@ -23,7 +23,7 @@ from dfgen.loading.order.plan import Plan
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.metadata import columns_digest
 from dfgen.progress_bars import progress
-from dfgen.table.file_columns import are_files
+from dfgen.table.arrow_types import are_files
 from dfgen.training.checks.check import check_trained
 from dfgen.training.checks.model_outputs import nested
 from dfgen.training.keras_data import view_of

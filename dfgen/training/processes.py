@@ -15,8 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from dfgen.checks import whole
-from dfgen.errors import ArgumentError, warn
+from dfgen.errors import ArgumentError, warn, whole
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.plan import Plan
 

@@ -15,8 +15,7 @@ from dfgen.binding.bind import bind
 from dfgen.binding.nested import Tree
 from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_problems import look_for_files
-from dfgen.checks import whole
-from dfgen.errors import ArgumentError, brief
+from dfgen.errors import ArgumentError, brief, whole
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits
 from dfgen.loading.batch_transforms import BatchTransform

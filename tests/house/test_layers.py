@@ -17,13 +17,12 @@ PACKAGE = Path(dfgen.__file__).parent
 HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
 
 # What each room may import of dfgen. Rooms not named here sit on top and may import all.
-LOW = {"errors", "spec", "platform_calls", "checks", "files"}
+LOW = {"errors", "spec", "platform_calls", "files"}
 LOW |= {"machine", "progress_bars", "limits", "table"}
 LAYERS = {
     "errors": set(),
     "spec": {"errors"},
     "platform_calls": set(),
-    "checks": {"errors"},
     "files": {"errors", "platform_calls"},
     "machine": {"platform_calls"},
     "progress_bars": set(),
@@ -60,7 +59,7 @@ PARTS = {
     "training/checks": "training",
 }
 NO_PANDAS = LOW - {"table"} | {"stores", "samples", "packs", "loading"}
-NO_PANDAS |= {"table.arrow_types", "table.file_columns", "table.mapped_column"}
+NO_PANDAS |= {"table.arrow_types", "table.mapped_column"}
 
 MODULES = {
     ".".join(["dfgen", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(

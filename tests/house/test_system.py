@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dfgen import machine
-from dfgen.checks import flag, one_of, whole
-from dfgen.errors import ArgumentError, WriteError
+from dfgen.errors import ArgumentError, WriteError, flag, one_of, whole
 from dfgen.files import FileLock, check_writable, only_writer, write_whole
 from dfgen.machine import free_memory, machine_memory, usable_cpus
 from dfgen.platform_calls import physical_memory

@@ -16,8 +16,7 @@ from dfgen.manifest.diff import diff, verify
 from dfgen.manifest.io import read_manifest, write_manifest
 from dfgen.samples.features.classes import Category, MultiLabel, Number
 from dfgen.table.any_table import arrow_table, data_frame
-from dfgen.table.arrow_types import OR_IGNORE
-from dfgen.table.file_columns import with_paths
+from dfgen.table.arrow_types import OR_IGNORE, with_paths
 
 ROWS = pd.DataFrame(
     {

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfgen.checks import one_of, whole
-from dfgen.errors import ArgumentError
+from dfgen.errors import ArgumentError, one_of, whole
 from dfgen.spec import IntArray
 
 

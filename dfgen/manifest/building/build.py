@@ -46,8 +46,7 @@ from dfgen.manifest.table_reading import Path
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of
 from dfgen.table.any_table import PANDAS_TYPES, Table, to_frame
-from dfgen.table.arrow_types import is_text
-from dfgen.table.file_columns import are_files
+from dfgen.table.arrow_types import are_files, is_text
 
 OfSplits = Path | Mapping[str, Path]
 

@@ -20,8 +20,7 @@ import xxhash
 from pyarrow.feather import write_feather
 
 from dfgen import __version__
-from dfgen.checks import whole
-from dfgen.errors import ArgumentError, is_outside, reason
+from dfgen.errors import ArgumentError, is_outside, reason, whole
 from dfgen.executors import Made, check_executor
 from dfgen.files import write_whole
 from dfgen.limits import DEFAULT, Limits
@@ -33,8 +32,7 @@ from dfgen.samples.pixels.formats import header_of
 from dfgen.samples.pixels.headers import Header
 from dfgen.stores.store import Head, StorageOptions, Store
 from dfgen.stores.stores import Stores, store_of
-from dfgen.table.arrow_types import is_text
-from dfgen.table.file_columns import Content
+from dfgen.table.arrow_types import Content, is_text
 
 KEPT_EVERY = 5.0  # seconds of reading that a killed build can lose
 

@@ -26,8 +26,7 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.file_tree import FROM_PATH, Pattern, parse_pattern
 from dfgen.manifest.sources.label_table import WHOLE, read_labels
 from dfgen.manifest.sources.source import ANNOTATED, Rows
-from dfgen.table.arrow_types import is_text
-from dfgen.table.file_columns import are_files, is_file_struct, paths_of, with_paths
+from dfgen.table.arrow_types import are_files, is_file_struct, is_text, paths_of, with_paths
 
 
 def gather(recipe: Recipe, access: Access) -> Rows:

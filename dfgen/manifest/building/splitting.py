@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dfgen.checks import whole
 from dfgen.errors import (
     EXAMPLES,
     ArgumentError,
@@ -24,6 +23,7 @@ from dfgen.errors import (
     did_you_mean,
     quote,
     warn,
+    whole,
 )
 from dfgen.explain.names import warn_of_lookalikes
 from dfgen.explain.other_libraries import refuse_unknown

@@ -21,7 +21,7 @@ from dfgen.samples.pixels.resizing import resize
 from dfgen.samples.pixels.sounds import check_frames, load_soundfile
 from dfgen.stores.array_files import check_row, hdf5_arrays, whole_array
 from dfgen.stores.store import Store
-from dfgen.table.file_columns import Content
+from dfgen.table.arrow_types import Content
 
 _SIDE = 32  # pixels of the hashed picture; smaller pictures have no hash
 _EDGE = 0.1  # weight of a pixel at the edge

@@ -23,8 +23,7 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.manifest.reading import encoding_of, reading, said
 from dfgen.manifest.schema import files_column, with_column
 from dfgen.table.any_table import Table, arrow_table, to_table
-from dfgen.table.arrow_types import check_names
-from dfgen.table.file_columns import read_parquet
+from dfgen.table.arrow_types import check_names, read_parquet
 
 _SEPARATED = (".csv", ".tsv")
 _SUFFIX = re.compile(r"\.(csv|tsv)(\.gz)?\Z", re.IGNORECASE)

@@ -5,8 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dfgen.checks import one_of, whole
-from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError
+from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError, one_of, whole
 from dfgen.samples.features.base import ColumnSource, Feature, NamingColumns, Reading
 from dfgen.samples.features.classes import class_numbers, names_of_lists
 from dfgen.samples.features.feature_checks import check_column, set_fields

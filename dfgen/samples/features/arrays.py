@@ -22,7 +22,7 @@ from dfgen.spec import IntArray, Spec, Values
 from dfgen.stores.array_files import decode_array, whole_array
 from dfgen.stores.store import Store
 from dfgen.table import arrow_types as arrow
-from dfgen.table.file_columns import Content
+from dfgen.table.arrow_types import Content
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,8 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dfgen.checks import one_of, whole
-from dfgen.errors import ArgumentError, DecodeError
+from dfgen.errors import ArgumentError, DecodeError, one_of, whole
 from dfgen.samples.features.base import Feature, Reading
 from dfgen.samples.features.feature_checks import check_column, check_padding_mask
 from dfgen.samples.pixels.formats import check_holds, opened, read_header

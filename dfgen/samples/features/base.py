@@ -15,8 +15,7 @@ from dfgen.errors import ArgumentError
 from dfgen.samples.features.feature_checks import column_names
 from dfgen.spec import IntArray, Spec, Values, Watch, unwatched
 from dfgen.stores.store import Store
-from dfgen.table.arrow_types import in_one
-from dfgen.table.file_columns import are_files
+from dfgen.table.arrow_types import are_files, in_one
 
 
 class ColumnSource(Protocol):

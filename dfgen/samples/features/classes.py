@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.checks import one_of
-from dfgen.errors import ArgumentError, ManifestError, listed
+from dfgen.errors import ArgumentError, ManifestError, listed, one_of
 from dfgen.samples.features.base import ColumnSource, NamingColumns, TableFeature
 from dfgen.samples.features.feature_checks import (
     cast,

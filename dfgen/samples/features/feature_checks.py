@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.checks import one_of
-from dfgen.errors import ArgumentError, DecodeError, brief
+from dfgen.errors import ArgumentError, DecodeError, brief, one_of
 from dfgen.samples.transforms import name_of, run
 from dfgen.spec import Spec, Values
 

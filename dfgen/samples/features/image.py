@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dfgen.checks import flag, one_of
-from dfgen.errors import ArgumentError, DecodeError
+from dfgen.errors import ArgumentError, DecodeError, flag, one_of
 from dfgen.samples.features import image_checks as checks
 from dfgen.samples.features.base import Feature, Reading
 from dfgen.samples.features.feature_checks import check_column, set_fields

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.checks import one_of, whole
-from dfgen.errors import ArgumentError, DecodeError, brief
+from dfgen.errors import ArgumentError, DecodeError, brief, one_of, whole
 from dfgen.samples.features.feature_checks import numbers_of, set_fields
 from dfgen.samples.pixels import geometry as geo
 from dfgen.samples.pixels.geometry import CHANNELS, Pixels, Size, with_channels

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.checks import one_of, whole
-from dfgen.errors import ArgumentError, DecodeError, ManifestError, listed
+from dfgen.errors import ArgumentError, DecodeError, ManifestError, listed, one_of, whole
 from dfgen.samples.features.base import ColumnSource, Feature, NamingColumns, Reading
 from dfgen.samples.features.classes import class_numbers, names_of_lists
 from dfgen.samples.features.feature_checks import cast, check_column, set_fields

@@ -24,7 +24,7 @@ from dfgen.samples.pixels.headers import Header, check_decoded
 from dfgen.samples.pixels.pillow_readers import pixels_of, values_of
 from dfgen.samples.pixels.scaling import in_depth
 from dfgen.stores.store import Store
-from dfgen.table.file_columns import Content
+from dfgen.table.arrow_types import Content
 
 Reduction = Callable[[Size], int]  # upright size of a JPEG -> 1, 2, 4 or 8 times smaller
 

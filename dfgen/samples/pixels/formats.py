@@ -23,7 +23,7 @@ from dfgen.samples.pixels.sounds import sound_header
 from dfgen.stores.array_files import array_header
 from dfgen.stores.local_files import Files
 from dfgen.stores.store import Store
-from dfgen.table.file_columns import Content
+from dfgen.table.arrow_types import Content
 
 DECODERS = 1
 """The version of decoded pixels, part of cache keys: increase it if any pixel changes."""
