@@ -14,7 +14,6 @@ from dfgen.manifest.duplicates import leaks as leaks
 from dfgen.manifest.io import read_manifest as read_manifest
 from dfgen.manifest.io import write_manifest as write_manifest
 from dfgen.packing.pack import pack as pack
-from dfgen.samples.albumentations import albumentations as albumentations
 from dfgen.samples.features.annotations import Boxes as Boxes
 from dfgen.samples.features.annotations import Keypoints as Keypoints
 from dfgen.samples.features.arrays import Array as Array
@@ -29,6 +28,7 @@ from dfgen.samples.features.classes import Number as Number
 from dfgen.samples.features.image import Image as Image
 from dfgen.samples.features.masks import Mask as Mask
 from dfgen.samples.features.masks import Segmentation as Segmentation
+from dfgen.samples.transforms import albumentations as albumentations
 from dfgen.spec import Spec as Spec
 from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor

@@ -25,10 +25,9 @@ from dfgen.loading.state import ids_digest
 from dfgen.manifest.paths import absolute_place, is_address
 from dfgen.manifest.table_reading import mapped_rows, read_table
 from dfgen.platform_calls import HAS_MEMORY_FILES, IS_WINDOWS
+from dfgen.samples.features.base import class_names_in_order
 from dfgen.samples.features.classes import LABEL_MODES
-from dfgen.samples.features.feature_checks import class_names_in_order
-from dfgen.samples.features.image import Image
-from dfgen.samples.features.image_checks import DEFAULT_SIZE, checked_size
+from dfgen.samples.features.image import DEFAULT_SIZE, Image, checked_size
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform, check_transform
 from dfgen.stores.archives import archive_at

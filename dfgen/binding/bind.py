@@ -30,13 +30,12 @@ from dfgen.loading.order.epochs import Order
 from dfgen.loading.pending_batch import Weights
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.schema import refuse_repeated
-from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.ragged import Ragged
 from dfgen.samples.reader import BoundRows, SampleReader
-from dfgen.samples.transforms import Transform, check_transform
+from dfgen.samples.transforms import Pipeline, Transform, check_transform
 from dfgen.spec import Present
 from dfgen.stores.stores import store_of
 from dfgen.table.arrow_types import in_one, is_text, nulls, paths_of, refuse_empty_keys, value_type

@@ -20,8 +20,7 @@ from dfgen.packs.rows import PackedFiles, PackedPixels, PackRows, PackSource
 from dfgen.packs.shards import Shards, check_shard
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
-from dfgen.samples.features.image import Image
-from dfgen.samples.features.image_checks import DEFAULT_SIZE
+from dfgen.samples.features.image import DEFAULT_SIZE, Image
 from dfgen.samples.sources import FileSource
 from dfgen.spec import IntArray, Spec
 from dfgen.stores.stores import is_remote, store_at

@@ -13,8 +13,7 @@ from dfgen.errors import ArgumentError, flag, one_of, whole
 from dfgen.limits import bytes_given
 from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.features.base import Reading
-from dfgen.samples.features.image import Image
-from dfgen.samples.features.image_checks import checked_size
+from dfgen.samples.features.image import Image, checked_size
 from dfgen.samples.pixels.decoders import decode_image
 from dfgen.samples.pixels.formats import parse_header, sniff
 from dfgen.samples.pixels.geometry import CHANNELS, RESIZE, Geometry, Size, place, shrunk

@@ -33,9 +33,7 @@ class BoundRows:
 
     def id(self, row: int) -> object:
         """Return the id of a row as a plain int or str."""
-        value = self.ids[row]
-        if isinstance(value, pa.Scalar):
-            return value.as_py()
+        value = value_of(self.ids, row)
         return value.item() if isinstance(value, np.generic) else value
 
     def where(self, row: int) -> str:

@@ -19,8 +19,7 @@ from xxhash import xxh3_64_intdigest
 
 from dfgen.errors import DecodeError, DfgenError
 from dfgen.samples.features.arrays import Array
-from dfgen.samples.features.base import Feature, Reading, value_of
-from dfgen.samples.features.feature_checks import fill
+from dfgen.samples.features.base import Feature, Reading, fill, value_of
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.geometry import Geometry
 from dfgen.spec import IntArray, Present, Spec, Values

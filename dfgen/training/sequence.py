@@ -22,7 +22,7 @@ from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
 from dfgen.loading.receipts import digest_before
 from dfgen.loading.state import Identity, Place, State
-from dfgen.samples.features.image_checks import DEFAULT_SIZE
+from dfgen.samples.features.image import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
 from dfgen.table.any_table import Table

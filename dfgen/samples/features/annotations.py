@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError, one_of, whole
-from dfgen.samples.features.base import ColumnSource, Feature, NamingColumns, Reading
+from dfgen.samples.features.base import ColumnSource, Feature, Reading, check_column, set_fields
 from dfgen.samples.features.classes import class_numbers, names_of_lists
-from dfgen.samples.features.feature_checks import check_column, set_fields
 from dfgen.samples.features.image import image_of
 from dfgen.samples.features.ragged import PADDING, Ragged
 from dfgen.samples.pixels.geometry import move, move_points
@@ -76,7 +75,7 @@ class Boxes(Feature):
         """The columns of boxes and of classes."""
         return self.column, self.labels
 
-    def resolve(self, columns: NamingColumns) -> "Boxes":
+    def resolve(self, columns: ColumnSource) -> "Boxes":
         """Set the class names by the labels, unless these are numbers."""
         return replace(self, class_names=self.class_names or names_of_lists(self.labels, columns))
 

@@ -8,13 +8,22 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
-from dfgen.samples.features import feature_checks as checks
 from dfgen.samples.features.base import (
     ColumnSource,
     Feature,
     Reading,
     TableFeature,
+    can_cast,
+    check_column,
+    check_padding_mask,
+    checked_shape,
+    column_names,
     column_values,
+    fill,
+    fill_by,
+    number_dtype,
+    number_spec,
+    set_fields,
 )
 from dfgen.samples.pixels.formats import FORMATS, opened
 from dfgen.samples.transforms import check_call
@@ -66,12 +75,12 @@ class Array(Feature):
     of_files: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.check_column(self)
+        check_column(self)
         if self.decode is not None:
             check_call("decode", self.decode, 1, "decode(data)", "it gets the bytes of a file")
-        shape, dtype = checks.checked_shape(self.shape), checks.number_dtype(self.dtype)
-        checks.set_fields(self, shape=shape, dtype=dtype)
-        checks.check_padding_mask(self, "shape=(None, ...)")
+        shape, dtype = checked_shape(self.shape), number_dtype(self.dtype)
+        set_fields(self, shape=shape, dtype=dtype)
+        check_padding_mask(self, "shape=(None, ...)")
         if self.decode is not None and self.index is not None:
             raise ArgumentError("decode= takes whole files, index= rows of them: leave one out")
         if self.spec.own_length and (self.decode or self.index or self.missing != "raise"):
@@ -83,7 +92,7 @@ class Array(Feature):
     @property
     def spec(self) -> Spec:
         """The array of the batch."""
-        return checks.number_spec(self.shape, self.dtype)
+        return number_spec(self.shape, self.dtype)
 
     def length(self, value: Any, store: Store) -> int:
         """Return the first length in the header of a .npy file; checks dtype and shape."""
@@ -101,7 +110,7 @@ class Array(Feature):
 
     def takes(self, spec: Spec) -> bool:
         """Whether casting alone converts rows of a Spec."""
-        return spec.shape == self.shape and checks.can_cast(spec.dtype, np.dtype(self.dtype))
+        return spec.shape == self.shape and can_cast(spec.dtype, np.dtype(self.dtype))
 
     def read(self, value: Any, out: Values, reading: Reading) -> None:
         """Fill `out` with the numbers of one file, or of one of its rows."""
@@ -114,10 +123,10 @@ class Array(Feature):
             data = reading.store.read(value)
             reading.watch("decode", len(data))
             if self.decode is not None:
-                checks.fill_by(f"Array({self.column!r})", self.decode, [data], out)
+                fill_by(f"Array({self.column!r})", self.decode, [data], out)
                 return
             array = decode_array(data, reading.store.limits)
-        checks.fill("the array", array, out)
+        fill("the array", array, out)
 
 
 @dataclass(frozen=True)
@@ -154,26 +163,26 @@ class Column(Feature):
     kind: ClassVar[str] = "column"
 
     def __post_init__(self) -> None:
-        names = checks.column_names(self.names)
+        names = column_names(self.names)
         call = f"fn({', '.join(names)})"
         check_call("fn", self.fn, len(names), call, "its arguments are the values of the columns")
-        checks.set_fields(
+        set_fields(
             self,
             names=self.names if isinstance(self.names, str) else names,
-            shape=checks.checked_shape(self.shape),
-            dtype=checks.number_dtype(self.dtype),
+            shape=checked_shape(self.shape),
+            dtype=number_dtype(self.dtype),
         )
-        checks.check_padding_mask(self, "shape=(None, ...)")
+        check_padding_mask(self, "shape=(None, ...)")
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of its columns."""
-        return checks.column_names(self.names)
+        return column_names(self.names)
 
     @property
     def spec(self) -> Spec:
         """The array of the batch."""
-        return checks.number_spec(self.shape, self.dtype)
+        return number_spec(self.shape, self.dtype)
 
     def bind(self, columns: ColumnSource) -> Any:
         """Return the columns, paths with their root."""
@@ -192,7 +201,7 @@ class Column(Feature):
         """Fill `out` with the result of the function."""
         reading.watch("transform")
         values = [value] if len(self.columns) == 1 else [*value.values()]
-        checks.fill_by(f"Column({self.names!r})", self.fn, values, out)
+        fill_by(f"Column({self.names!r})", self.fn, values, out)
 
 
 @dataclass(frozen=True)
@@ -214,7 +223,7 @@ class Text(TableFeature):
     kind: ClassVar[str] = "text"
 
     def __post_init__(self) -> None:
-        checks.check_column(self)
+        check_column(self)
 
     @property
     def spec(self) -> Spec:
@@ -235,8 +244,8 @@ class Text(TableFeature):
 
     def gather(self, values: pa.Array, rows: IntArray) -> Values:
         """Return the strings of some rows."""
-        strings: Values = values.take(pa.array(rows)).to_numpy(zero_copy_only=False)
-        return strings
+        strings = values.take(pa.array(rows))
+        return strings.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -258,7 +267,7 @@ class Bytes(Feature):
     of_files: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.check_column(self)
+        check_column(self)
 
     @property
     def spec(self) -> Spec:

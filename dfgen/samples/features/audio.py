@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, one_of, whole
-from dfgen.samples.features.base import Feature, Reading
-from dfgen.samples.features.feature_checks import check_column, check_padding_mask
+from dfgen.samples.features.base import Feature, Reading, check_column, check_padding_mask
 from dfgen.samples.pixels.formats import check_holds, opened, read_header
 from dfgen.samples.pixels.sounds import load_soundfile, open_sound, read_frames
 from dfgen.spec import Spec, Values

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, listed, one_of
-from dfgen.samples.features.base import ColumnSource, NamingColumns, TableFeature
-from dfgen.samples.features.feature_checks import (
+from dfgen.samples.features.base import (
+    ColumnSource,
+    TableFeature,
     cast,
     check_column,
     column_names,
@@ -50,7 +51,7 @@ class Number(TableFeature):
         if self.dtype is not None:
             set_fields(self, dtype=number_dtype(self.dtype))
 
-    def resolve(self, columns: NamingColumns) -> "Number":
+    def resolve(self, columns: ColumnSource) -> "Number":
         """Set the dtype by the columns."""
         floats = any(arrow.are_fractions(columns[name].type) for name in self.columns)
         return replace(self, dtype=self.dtype or ("float32" if floats else "int32"))
@@ -135,7 +136,7 @@ class Category(TableFeature):
                 f"df[{self.column!r}].cat.remove_unused_categories()"
             )
 
-    def resolve(self, columns: NamingColumns) -> "Category":
+    def resolve(self, columns: ColumnSource) -> "Category":
         """Set the class names by the column."""
         if self.class_names is not None:
             return self
@@ -181,8 +182,8 @@ class Category(TableFeature):
                 f"column {self.column!r} holds {listed(stray)} ({codes.null_count:,} in all), not "
                 f"among its class names: {listed(self.class_names or ())}. Correct or drop them"
             )
-        encoded: Values = codes.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-        return encoded
+        codes = codes.to_numpy(zero_copy_only=False)
+        return codes.astype(np.int32, copy=False)  # type: ignore[no-any-return]
 
     def _check(self, kind: pa.DataType) -> pa.DataType:
         """Return the type of the values; raises for lists and dates with time zones."""
@@ -208,7 +209,7 @@ class Category(TableFeature):
         return np.eye(len(self.class_names or ()), dtype=np.float32)[numbers]
 
 
-def class_names_of(column: str, labels: pa.Array, columns: NamingColumns) -> tuple[object, ...]:
+def class_names_of(column: str, labels: pa.Array, columns: ColumnSource) -> tuple[object, ...]:
     """Return the classes of the labels of a column; raises if there are none."""
     if names := columns.class_names(column, labels):
         return names
@@ -249,7 +250,7 @@ class MultiLabel(TableFeature):
         if self.sep is not None and not (isinstance(self.sep, str) and self.sep):
             raise ArgumentError(f'sep must be text between labels such as ",", got {self.sep!r}')
 
-    def resolve(self, columns: NamingColumns) -> "MultiLabel":
+    def resolve(self, columns: ColumnSource) -> "MultiLabel":
         """Set the class names by the column."""
         if self.class_names is not None:
             return self
@@ -325,7 +326,7 @@ def class_numbers(lists: Ragged, class_names: tuple[object, ...] | None) -> Valu
     return numbers.astype(np.int32)
 
 
-def names_of_lists(column: str, columns: NamingColumns) -> tuple[object, ...] | None:
+def names_of_lists(column: str, columns: ColumnSource) -> tuple[object, ...] | None:
     """Return the classes of lists of labels; None if labels are numbers or all lists are empty."""
     labels = arrow.flattened(columns[column])
     if arrow.are_numbers(labels.type) or arrow.is_list(labels.type):

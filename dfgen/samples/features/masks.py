@@ -11,11 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, listed, one_of, whole
-from dfgen.samples.features.base import ColumnSource, Feature, NamingColumns, Reading
+from dfgen.samples.features.base import (
+    ColumnSource,
+    Feature,
+    Reading,
+    cast,
+    check_column,
+    set_fields,
+)
 from dfgen.samples.features.classes import class_numbers, names_of_lists
-from dfgen.samples.features.feature_checks import cast, check_column, set_fields
-from dfgen.samples.features.image import spec_on
-from dfgen.samples.features.image_checks import check_followed_size
+from dfgen.samples.features.image import check_followed_size, spec_on
 from dfgen.samples.features.ragged import PADDING, Ragged
 from dfgen.samples.pixels.decoders import decode_values
 from dfgen.samples.pixels.regions import mask_of, parsed
@@ -243,7 +248,7 @@ class Segmentation(Feature):
         """The columns of regions, of crowd flags with `ignore`, and of classes."""
         return (self.column, *([] if self.ignore is None else [self.crowd]), self.labels)
 
-    def resolve(self, columns: NamingColumns) -> "Segmentation":
+    def resolve(self, columns: ColumnSource) -> "Segmentation":
         """Set the class names by the labels, unless these are numbers."""
         return replace(self, class_names=self.class_names or names_of_lists(self.labels, columns))
 

@@ -13,8 +13,6 @@ from dfgen.table import arrow_types as arrow
 PADDING = -1
 """Coordinates and labels of padding objects, as in KerasHub."""
 
-_EMPTY = "write [] where a row has none"
-
 
 class Ragged:
     """Arrays of objects: row i has the objects `offsets[i]` to `offsets[i + 1]`."""
@@ -29,7 +27,9 @@ class Ragged:
             raise ManifestError(
                 f"column {column!r} holds {values.type}, expected a list in each row"
             )
-        arrow.refuse_missing(column, values, "list", f"{_EMPTY}, {arrow.OR_IGNORE}")
+        arrow.refuse_missing(
+            column, values, "list", f"write [] where a row has none, {arrow.OR_IGNORE}"
+        )
         ends = np.cumsum(arrow.lengths_of(values), dtype=np.int64)
         return cls(column, np.append(0, ends), pc.list_flatten(values))
 

@@ -29,8 +29,7 @@ def parsed(text: Any) -> Region:
     if not isinstance(text, str):
         return [text] if text else []
     try:
-        region: Region = _decoder.decode(text)
-        return region
+        return _decoder.decode(text)
     except msgspec.DecodeError as error:
         if KAGGLE_RUNS.fullmatch(text):
             raise DecodeError(

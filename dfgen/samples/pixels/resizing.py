@@ -109,8 +109,7 @@ def _block_means(pixels: Pixels, down: int, across: int) -> Pixels:
     if below or right:  # partial blocks would be ten times as slow
         pixels = cv2.copyMakeBorder(pixels, 0, below, 0, right, cv2.BORDER_REPLICATE)
     size = ((width + right) // across, (height + below) // down)
-    means: Pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-    return means
+    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)  # type: ignore[no-any-return]
 
 
 def _kernel(scale: float) -> Pixels:
@@ -124,5 +123,4 @@ def _kernel(scale: float) -> Pixels:
     times = math.ceil(variance / 0.7)  # the variances of successive kernels of three add up
     side = variance / times / 2
     three = np.array([side, 1 - 2 * side, side], np.float32)
-    kernel: Pixels = reduce(np.convolve, [three] * times)
-    return kernel
+    return reduce(np.convolve, [three] * times)

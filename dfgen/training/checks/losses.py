@@ -8,9 +8,9 @@ import keras
 import numpy as np
 
 from dfgen.errors import ArgumentError, listed, warn
-from dfgen.samples.albumentations import Pipeline
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.classes import MultiLabel
+from dfgen.samples.transforms import Pipeline
 from dfgen.spec import Spec
 from dfgen.training.checks.model_outputs import (
     KnownLoss,
