@@ -116,7 +116,7 @@ def loop_of(data: Any) -> Loop | None:
     if frame is None or getattr(iterator, "data_adapter", None) is not data:
         return None
     local, running = frame.f_locals, _running(frame, _LOOPS)
-    if running is None or not local.keys() >= {*_ARGUMENTS}:
+    if running is None or not {*_ARGUMENTS} <= {*local}:
         raise unknown_keras("the arguments of fit, evaluate and predict are not visible")
     arguments = {name: local[name] for name in _ARGUMENTS}
     purpose, outer = running.f_code.co_name, running.f_locals
