@@ -34,6 +34,7 @@ from dfgen.samples.features.masks import Mask
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.sounds import load_soundfile
 from dfgen.samples.reader import SampleReader
+from dfgen.stores.stores import Stores
 from dfgen.table.arrow_types import content_parts
 
 _Array = npt.NDArray[Any]
@@ -115,7 +116,9 @@ def _row_tile(rows: pd.DataFrame, x: Any, how: Any, place: int) -> Tile:
         if kind == "image":
             return _image_tile(row, x, how)
         if column == "path" and "index" in row:
-            return _read(row, x, how, image_size=None)[0]
+            folder = os.path.abspath(how["root"] or "")
+            store = Stores(options=how["storage_options"], folder=folder)
+            return _array_tile(store.row(value, int(row["index"].iloc[0])))
         file = io.BytesIO(_read(row, {"image": Bytes(column)}, how)[1]["image"][0])
         if kind == "array":
             return _array_tile(np.load(file, allow_pickle=False))
