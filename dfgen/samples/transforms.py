@@ -63,6 +63,7 @@ def run(who: str, error_type: type[DfgenError], function: Callable[..., Any], *a
     The traceback is added as a note, because Keras and worker processes lose the exception chain.
     Ctrl+C, and memory and system errors of decoders, are raised unchanged.
     """
+    process = os.getpid()
     try:
         return function(*args)
     except BaseException as cause:
@@ -76,6 +77,9 @@ def run(who: str, error_type: type[DfgenError], function: Callable[..., Any], *a
             text = "".join(traceback.format_exception(type(cause), cause, lines))
             error.add_note(f"In your function:\n{text.rstrip()}")
         raise error from cause
+    finally:
+        if os.getpid() != process:  # a child that the function forked would make all rows again
+            os._exit(0)
 
 
 def _is_ctrl_c(error: BaseException) -> bool:
