@@ -12,9 +12,8 @@ from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, brief
 from dfgen.explain.names import warn_of_lookalikes
-from dfgen.loading.order.buckets import Bucketed
 from dfgen.loading.order.draws import Drawn, drawn_by_shares, drawn_by_weights
-from dfgen.loading.order.epochs import InOrder, Order, Shuffled
+from dfgen.loading.order.epochs import Bucketed, InOrder, Order, Shuffled
 from dfgen.loading.order.windows import Windowed, fitting, windows_of
 from dfgen.packs.rows import PackSource
 from dfgen.samples.bound_feature import RowLengths

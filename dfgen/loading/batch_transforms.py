@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dfgen.errors import TransformError
-from dfgen.loading.buffers import BatchArrays
-from dfgen.loading.generators import batch_rng
+from dfgen.loading.pending_batch import BatchArrays
+from dfgen.loading.workers.chunks import batch_rng
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.transforms import check_keys, check_transform, fits, run
 from dfgen.spec import Spec
@@ -62,9 +62,8 @@ def tried(
             for name, spec in largest.items()
         }
         for name, array in _trial(function, reader, larger, size).items():
-            if len(shapes[name]) == array.ndim - 1:
-                pairs = zip(shapes[name], array.shape[1:], strict=True)
-                shapes[name] = tuple(one if one == other else None for one, other in pairs)
+            pairs = zip(shapes[name], array.shape[1:], strict=True)
+            shapes[name] = tuple(one if one == other else None for one, other in pairs)
     specs = {name: Spec(shapes[name], arrays[name].dtype) for name in reader.specs}
     return TriedTransform(function, specs, sum(array.nbytes for array in arrays.values()) // size)
 

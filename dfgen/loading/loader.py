@@ -1,10 +1,12 @@
 """Loader: any batch of any epoch, and the next batches ahead of time."""
 
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,6 @@ import numpy as np
 from dfgen.errors import (
     ArgumentError,
     DecodeError,
-    DfgenError,
     MissingFileError,
     ReadTimeoutError,
     flag,
@@ -20,47 +21,32 @@ from dfgen.errors import (
     whole,
 )
 from dfgen.limits import Limits
-from dfgen.loading.batch_maker import BatchMaker, NextWindow
 from dfgen.loading.batch_transforms import BatchTransform, tried
-from dfgen.loading.lookahead import LookAhead
-from dfgen.loading.metrics import Metrics, total
-from dfgen.loading.order.epochs import Epochs, InOrder, Order
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.metrics import Metrics, Stopwatch
+from dfgen.loading.order.epochs import Epochs, InOrder, Order, Plan
 from dfgen.loading.order.windows import Windowed
-from dfgen.loading.pending_batch import Batch, PendingBatch, Weights, is_making
-from dfgen.loading.prefetch import Prefetch
-from dfgen.loading.problems import TIMEOUT, WORKER, Failure, Problems
+from dfgen.loading.pending_batch import (
+    Batch,
+    Buffers,
+    LookAhead,
+    PendingBatch,
+    Weights,
+    batch_weights,
+)
+from dfgen.loading.prefetch import NextWindow, Prefetch
+from dfgen.loading.problems import TIMEOUT, WORKER, Problem, Problems
 from dfgen.loading.receipts import ids_at
-from dfgen.loading.workers.chunks import ChunkMaker, chunk_sizes, row_bytes
-from dfgen.loading.workers.pool import CLOSED
+from dfgen.loading.workers.chunks import Chunk, ChunkMaker, batch_rng, chunk_sizes, row_bytes
 from dfgen.loading.workers.workers import Workers
 from dfgen.machine import machine_memory, usable_cpus
 from dfgen.samples.reader import SampleReader
 from dfgen.samples.sources import CACHE_FAILED
 from dfgen.spec import IntArray, Present, Spec
 
-_BATCH = "write batch_size=32, rows of a batch"
-_WORKERS = "leave it out to use all CPUs, or write workers=4"
-_QUEUE = "write max_queue_size=1 for the fewest"
 _BAD_ROW = (
     'Replace the file, leave the row out, or skip it: on_error="skip". '
     "dfgen.verify(manifest, decode=True) lists all such files"
 )
-
-
-def _check_memory(specs: Mapping[str, Spec], nbytes: int, rows: int) -> None:
-    most = machine_memory()
-    if nbytes * rows > most:
-        name, spec = max(specs.items(), key=lambda item: row_bytes(dict([item])))
-        raise ArgumentError(
-            f"a batch of {rows} rows takes {nbytes * rows / 1e9:,.1f} GB, but this machine has "
-            f"{most / 1e9:,.1f} GB of memory: a row of {name!r} has the shape {spec.shape} and "
-            f"{spec.dtype} numbers. Make batch_size= smaller, or image_size="
-        )
-
-
-def _loader(reader: SampleReader, options: dict[str, Any]) -> "Loader":
-    return Loader(reader, **options)
 
 
 class Loader:
@@ -104,79 +90,82 @@ class Loader:
         self._options: dict[str, Any] = {
             name: value for name, value in locals().items() if name not in ("self", "reader")
         }
-        self.reader = reader
-        drop_remainder = flag("drop_remainder", drop_remainder)
-        order = (order or InOrder(len(reader))).reseeded(seed)
-        size = whole("batch_size", batch_size, least=1, advice=_BATCH)
-        self.given = Plan(order.places, size, shard, "drop" if drop_remainder else "short")
+        self.reader, self.seed, self.batch_size = reader, seed, batch_size
+        self.order: Order = (order or InOrder(len(reader))).reseeded(seed)
+        """The order of rows."""
+        tail = "drop" if flag("drop_remainder", drop_remainder) else "short"
+        self.given = Plan(self.order.places, batch_size, shard, tail)
         """How an epoch is divided into batches, by the arguments."""
         self.plan = self.given if shard[1] == 1 else replace(self.given, tail="drop")
         """The same in training."""
-        self.batch_size = batch_size
+        if self.order.places and not len(self.given):
+            raise ArgumentError(
+                f"{self.order.places:,} rows make no batch of batch_size={batch_size} with "
+                "drop_remainder=True: make the batches smaller, or keep the remainder"
+            )
         number = usable_cpus() if workers is None else workers
-        self.workers = whole("workers", number, advice=_WORKERS)
+        advice = "leave it out to use all CPUs, or write workers=4"
+        self.workers = whole("workers", number, advice=advice)
         self.limits = limits or Limits()
+        advice = "write max_queue_size=1 for the fewest"
+        self.max_queue_size = whole("max_queue_size", max_queue_size, least=1, advice=advice)
+        self.use_multiprocessing = flag("use_multiprocessing", use_multiprocessing)
         self.problems = Problems(reader, problems or {}, self.limits.problems)
         self._known = set(self.problems)
         self._skip = on_error == "skip"
-        if order.places and not len(self.given):
-            raise ArgumentError(
-                f"{order.places:,} rows make no batch of batch_size={batch_size} with "
-                "drop_remainder=True: make the batches smaller, or keep the remainder"
-            )
-        if not self.workers and self.limits.read_timeout not in (None, Limits.read_timeout):
-            raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
-        self.max_queue_size = whole("max_queue_size", max_queue_size, least=1, advice=_QUEUE)
-        self.use_multiprocessing = flag("use_multiprocessing", use_multiprocessing)
         self.weights = weights
         """The weight of each row in the loss; None: all the same."""
         self.own_weights: Mapping[str, Weights] = own_weights or {}
+        self._own: dict[str, Any] = {**self.own_weights}
+        for name, present in reader.present.items():
+            self._own[name] = self._own.get(name, True) * present
         self._trains = True  # whether a batch of bad rows alone is an error
-        self._closed = self._warned_of_cache = False
+        self._warned_of_cache = False
         self._waited, self._handed_out = 0.0, 0
-        self._prepare(order, seed, batch_transform, workers is None and not use_multiprocessing)
-
-    def _prepare(
-        self, order: Order, seed: int, function: BatchTransform | None, chooses: bool
-    ) -> None:
-        """Settle the arrays of batches, and how many are made ahead."""
-        reader, size, transform = self.reader, self.plan.size, None
+        self._buffers = Buffers(reader.specs)
+        self._epochs: dict[Plan, Epochs] = {}
         largest = reader.padding.specs(slice(None), reader.specs)
-        self.specs, nbytes = reader.specs, row_bytes(largest)
-        both = nbytes
-        if function is not None:
-            transform = tried(function, reader, largest, min(size, len(reader)))
-            self.specs, both = transform.specs, nbytes + transform.row_bytes  # while it runs
-        self._batch_bytes = both * size
-        _check_memory(largest, both, min(size, len(reader)))
+        rows = min(self.plan.size, len(reader))
+        self.specs, self._transform = reader.specs, None
+        nbytes = most = row_bytes(largest)
+        if batch_transform is not None:
+            self._transform = tried(batch_transform, reader, largest, rows)
+            self.specs, most = self._transform.specs, nbytes + self._transform.row_bytes
+        if most * rows > (memory := machine_memory()):
+            name, spec = max(largest.items(), key=lambda item: row_bytes(dict([item])))
+            raise ArgumentError(
+                f"a batch of {rows} rows takes {most * rows / 1e9:,.1f} GB, but this machine has "
+                f"{memory / 1e9:,.1f} GB of memory: a row of {name!r} has the shape {spec.shape} "
+                f"and {spec.dtype} numbers. Make batch_size= smaller, or image_size="
+            )
+        self._batch_bytes = most * self.plan.size
         depth = self.limits.depth(self._batch_bytes, self.max_queue_size)
         self.depth = depth if self.workers else 1
-        sizes = chunk_sizes(size, self.depth, self.workers, nbytes, self.use_multiprocessing)
-        own: dict[str, Any] = {**self.own_weights}
-        for name, present in reader.present.items():
-            own[name] = own[name] * present if name in own else present
-        self._batches = BatchMaker(reader, order, seed, self.weights, own, transform, sizes)
-        maker = ChunkMaker(reader, self._skip)
-        self._workers_of = maker, self.workers, self.use_multiprocessing, largest, sizes[1], chooses
+        self._sizes = chunk_sizes(
+            self.plan.size, self.depth, self.workers, nbytes, self.use_multiprocessing
+        )
+        self._make_workers = partial(
+            Workers, ChunkMaker(reader, self._skip), self.workers, self.use_multiprocessing,
+            largest, self._sizes[1], workers is None and not use_multiprocessing,
+        )  # fmt: skip
         self._open()
 
     def _open(self) -> None:
-        """Make what starts threads."""
-        store = self.reader.store
-        self._workers = Workers(*self._workers_of)
-        self._parked: deque[LookAhead] = deque(maxlen=1)
+        """Make what has threads."""
         self._process = os.getpid()
+        self._parked: deque[LookAhead] = deque(maxlen=1)
+        self._workers, self._prefetch = self._make_workers(), None
+        self._next = NextWindow(self.reader) if isinstance(self.order, Windowed) else None
+        store = self.reader.store
         if store.far and not self.use_multiprocessing:  # processes prefetch on their own
-            prefetch = Prefetch(store.another().read)
-            store.fetched = prefetch.take
-            self._batches = replace(self._batches, prefetch=prefetch)
-        order = self.order
-        self._next = NextWindow(self.reader, order) if isinstance(order, Windowed) else None
+            self._prefetch = Prefetch(store.another().read)
+            store.fetched = self._prefetch.take
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how a copy is made, which has workers and measurements of its own."""
         known = {row: self.problems[row].reason for row in self._known}
-        return _loader, (self.reader, {**self._options, "order": self.order, "problems": known})
+        options = {**self._options, "order": self.order, "seed": self.seed, "problems": known}
+        return partial(Loader, **options), (self.reader,)
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -184,12 +173,7 @@ class Loader:
     @property
     def transforms_batches(self) -> bool:
         """Whether there is a `batch_transform`."""
-        return self._batches.transform is not None
-
-    @property
-    def order(self) -> Order:
-        """The order of rows."""
-        return self._batches.order
+        return self._transform is not None
 
     @property
     def shuffle(self) -> bool:
@@ -198,7 +182,10 @@ class Loader:
 
     def epochs(self, plan: Plan | None = None) -> Epochs:
         """Return the rows of each batch, by the plan of training or another."""
-        return self._batches.epochs(plan or self.plan)
+        plan = plan or self.plan
+        if plan not in self._epochs:
+            self._epochs[plan] = Epochs(self.order, plan)
+        return self._epochs[plan]
 
     def ids_at(self, rows: IntArray) -> list[object]:
         """Return the ids of rows."""
@@ -222,28 +209,27 @@ class Loader:
 
         Its batches are not trained on: all rows of one may be bad.
         """
-        loader = object.__new__(Loader)
-        vars(loader).update(vars(self), given=plan, plan=plan, _parked=deque(maxlen=1))
-        loader._batches = replace(self._batches, order=InOrder(len(self.reader)))
-        loader._trains, loader._next = False, None
+        loader, order = object.__new__(Loader), InOrder(len(self.reader))
+        own = {"given": plan, "plan": plan, "order": order, "_epochs": {}, "_parked": deque()}
+        vars(loader).update(vars(self), **own, _trains=False, _next=None)
         return loader
 
     def reseed(self, seed: int) -> None:
         """Use the seed of a training that is resumed."""
         self.park(None)
-        self._options["seed"] = seed
-        self._batches = replace(self._batches, seed=seed, order=self.order.reseeded(seed))
-        if isinstance(self.order, Windowed):
-            self._next = NextWindow(self.reader, self.order)
+        self.seed, self.order, self._epochs = seed, self.order.reseeded(seed), {}
 
     @property
     def metrics(self) -> Metrics:
         """The work of the workers since the loader was made, and its times."""
-        workers = self._workers
-        return total(
-            (worker.stopwatch for worker in workers.started), self._waited, self._handed_out,
-            abandoned=workers.abandoned, cache_bytes=sum(one.nbytes for one in self.reader.cached),
-            workers=workers.used[0], use_multiprocessing=workers.used[1],
+        workers, sums = self._workers, Stopwatch()
+        for worker in workers.started:
+            sums.add(worker.stopwatch.seconds, worker.stopwatch.counts)
+        counts, nbytes = sums.counts, sum(cache.nbytes for cache in self.reader.cached)
+        return Metrics(
+            {**sums.seconds, "consumer_wait": self._waited}, counts["samples"], self._handed_out,
+            counts["bytes"], workers.abandoned, counts["cache_hits"], counts["cache_misses"],
+            nbytes, *workers.used,
         )  # fmt: skip
 
     def batch(self, epoch: int, step: int, plan: Plan | None = None) -> Batch:
@@ -283,30 +269,51 @@ class Loader:
 
     def close(self) -> None:
         """End the workers; no more batches can be made."""
-        self._closed = True
         self.park(None)
         self._workers.close()
-        for threads in (self._next, self._batches.prefetch):
+        for threads in (self._next, self._prefetch):
             if threads is not None:
                 threads.close()
         self.reader.store.close()
 
     def start(self, epoch: int, step: int, plan: Plan, spread: bool = True) -> PendingBatch:
         """Begin to make a batch, shared by all workers if `spread`."""
-        if self._closed:
-            raise ArgumentError(CLOSED)
-        if is_making(self.reader):
+        self._reopen_if_forked()
+        if self._workers.are_on(threading.get_ident()):
             raise ArgumentError(
                 "a function that makes the rows of a Sequence asks that Sequence for a batch, "
                 "which would wait for itself: to mix the rows of a batch write batch_transform=, "
                 "and take others from a second Sequence, made before"
             )
-        self._reopen_if_forked()
-        pending = self._batches.pending(epoch, step, plan, spread, self._known)
+        pending = self._pending(epoch, step, plan, self._sizes[0 if spread else 1])
         if self._next is not None:
-            self._next.begin(epoch, step, plan)
+            self._next.begin(self.order, epoch, step, plan)  # type: ignore[arg-type]
         self._workers.start(pending.start)
         return pending
+
+    def _pending(self, epoch: int, step: int, plan: Plan, size: int) -> PendingBatch:
+        """Return a batch to be made in chunks of so many rows."""
+        reader, transform = self.reader, None
+        _, rows, earlier = self.epochs(plan).batch(epoch, step)
+        chunks = []
+        for part in (slice(at, at + size) for at in range(0, len(rows), size)):
+            some = rows[part].tolist()
+            bad = frozenset(self._known).intersection(some)
+            far = [row for row in some if row not in bad] if reader.store.far else []
+            paths = [path for row in far for path in reader.remote_paths(row)]
+            chunks.append((Chunk(self.seed, epoch, rows[part], earlier[part], bad, paths), part))
+        if self._transform is not None:
+            rng = batch_rng(self.seed, epoch, step, plan.shard[0])
+            where = f"batch {step} of epoch {epoch}"
+            transform = partial(self._transform, rng=rng, where=where)
+        specs: Mapping[str, Spec] | None = None
+        if reader.padding.sizes:  # the same on all hosts
+            every, whole = rows, replace(plan, shard=(0, 1))
+            if plan != whole:
+                every = self.order.at(epoch, whole.positions(step))[0]
+            specs = reader.padding.specs(every, reader.specs)
+        make = partial(self._buffers.batch, len(rows), specs)
+        return PendingBatch((epoch, step), plan, rows, chunks, make, transform, self._prefetch)
 
     def _reopen_if_forked(self) -> None:
         """Have workers of its own in a process that was forked, which has no threads."""
@@ -316,28 +323,32 @@ class Loader:
     def result(self, pending: PendingBatch) -> Batch:
         """Wait for a batch and return it, or raise the error of its first bad row."""
         began, timeout = time.perf_counter(), self.limits.read_timeout
+        (epoch, step), plan, rows = pending.position, pending.plan, pending.rows
         while late := pending.pool.wait(pending, timeout):
-            for row in filter(late.__contains__, pending.rows.tolist()):
-                self._note_late(row, pending.position[0])
-            pending = self.start(*pending.position, pending.plan)
+            for row in filter(late.__contains__, rows.tolist()):
+                self._note_late(row, epoch)
+            pending = self.start(epoch, step, plan)
         try:
-            batch, faults = pending.result()
-        except DfgenError as error:
-            if isinstance(error, DecodeError | MissingFileError):
-                error.add_note(_BAD_ROW)
+            arrays = pending.result()
+        except (DecodeError, MissingFileError) as error:
+            error.add_note(_BAD_ROW)
             raise
         if self.reader.cached:
             self._warn_of_cache()
-        self._known.update(row for row, fault in faults.items() if fault.stage == WORKER)
-        self.problems.add(faults, pending.position[0])
+        blanks = pending.blanks
+        problems = {int(rows[place]): why for place, why in blanks.items() if why is not None}
+        self._known.update(row for row, problem in problems.items() if problem.stage == WORKER)
+        self.problems.add(problems, epoch)
         if self._trains:
-            self.problems.check_batch(batch.rows, len(batch.skipped))
-            if pending.position[1] == len(pending.plan) - 1:
+            self.problems.check_batch(rows, len(blanks))
+            if step == len(plan) - 1:
                 self.problems.warn()
+        own = None if self.weights is None else self.weights[rows]
+        batch = Batch(arrays, rows, batch_weights(plan, step, own, blanks), self._own, (*blanks,))
         now = time.perf_counter()
         self._waited += now - began
         self._handed_out += 1
-        self._workers.note(len(batch.rows), now - began, now)
+        self._workers.note(len(rows), now - began, now)
         return batch
 
     def _warn_of_cache(self) -> None:
@@ -355,4 +366,4 @@ class Loader:
             advice = "raise the limit if it is to take so long"
             raise ReadTimeoutError(f"{self.reader.where(row)}: {late}: {advice}")
         self._known.add(row)
-        self.problems.add({row: Failure(TIMEOUT, late)}, epoch)
+        self.problems.add({row: Problem(TIMEOUT, late)}, epoch)

@@ -2,9 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 STAGES = ("read", "decode", "resize", "transform", "scale", "batch_transform", "table")
 """The stages of a worker with a row, or a batch.
@@ -89,18 +87,3 @@ class Metrics:
     """Workers that make batches now; by default, the fastest number."""
     use_multiprocessing: bool = False
     """Whether they are processes."""
-
-
-def total(
-    stopwatches: Iterable[Stopwatch], consumer_wait: float, batches: int, **more: Any
-) -> Metrics:
-    """Return the sum of all measurements; `more`: further fields of Metrics."""
-    sums = Stopwatch()
-    for stopwatch in stopwatches:
-        sums.add(stopwatch.seconds, stopwatch.counts)
-    counts = sums.counts
-    return Metrics(
-        {**sums.seconds, "consumer_wait": consumer_wait}, counts["samples"], batches,
-        counts["bytes"], cache_hits=counts["cache_hits"], cache_misses=counts["cache_misses"],
-        **more,
-    )  # fmt: skip

@@ -1,30 +1,25 @@
-"""Prefetch: reads remote files on threads before they are needed."""
+"""Remote files, and rows of the next window, read on threads before they are needed."""
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 from dfgen.errors import ArgumentError
+from dfgen.loading.order.epochs import Plan
+from dfgen.loading.order.windows import Windowed
 from dfgen.loading.workers.pool import Pool, Worker
+from dfgen.samples.reader import SampleReader
 
 READERS = 64
 """Threads that read. Each waits for the network most of the time."""
 
+_LOOK = 1.0  # seconds between two looks whether the threads were ended
 _MOST = 1 << 28  # bytes of files that are kept or being read
 _MEAN = 1 << 18  # bytes of a file, before the first one was read
-
-
-@dataclass
-class _Read:
-    """A file that is read once."""
-
-    expected: int = 0  # times
-    started: bool = False
-    is_left: bool = False  # to the caller, who needed it before its read had started
-    data: bytes | Exception | None = None
+_RECENT = 8  # windows that are not read again, of all passes that run at the same time
 
 
 class Prefetch:
@@ -35,20 +30,21 @@ class Prefetch:
     """
 
     def __init__(self, read: Callable[[str], bytes]) -> None:
-        self._read_file, self._pool = read, Pool(READERS, Worker, grows=True)
-        self._reads: dict[str, _Read] = {}
-        self._queue = deque[str]()
+        self._read_file, self._pool = read, Pool(READERS, Worker)
+        self._expected, self._sizes = Counter[str](), dict[str, int]()
+        self._reads = dict[str, Future[bytes]]()
+        self._queue = deque[tuple[str, Future[bytes]]]()
         self._kept, self._running, self._mean = 0, 0, float(_MEAN)
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
 
     def expect(self, paths: Iterable[str]) -> None:
         """Begin to read files. Each is kept until it was dropped as often as expected."""
-        with self._changed:
+        with self._lock:
             for path in paths:
+                self._expected[path] += 1
                 if path not in self._reads:
-                    self._reads[path] = _Read()
-                    self._queue.append(path)
-                self._reads[path].expected += 1
+                    self._reads[path] = read = Future[bytes]()
+                    self._queue.append((path, read))
             self._start()
 
     def take(self, path: str) -> bytes | None:
@@ -56,35 +52,28 @@ class Prefetch:
 
         Returns None if it is not expected, or its read has not started: then the caller reads it.
         """
-        if path not in self._reads:
+        read = self._reads.get(path)
+        if read is None or read.cancel():
             return None
-        with self._changed:
-            read = self._reads.get(path)
-            if read is None:
+        while not wait([read], _LOOK).done:
+            if self._pool.closed:
                 return None
-            read.is_left = not read.started
-            while read.started and read.data is None and not self._pool.closed:
-                self._changed.wait()
-        if isinstance(read.data, Exception):
-            raise read.data
-        return read.data
+        return read.result()
 
     def drop(self, paths: Iterable[str]) -> None:
         """Forget expected files."""
-        with self._changed:
+        with self._lock:
             for path in paths:
-                read = self._reads[path]
-                read.expected -= 1
-                if not read.expected:
-                    del self._reads[path]
-                    self._kept -= len(read.data) if isinstance(read.data, bytes) else 0
+                self._expected[path] -= 1
+                if not self._expected[path]:
+                    del self._expected[path]
+                    self._reads.pop(path).cancel()
+                    self._kept -= self._sizes.pop(path, 0)
             self._start()
 
     def close(self) -> None:
         """End the threads."""
         self._pool.close()
-        with self._changed:
-            self._changed.notify_all()
 
     def _start(self) -> None:
         """Start reads while there are threads and room for them."""
@@ -92,28 +81,55 @@ class Prefetch:
             nbytes = self._kept + self._running * self._mean
             if nbytes and nbytes + self._mean > _MOST:
                 break
-            path = self._queue.popleft()
-            read = self._reads.get(path)
-            if read is not None and not (read.started or read.is_left):
-                read.started = True
+            path, read = self._queue.popleft()
+            if read.set_running_or_notify_cancel():
                 self._running += 1
                 with suppress(ArgumentError):  # closed meanwhile
-                    self._pool.submit(partial(self._work, path))
+                    self._pool.submit(partial(self._work, path, read))
 
-    def _work(self, path: str, worker: Worker) -> None:
-        data: bytes | Exception | None = None
-        if not worker.abandoned:
-            try:
-                data = self._read_file(path)
-            except Exception as error:  # raised by `take`
-                data = error
-        with self._changed:
+    def _work(self, path: str, read: Future[bytes], worker: Worker) -> None:
+        try:
+            read.set_result(self._read_file(path))
+        except Exception as error:  # raised by `take`
+            read.set_exception(error)
+        with self._lock:
             self._running -= 1
-            size = len(data) if isinstance(data, bytes) else 0
+            size = 0 if read.exception() else len(read.result())
             self._mean += (size - self._mean) / 100 if size else 0
-            read = self._reads.get(path)
-            if read is not None and read.started and read.data is None:
-                read.data = data
+            if self._reads.get(path) is read:
+                self._sizes[path] = size
                 self._kept += size
             self._start()
-            self._changed.notify_all()
+
+
+class NextWindow:
+    """Reads the files of a window and of the next one when one of its batches begins.
+
+    It runs in a thread, so that no batch waits. If it fails, as without memory, the rows are read
+    later.
+    """
+
+    def __init__(self, reader: SampleReader) -> None:
+        self._reader, self._pool = reader, Pool(1, Worker)
+        self._recent: deque[tuple[Windowed, int, int]] = deque(maxlen=_RECENT)
+
+    def begin(self, order: Windowed, epoch: int, step: int, plan: Plan) -> None:
+        """Note that a batch begins, which may have rows of several windows."""
+        start, end = step * plan.batch_size, plan.rows
+        window_of = partial(order.window, epoch)
+        last = window_of(end - 1)
+        for at in range(window_of(start), window_of(min(start + plan.batch_size, end) - 1) + 2):
+            window = (order, epoch, at) if at <= last else (order, epoch + 1, 0)
+            if window not in self._recent:
+                self._recent.append(window)
+                self._pool.submit(partial(self._read, *window, plan))
+
+    def close(self) -> None:
+        """End the thread."""
+        self._pool.close()
+
+    def _read(self, order: Windowed, epoch: int, window: int, plan: Plan, worker: Worker) -> None:
+        with suppress(Exception):  # the read of a row raises it again
+            for _ in self._reader.ahead(order.rows_of(epoch, window, plan)):
+                if worker.abandoned:
+                    return

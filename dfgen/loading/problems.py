@@ -1,7 +1,7 @@
 """Rows that cannot be read: the stage, the reason and the epoch, and how many are allowed."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from numbers import Integral
 from typing import NamedTuple
 
@@ -16,22 +16,15 @@ _SHOWN = 5  # problems in a message
 _SHARE, _LEAST = 0.05, 10  # of limits.problems=None
 
 
-class Failure(NamedTuple):
-    """Why a worker could not make a row."""
-
-    stage: str
-    reason: str
-
-
 class Problem(NamedTuple):
     """Why a row is bad."""
 
     stage: str
     reason: str
-    epoch: int | None  # None: before training
+    epoch: int | None = None  # None: before training
 
 
-class Problems(Mapping[int, Problem]):
+class Problems(dict[int, Problem]):
     """Row -> its problem; those of training are limited.
 
     Args:
@@ -43,25 +36,16 @@ class Problems(Mapping[int, Problem]):
     def __init__(
         self, reader: SampleReader, known: Mapping[int, str], limit: int | float | None
     ) -> None:
-        self._reader = reader
-        self._problems = {row: Problem(KNOWN, why, None) for row, why in known.items()}
-        self._before = self._warned = len(self._problems)
-        self._limit, self._most = limit, most_problems(limit, len(reader))
+        super().__init__({row: Problem(KNOWN, why) for row, why in known.items()})
+        self._reader, self._limit = reader, limit
+        self._before = self._warned = len(self)
+        self._most = most_problems(limit, len(reader))
 
-    def __getitem__(self, row: int) -> Problem:
-        return self._problems[row]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._problems)
-
-    def __len__(self) -> int:
-        return len(self._problems)
-
-    def add(self, failures: Mapping[int, Failure], epoch: int) -> None:
+    def add(self, problems: Mapping[int, Problem], epoch: int) -> None:
         """Add rows that failed in an epoch, and raise if there are too many."""
-        for row, failure in failures.items():
-            self._problems.setdefault(row, Problem(*failure, epoch))
-        bad = [*self._problems][self._before :] if failures else []
+        for row, problem in problems.items():
+            self.setdefault(row, problem._replace(epoch=epoch))
+        bad = [*self][self._before :] if problems else []
         if len(bad) > self._most:
             limit = "" if self._limit is None else f"={self._limit!r}"
             more = 0.5 if self._most < len(self._reader) // 2 else 1.0
@@ -73,7 +57,7 @@ class Problems(Mapping[int, Problem]):
 
     def warn(self) -> None:
         """Warn, at the end of an epoch, of its bad rows."""
-        bad, self._warned = [*self._problems][self._warned :], len(self._problems)
+        bad, self._warned = [*self][self._warned :], len(self)
         if bad:
             errors.warn(
                 f"{self._count(bad)} turned out bad, and weigh 0; `problems` lists them:"

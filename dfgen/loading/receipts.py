@@ -1,5 +1,6 @@
 """Receipts: the rows of an epoch that were taken, counted batch by batch."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -49,8 +50,6 @@ class Receipt:
 
     def __add__(self, other: "Receipt") -> "Receipt":
         """Return the receipt of two parts of an epoch, as two hosts have taken them."""
-        if not isinstance(other, Receipt):
-            return NotImplemented
         if (self.epoch, self.left_out) != (other.epoch, other.left_out):
             raise ArgumentError(f"{self} and {other} are not parts of the same epoch")
         names = ("rows", "repeated", "missing", "skipped")
@@ -64,7 +63,6 @@ class Handed:
     """A batch that was handed out."""
 
     when: float  # by `time.perf_counter`
-    position: tuple[int, int]  # (epoch, step) that it was made for
     rows: IntArray
     skipped: Sequence[int] = ()  # places of rows that could not be read
 
@@ -72,20 +70,14 @@ class Handed:
 class Ledger:
     """Counts the batches of an epoch, and continues with the next epoch.
 
-    Its cost does not depend on the number of rows: it needs a byte for each batch after the place
-    where it begins. Batches before that place count as taken once.
+    Batches before the place where it begins count as taken once. It keeps rows only of batches that
+    are not the expected ones.
     """
 
     def __init__(self, epochs: Epochs, ids: Ids, place: Place) -> None:
-        self._epochs, self._ids = epochs, ids
-        self._begin(place)
-
-    def _begin(self, place: Place) -> None:
-        self.place = self._start = place
-        self._counts = np.zeros(len(self._epochs.plan) - place.step, np.uint8)
-        self._rows = 0
-        self._surplus: list[IntArray] = []  # rows of batches that differ from the order
-        self._lack: list[IntArray] = []  # the rows of the order in their place
+        self._epochs, self._ids, self.place = epochs, ids, place
+        self._surplus: list[IntArray] = []  # rows of batches that were not expected
+        self._lack: list[IntArray] = []  # the rows that were expected instead
 
     @property
     def complete(self) -> bool:
@@ -95,52 +87,32 @@ class Ledger:
     def take(self, handed: Handed) -> Receipt | None:
         """Count a batch; return the receipt of the epoch if it was its last."""
         if self.complete:
-            self._begin(Place(self.place.epoch + 1))
-        (epoch, step), rows, place = handed.position, handed.rows, self.place
-        number = step - self._start.step
-        positions, expected, _ = self._epochs.batch(epoch, step)
-        if epoch == place.epoch and number >= 0:
-            self._counts[number] = min(255, int(self._counts[number]) + 1)
-        else:
-            expected = expected[:0]
+            self.place, self._surplus, self._lack = Place(self.place.epoch + 1), [], []
+        place, rows, lost = self.place, handed.rows, handed.skipped
+        positions, expected, _ = self._epochs.batch(place.epoch, place.step)
         if not np.array_equal(rows, expected):
             self._surplus.append(rows)
             self._lack.append(expected)
             positions = np.resize(positions, len(rows))
-        lost = handed.skipped
         if lost:
             positions, rows = np.delete(positions, lost), np.delete(rows, lost)
-        self._rows += len(rows)
-        digest = receipt(place.epoch, positions, ids_at(self._ids, rows))
-        self.place = place._replace(
-            step=place.step + 1,
-            digest=(place.digest + digest) % 2**128,
-            skipped=place.skipped + len(lost),
-        )
+        digest = place.digest + receipt(place.epoch, positions, ids_at(self._ids, rows))
+        skipped = place.skipped + len(lost)
+        self.place = Place(place.epoch, place.step + 1, digest % 2**128, skipped)
         return self.close() if self.complete else None
 
     def close(self) -> Receipt:
-        """End the epoch and return its receipt."""
-        place, start, plan = self.place, self._start, self._epochs.plan
-        rows = plan.taken(start.step) - start.skipped + self._rows
-        repeated, missing = self._faults()
-        self.place = place._replace(step=len(plan))
+        """Return the receipt of an epoch that has ended."""
+        place, plan, counts = self.place, self._epochs.plan, Counter[int]()
+        for rows in self._surplus:
+            counts.update(rows.tolist())
+        for rows in self._lack:
+            counts.subtract(rows.tolist())
+        repeated = sum(count for count in counts.values() if count > 0)
+        missing = repeated - counts.total()
+        taken = plan.taken + counts.total() - place.skipped
         digest = f"{place.digest:032x}"
-        return Receipt(place.epoch, rows, digest, repeated, missing, place.skipped, plan.left_out)
-
-    def _faults(self) -> tuple[int, int]:
-        """Return the numbers of repeated and of missing rows."""
-        surplus, lack = [*self._surplus], [*self._lack]
-        for number in np.flatnonzero(self._counts != 1).tolist():
-            rows = self._epochs.batch(self.place.epoch, self._start.step + number).rows
-            count = int(self._counts[number])
-            surplus.extend([rows] * (count - 1))
-            lack.extend([rows] * (1 - count))
-        rows = np.concatenate([np.empty(0, np.int64), *surplus, *lack])
-        signs = np.ones(len(rows))
-        signs[sum(map(len, surplus)) :] = -1
-        net = np.bincount(np.unique(rows, return_inverse=True)[1], signs)
-        return int(net[net > 0].sum()), int(-net[net < 0].sum())
+        return Receipt(place.epoch, taken, digest, repeated, missing, place.skipped, plan.left_out)
 
 
 def digest_before(order: Order, ids: Ids, epoch: int, taken: int) -> int:

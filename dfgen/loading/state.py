@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,23 +141,16 @@ class Identity:
                     f"{name}={own[name]!r}, so rows would be repeated and missed: make the same "
                     "Sequence again, or train from the start"
                 )
-        size = whole("batch_size of the state", state["batch_size"], least=1)
-        whole("processes of the state", state["processes"], least=1)
-        epoch, taken = (whole(f"{name} of the state", state[name]) for name in ("epoch", "step"))
-        taken *= size
-        skipped = whole("skipped of the state", state["skipped"])
+        names = "batch_size", "processes", "epoch", "step", "skipped"
+        numbers = (whole(f"{name} of the state", state[name]) for name in names)
+        size, _, epoch, step, skipped = numbers
+        taken = step * size
         if taken < self.rows and taken % self.batch_size:
-            small = [n for n in range(1, isqrt(taken) + 1) if not taken % n]
-            sizes = {*small, *(taken // n for n in small)}
+            sizes = [n for n in range(1, min(taken, 2**14) + 1) if not taken % n]
             fitting = sorted(sorted(sizes, key=lambda n: abs(n - self.batch_size))[:12])
             raise ArgumentError(
                 f"the state was saved after {taken:,} rows of an epoch, which are no whole batches "
                 f"of batch_size={self.batch_size}: use one of {', '.join(map(str, fitting))}"
-            )
-        if taken and taken - size >= self.rows:
-            raise ArgumentError(
-                f"step={state['step']} of the state, of batches of {size} rows, is beyond the end "
-                f"of an epoch of {self.rows:,} rows"
             )
         digest = state["receipt"]
         if not isinstance(digest, str) or re.fullmatch("[0-9a-f]{1,32}", digest) is None:

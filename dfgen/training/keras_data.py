@@ -10,7 +10,7 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from dfgen.errors import ArgumentError, DfgenError, brief, whole
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.epochs import Plan
 from dfgen.loading.receipts import Receipt
 from dfgen.loading.state import OF_RANK, State
 from dfgen.spec import IntArray

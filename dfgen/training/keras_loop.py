@@ -24,7 +24,7 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from dfgen.errors import UnknownKerasError
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.epochs import Plan
 from dfgen.loading.receipts import Handed, Ledger
 from dfgen.loading.state import Place
 from dfgen.training.backends import TorchBatches, stacked, tensorflow_dataset

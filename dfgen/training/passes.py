@@ -9,9 +9,8 @@ from typing import Any
 import keras
 
 from dfgen.loading.loader import Loader
-from dfgen.loading.lookahead import LookAhead
-from dfgen.loading.order.plan import Plan
-from dfgen.loading.pending_batch import Batch, Position
+from dfgen.loading.order.epochs import Plan
+from dfgen.loading.pending_batch import Batch, LookAhead
 from dfgen.loading.receipts import Handed
 from dfgen.loading.state import Place
 from dfgen.training.layout import Layout
@@ -77,8 +76,7 @@ class Pass:
                 count = count if self._left is None else min(count, self._left)
                 batches: list[Any] = []
                 while len(batches) < count:
-                    position = stream.position
-                    batches.append(self._taken(stream, position, next(stream)))
+                    batches.append(self._taken(stream, next(stream)))
             except BaseException as error:
                 self._consumer.failed(error)
                 if self._consumer.purpose is None or keras.backend.backend() != "tensorflow":
@@ -101,13 +99,13 @@ class Pass:
         self._abandon = weakref.finalize(self, stream.close)
         return stream
 
-    def _taken(self, stream: LookAhead, position: Position, batch: Batch) -> Any:
+    def _taken(self, stream: LookAhead, batch: Batch) -> Any:
         """Count a batch and return it, nested as Keras gets it."""
         nested = self._layout.batch(batch)
         if self._is_first:
             self._consumer.check_first(nested)
             self._is_first = False
-        self._handed(Handed(time.perf_counter(), position, batch.rows, batch.skipped))
+        self._handed(Handed(time.perf_counter(), batch.rows, batch.skipped))
         if self._left is not None:
             self._left -= 1
             if not self._left:

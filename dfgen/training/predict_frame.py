@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from dfgen.errors import ArgumentError, ManifestError, brief, listed, warn
 from dfgen.files import write_whole
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.epochs import Plan
 from dfgen.loading.state import ids_digest
 from dfgen.manifest.metadata import columns_digest
 from dfgen.progress_bars import progress

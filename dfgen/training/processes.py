@@ -17,7 +17,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, warn, whole
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.epochs import Plan
 
 Shard = tuple[int, int]
 """(index, count)"""

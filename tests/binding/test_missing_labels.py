@@ -14,7 +14,7 @@ from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.errors import ArgumentError, DecodeError, ManifestError
 from dfgen.loading.loader import Loader
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.epochs import Plan
 
 ROWS = 12
 LACKING = [1, 4, 7, 10]

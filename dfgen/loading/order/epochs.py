@@ -1,17 +1,78 @@
-"""The row at each position of an epoch, and the rows of each batch."""
+"""Orders: the row at each position of an epoch; and the positions and rows of each batch."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
+from hashlib import blake2b
+from math import isqrt
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from dfgen.loading.order.plan import Plan
+from dfgen.errors import ArgumentError
 from dfgen.loading.order.shuffle import permutation
 from dfgen.spec import IntArray
 
 _BLOCK = 8192  # positions at once; one batch at a time costs ten times as much
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The positions of an epoch's order in each batch of this host.
+
+    Global batch g of G rows has positions g*G to (g+1)*G - 1; host r of R takes the r-th of R equal
+    parts. `tail` decides about the last rows if they do not fill a batch: `"short"`, a batch with
+    fewer rows; `"drop"`, they are left out; `"pad"`, a full batch with rows from the start of the
+    order, of weight 0.
+
+    Example:
+        >>> [Plan(10, 4, (host, 2), "drop").positions(1).tolist() for host in (0, 1)]
+        [[4, 5], [6, 7]]
+    """
+
+    rows: int
+    batch_size: int  # rows of a global batch
+    shard: tuple[int, int] = (0, 1)  # (index, count) of this host
+    tail: str = "short"
+
+    def __post_init__(self) -> None:
+        if self.batch_size % self.shard[1]:
+            raise ArgumentError(
+                f"batch_size={self.batch_size} cannot be divided over {self.shard[1]} hosts: "
+                f"expected a multiple of {self.shard[1]}"
+            )
+
+    def __len__(self) -> int:
+        full, rest = divmod(self.rows, self.batch_size)
+        return full + (rest > 0 and self.tail != "drop")
+
+    @property
+    def size(self) -> int:
+        """Rows of a full batch of this host."""
+        return self.batch_size // self.shard[1]
+
+    @property
+    def left_out(self) -> int:
+        """Rows of all hosts that an epoch leaves out."""
+        return self.rows - min(self.rows, len(self) * self.batch_size)
+
+    @property
+    def taken(self) -> int:
+        """Rows of this host in an epoch, without padding."""
+        full = max(0, len(self) - 1)
+        return full * self.size + self.real(full)
+
+    def positions(self, first: int, steps: int = 1) -> IntArray:
+        """Return the positions of a batch, or of several, one after another, padding included."""
+        starts = np.arange(first, min(first + steps, len(self)), dtype=np.int64) * self.batch_size
+        starts += self.shard[0] * self.size
+        positions = (starts[:, None] + np.arange(self.size, dtype=np.int64)).ravel()
+        return positions % self.rows if self.tail == "pad" else positions[positions < self.rows]
+
+    def real(self, step: int) -> int:
+        """Return the number of rows of a batch without padding."""
+        start = step * self.batch_size + self.shard[0] * self.size
+        return min(self.size, max(0, self.rows - start))
 
 
 class Order(Protocol):
@@ -78,6 +139,91 @@ class Shuffled:
         return replace(self, seed=seed)
 
 
+@dataclass(frozen=True, eq=False)
+class Bucketed:
+    """Rows of similar sizes in each batch, within windows of another order.
+
+    The rows of a window are sorted into batches by size, and the batches are shuffled. A short last
+    batch stays as it is, so that only chance decides which rows an epoch leaves out.
+    """
+
+    order: Order
+    sizes: npt.NDArray[np.int32]  # (height, width) of every row, shape (rows, 2); or (rows, 1)
+    batch_size: int  # rows of a global batch
+    name: str  # "shape" or "length"
+    seed: int = 0
+    window: int = 64  # batches of a window; with more, batches are more alike and less mixed
+
+    @cached_property
+    def _arranged(self) -> Any:
+        parts = self.order, self.sizes, self.batch_size, self.seed, self.window
+        return lru_cache(maxsize=2)(partial(_arranged, *parts))
+
+    @property
+    def places(self) -> int:
+        """See `Order`."""
+        return self.order.places
+
+    @property
+    def weights(self) -> npt.NDArray[np.float64] | None:
+        """See `Order`."""
+        return self.order.weights
+
+    @property
+    def digest(self) -> str:
+        """See `Order`."""
+        sizes = blake2b(self.sizes.tobytes(), digest_size=8).hexdigest()
+        return f"{self.order.digest}, buckets by {self.name} {self.window} {sizes}"
+
+    def at(self, epoch: int, positions: IntArray) -> IntArray:
+        """See `Order`."""
+        windows, places = np.divmod(positions, self.window * self.batch_size)
+        drawn = np.empty((2, len(positions)), np.int64)
+        for number in np.unique(windows).tolist():
+            here = windows == number
+            drawn[:, here] = self._arranged(epoch, number)[:, places[here]]
+        return drawn
+
+    def reseeded(self, seed: int) -> "Bucketed":
+        """See `Order`."""
+        return replace(self, order=self.order.reseeded(seed), seed=seed)
+
+
+def _arranged(
+    order: Order, sizes: Any, batch_size: int, seed: int, window: int, epoch: int, number: int
+) -> IntArray:
+    """Return the rows of a window, batch by batch."""
+    start = number * window * batch_size
+    drawn = order.at(epoch, np.arange(start, min(start + window * batch_size, order.places)))
+    count = drawn.shape[1] // batch_size
+    whole = count * batch_size
+    batches = like_with_like(sizes[drawn[0, :whole]], batch_size)
+    places = permutation(range(count), count, seed=seed, epoch=epoch, tag=f"bucket/{number}")
+    return np.concatenate([drawn[:, batches[places].ravel()], drawn[:, whole:]], axis=1)
+
+
+def like_with_like(sizes: npt.NDArray[Any], batch_size: int) -> IntArray:
+    """Return the places of the sizes in each batch, in ascending order.
+
+    Sizes are cut by height into as many strips as a strip has batches, and each strip by width. For
+    ImageNet that needs half of the padding of sorting by height and then width.
+
+    Example:
+        >>> like_with_like(np.array([[9, 9], [2, 5], [9, 8], [2, 5]]), 2).tolist()
+        [[1, 3], [0, 2]]
+
+    Source: Sort-Tile-Recursive (Leutenegger, Lopez and Edgington, "STR: A Simple and Efficient
+    Algorithm for R-Tree Packing", 1997).
+    """
+    heights, widths = sizes[:, 0], sizes[:, -1]  # the same for lengths, which are sorted
+    batches = len(sizes) // batch_size
+    strip = -(-batches // (isqrt(max(batches, 1) - 1) + 1)) * batch_size
+    by_height = np.argsort(heights, kind="stable")
+    strips = np.arange(len(sizes)) // max(strip, 1)
+    order = by_height[np.lexsort((widths[by_height], strips))]
+    return np.sort(order.reshape(batches, batch_size), axis=1)
+
+
 class BatchRows(NamedTuple):
     """The rows of one batch on this host."""
 
@@ -99,16 +245,10 @@ class Epochs:
 
     def batch(self, epoch: int, step: int) -> BatchRows:
         """Return the rows of a batch, padding included."""
-        plan = self.plan
-        if not 0 <= step < len(plan):
-            raise IndexError(f"batch {step} does not exist: an epoch has {len(plan)} batches")
-        number, place = divmod(step, _batches(plan))
-        part = slice(place * plan.size, (place + 1) * plan.size)
-        positions, drawn = (array[..., part] for array in self._block(epoch, number))
-        if plan.tail == "pad" and len(positions) < plan.size:
-            positions = plan.positions(step)
-            drawn = self.order.at(epoch, positions)
-        return BatchRows(positions, *drawn)
+        size, steps = self.plan.size, max(1, _BLOCK // self.plan.size)
+        place = step % steps
+        block = self._block(epoch, step - place, steps)
+        return BatchRows(*block[:, place * size : (place + 1) * size])
 
     def counts(self, epoch: int, rows: int) -> IntArray:
         """Return how often each of so many rows occurs in an epoch, on all hosts."""
@@ -120,12 +260,6 @@ class Epochs:
         return counts
 
 
-def _batches(plan: Plan) -> int:
-    """Return the number of batches of a block."""
-    return max(1, _BLOCK // plan.size)
-
-
-def _block(order: Order, plan: Plan, epoch: int, number: int) -> tuple[IntArray, IntArray]:
-    batches = _batches(plan)
-    positions = plan.block(number * batches, batches)
-    return positions, order.at(epoch, positions)
+def _block(order: Order, plan: Plan, epoch: int, first: int, steps: int) -> IntArray:
+    positions = plan.positions(first, steps)
+    return np.stack([positions, *order.at(epoch, positions)])

@@ -3,13 +3,13 @@
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dfgen.loading.order.plan import Plan
+from dfgen.loading.order.epochs import Plan
 from dfgen.loading.order.shuffle import domain, permutation, round_keys, walk
 from dfgen.spec import IntArray
 
@@ -51,17 +51,15 @@ class Windowed:
     batch_size: int | None = None
     seed: int = 0
     weights: None = field(default=None, init=False)
-    _epoch: Any = field(init=False, repr=False)
-    _lanes: Any = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        epoch = lru_cache(maxsize=4)(partial(_epoch_of, self.starts, self.blocks, self.seed))
-        lanes = partial(_lanes_of, self.starts, epoch, self.batch_size, self.seed)
-        object.__setattr__(self, "_epoch", epoch)  # no reference cycle
-        object.__setattr__(self, "_lanes", lru_cache(maxsize=4)(lanes))
+    @cached_property
+    def _epoch(self) -> Any:
+        return lru_cache(maxsize=4)(partial(_epoch_of, self.starts, self.blocks, self.seed))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Windowed, (self.starts, self.blocks, self.rows, self.batch_size, self.seed)
+    @cached_property
+    def _lanes(self) -> Any:
+        parts = self.starts, self._epoch, self.batch_size, self.seed
+        return lru_cache(maxsize=4)(partial(_lanes_of, *parts))
 
     @property
     def places(self) -> int:
@@ -116,7 +114,7 @@ class Windowed:
             rows = np.concatenate(parts)
             return rows if self.rows is None else self.rows[rows]
         first, last = start // plan.batch_size, -(-stop // plan.batch_size)
-        positions = plan.block(first, max(0, min(last, len(plan)) - first))
+        positions = plan.positions(first, last - first)
         positions = positions[(positions >= start) & (positions < stop)]
         return np.sort(self.at(epoch, positions)[0])
 

@@ -1,18 +1,19 @@
-"""Chunks of a batch: the rows that a worker makes at once, in a thread or a process."""
+"""Chunks of a batch: the rows that a worker makes at once, and their random generators."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random.bit_generator import ISeedSequence
 
 from dfgen.errors import DecodeError, MissingFileError, without_secrets
-from dfgen.loading.generators import sample_rng
 from dfgen.loading.metrics import Stopwatch
-from dfgen.loading.problems import Failure
+from dfgen.loading.problems import Problem
 from dfgen.loading.workers.retries import retry
 from dfgen.samples.reader import SampleReader
 from dfgen.spec import IntArray, Spec
@@ -21,7 +22,7 @@ _CHUNKS_PER_WORKER = 2  # of the batches in the making, so that all workers are 
 _CHUNK = 1 << 22  # bytes of a chunk of a process, about; it has its own memory for one
 
 ChunkArrays = Mapping[str, npt.NDArray[Any]]
-Blanks = dict[int, Failure | None]
+Blanks = dict[int, Problem | None]
 """Place in a chunk -> why its row is blank; None for rows that were known to be bad."""
 
 
@@ -49,14 +50,22 @@ class ChunkMaker:
     ) -> Blanks:
         """Fill the arrays of a chunk unless it is cancelled; return the blank rows."""
         reader, rows, blanks = self.reader, chunk.rows.tolist(), Blanks()
-        made = len(rows)
-        if reader.reads_rows or chunk.known:
+        made, taken = len(rows), set[int]()
+        reads = reader.reads_rows or bool(chunk.known)
+        if reads:
             stopwatch.begin("table")
         else:
             stopwatch("table")  # too short to measure the time on a CPU
         try:
             reader.gather(chunk.rows, arrays)
-            places, taken = self._places(chunk, arrays, stopwatch)
+            if reader.taken:
+                stopwatch.row = rows[0]
+                stopwatch("read")
+                taken = {*np.flatnonzero(reader.take(chunk.rows, arrays)).tolist()}
+                stopwatch("table")
+            places = [*range(len(rows))] if reads else []
+            if taken and not (reader.others or reader.transform):
+                places = [at for at in places if at not in taken or rows[at] in chunk.known]
             # together: between two decodes, out of the CPU's caches, each takes five times as long
             rngs = [self._rng(chunk, place) for place in places]
             for place, rng in zip(places, rngs, strict=True):
@@ -69,14 +78,11 @@ class ChunkMaker:
                 stopwatch.row = rows[place]
                 out = {name: array[place, ...] for name, array in arrays.items()}
                 try:
-                    if place in taken:
-                        reader.read(rows[place], out, rng, stopwatch, taken=True)
-                    else:
-                        reader.read(rows[place], out, rng, stopwatch)
+                    reader.read(rows[place], out, rng, stopwatch, taken=place in taken)
                 except Exception as error:
-                    failure = self._retried(chunk, place, out, error, stopwatch, cancelled)
-                    if failure is not None:
-                        blanks[place] = failure
+                    problem = self._retried(chunk, place, out, error, stopwatch, cancelled)
+                    if problem is not None:
+                        blanks[place] = problem
         finally:
             stopwatch.rest()
         for name, array in arrays.items() if blanks else ():
@@ -86,24 +92,6 @@ class ChunkMaker:
             stopwatch.counts.update(slots.counted())
         return blanks
 
-    def _places(
-        self, chunk: Chunk, arrays: ChunkArrays, stopwatch: Stopwatch
-    ) -> tuple[Iterable[int], Collection[int]]:
-        """Take stored rows; return the places of rows that are read one by one, and those taken."""
-        reader, every = self.reader, range(len(chunk.rows))
-        taken: Collection[int] = ()
-        if reader.taken:
-            stopwatch.row = int(chunk.rows[0])
-            stopwatch("read")
-            taken = {*np.flatnonzero(reader.take(chunk.rows, arrays)).tolist()}
-            stopwatch("table")
-        if not (reader.reads_rows or chunk.known):
-            return (), taken
-        if not taken or reader.others or reader.transform:
-            return every, taken
-        rows = chunk.rows.tolist()
-        return [at for at in every if at not in taken or rows[at] in chunk.known], taken
-
     def _retried(
         self,
         chunk: Chunk,
@@ -112,7 +100,7 @@ class ChunkMaker:
         error: Exception,
         stopwatch: Stopwatch,
         cancelled: Callable[[], bool],
-    ) -> Failure | None:
+    ) -> Problem | None:
         """Retry a row that could not be read; return why it is to be skipped."""
         reader, row = self.reader, int(chunk.rows[place])
 
@@ -127,7 +115,7 @@ class ChunkMaker:
             where = without_secrets(f"row id={reader.id(row)!r}, ")
             if len([*reader.paths(row)]) == 1:
                 where = f"{reader.where(row)}: "
-            return Failure(stopwatch.stage, str(error).removeprefix(where))
+            return Problem(stopwatch.stage, str(error).removeprefix(where))
         return None
 
     def _rng(self, chunk: Chunk, place: int) -> np.random.Generator | None:
@@ -154,3 +142,47 @@ def chunk_sizes(batch: int, depth: int, workers: int, row: int, processes: bool)
 def row_bytes(specs: Mapping[str, Spec]) -> int:
     """Return the bytes of one sample's arrays."""
     return sum(prod(spec.shape) * spec.dtype.itemsize for spec in specs.values())
+
+
+def sample_rng(seed: int, epoch: int, id: object, k: int = 0) -> np.random.Generator:
+    """Return the random generator of one sample, the same in any worker.
+
+    It takes 5 microseconds, and has no `spawn`. Its key is the first 16 bytes of BLAKE2b-512 of
+    the text "dfgen/rng/1|{seed}|{epoch}|{id}|{k}", read as a little-endian integer (two
+    little-endian uint64). NumPy guarantees the bits of Philox, but the methods of a Generator for
+    one version only. The `id` counts as its text, so 7 is "7"; `k` is how often the row occurred
+    before in this epoch.
+
+    Example:
+        >>> sample_rng(0, 0, "cat-1").random() == sample_rng(0, 0, "cat-1").random()
+        True
+    """
+    key = _Key(_digest(f"dfgen/rng/1|{seed}|{epoch}|{id}|{k}"))
+    return np.random.Generator(np.random.Philox(key))  # type: ignore[arg-type]
+
+
+def batch_rng(seed: int, epoch: int, step: int, host: int = 0) -> np.random.Generator:
+    """Return the random generator of one batch of one host.
+
+    Its key is made like a sample's, of the text "dfgen/batch-rng/1|{seed}|{epoch}|{step}|{host}".
+
+    Example:
+        >>> batch_rng(0, 1, 2).random() == batch_rng(0, 1, 2).random()
+        True
+    """
+    digest = _digest(f"dfgen/batch-rng/1|{seed}|{epoch}|{step}|{host}")
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode()).digest()[:16]
+
+
+class _Key(ISeedSequence):
+    """Gives a Philox its key; `Philox(key=...)` would draw entropy first."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> Any:
+        return np.frombuffer(self.key, "<u8", n_words).astype(dtype)

@@ -5,22 +5,18 @@ import os
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dfgen.errors import ArgumentError, ReadTimeoutError, WorkerError
+from dfgen.errors import ArgumentError, WorkerError
 from dfgen.loading.metrics import Stopwatch
 from dfgen.samples.pixels.decoders import prepare_worker
 
 CLOSED = "this Sequence was closed: make a new one"
-FORKED = (
-    "this batch was begun before the process was forked, by workers that only its parent has: "
-    "begin a new pass in the forked process, iter(seq), or make another Sequence there"
-)
 _PATIENCE = 2.0  # seconds that closing waits for threads, in case one is stuck in a read
 _LOOK = 1.0  # seconds between two looks for late workers, at most
-_MOST_STUCK = 32  # abandoned threads that are still stuck, each with the memory of a batch
 
 
 class Worker:
@@ -39,6 +35,7 @@ class Worker:
         self.stopwatch = Stopwatch()
         self.abandoned = False
         self.batch: Any = None  # the PendingBatch that it works on
+        self.thread = 0  # that works on it
 
     def file(self) -> tuple[int, float] | None:
         """Return the row whose file is read or decoded, and since when by `time.perf_counter`."""
@@ -66,13 +63,12 @@ class Pool:
     there.
 
     Args:
-        count: the number of threads, at most if it grows.
+        count: the number of threads.
         make_worker: returns the worker of a new thread; without a reference to the pool.
-        grows: whether threads start one by one when others are busy.
     """
 
-    def __init__(self, count: int, make_worker: Callable[[], Worker], grows: bool = False) -> None:
-        self._count, self._make_worker, self._grows = count, make_worker, grows
+    def __init__(self, count: int, make_worker: Callable[[], Worker]) -> None:
+        self._count, self._make_worker = count, make_worker
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -80,7 +76,6 @@ class Pool:
         """In the order in which they started, abandoned ones included."""
         self.replaced = 0
         """Workers that were late and were replaced."""
-        self._looked = self._resumed = time.perf_counter()
         self._process = os.getpid()
         self._finalizer = weakref.finalize(
             self, _stop, self._process, self._tasks, self.workers, self._threads
@@ -96,9 +91,7 @@ class Pool:
         with self._lock:
             if self.closed:
                 raise ArgumentError(CLOSED)
-            busy = not self._threads or not self._tasks.empty()
-            more = self._count - len(self._threads)
-            for _ in range(min(more, busy) if self._grows else more):
+            while len(self._threads) < self._count:
                 self._start()
             self._tasks.put(task)
 
@@ -108,48 +101,26 @@ class Pool:
         A worker is late if its file takes longer than `timeout` seconds; another one replaces it.
 
         Raises:
-            ArgumentError: the pool was closed, or the process forked.
-            ReadTimeoutError: too many workers are stuck.
+            ArgumentError: the pool was closed.
         """
-        if self._process != os.getpid():
-            raise ArgumentError(FORKED)
         with contextlib.suppress(Empty):
-            while not (self._count or batch.done):
+            while not (self._count or batch.done.is_set()):
                 self._tasks.get_nowait()(self.workers[0])  # type: ignore[misc]
         timeout = timeout if self._count else None  # a caller cannot be replaced
         seconds = _LOOK if timeout is None else min(timeout / 4, _LOOK)
-        self._now(timeout)
-        while not batch.late and not batch.wait(seconds):
-            now = self._now(timeout)
+        looks = Counter[tuple[int, float]]()  # at each file; none while Ctrl-Z stops this process
+        while not batch.late and not batch.done.wait(seconds):
             if (batch.cancelled and not batch.late) or self.closed:
                 raise ArgumentError(CLOSED)
             for worker in tuple(self.workers) if timeout is not None else ():
-                self._replace_late(worker, timeout, now)  # type: ignore[arg-type]
+                pending, file = worker.batch, worker.file()
+                if file is not None and not worker.abandoned:
+                    looks[file] += 1
+                    if looks[file] * seconds > timeout:  # type: ignore[operator]
+                        pending.give_up(file[0])
+                        self.replace(worker)
         late: set[int | None] = batch.late
         return late
-
-    def _now(self, timeout: float | None) -> float:
-        """Return the time; note when this process was stopped, as by Ctrl-Z."""
-        now = time.perf_counter()
-        if timeout is not None and now - self._looked > _LOOK + timeout / 4:
-            self._resumed = now
-        self._looked = now
-        return now
-
-    def _replace_late(self, worker: Worker, timeout: float, now: float) -> None:
-        batch, file = worker.batch, worker.file()
-        if worker.abandoned or file is None or now - max(file[1], self._resumed) <= timeout:
-            return
-        if worker.batch is not batch:
-            return  # the read has ended meanwhile
-        pairs = zip(self.workers, self._threads, strict=False)
-        if sum(one.abandoned and thread.is_alive() for one, thread in pairs) >= _MOST_STUCK:
-            raise ReadTimeoutError(
-                f"{_MOST_STUCK} files took longer than limits.read_timeout={timeout} seconds and "
-                "are still being read, and now another: check whether their drive answers"
-            )
-        batch.give_up(file[0])
-        self.replace(worker)
 
     def replace(self, worker: Worker) -> None:
         """Abandon a stuck worker and start another one."""
@@ -165,13 +136,11 @@ class Pool:
             self._tasks.put(None)
 
     def close(self) -> None:
-        """End the threads; tasks that have not begun are called with an abandoned worker."""
-        refusing = Worker()
-        refusing.abandon()
+        """End the threads."""
         with self._lock:
             alive = self._finalizer.detach()
-        for task in _stop(*alive[2]) if alive else ():
-            task(refusing)
+        if alive:
+            _stop(*alive[2])
 
     def _start(self) -> None:
         worker = self._make_worker()
@@ -207,26 +176,19 @@ def _stop(
     tasks: "SimpleQueue[Task | None]",
     workers: list[Worker],
     threads: list[threading.Thread],
-) -> list[Task]:
-    """End the threads; return the tasks that have not begun.
+) -> None:
+    """End the threads; tasks that have not begun are not run.
 
     It takes no lock, because the garbage collector may call it in any thread.
     """
     if process != os.getpid():
-        return []
+        return
     pairs = zip(workers, threads, strict=False)
     ending = [thread for worker, thread in pairs if not worker.abandoned]
     for worker in workers:
         worker.abandon()
-    left = list[Task]()
-    with contextlib.suppress(Empty):
-        while True:
-            if (task := tasks.get_nowait()) is not None:
-                left.append(task)
-    for _ in threads:
         tasks.put(None)
     end = time.monotonic() + _PATIENCE
     for thread in ending:
         if thread.ident and thread is not threading.current_thread():
             thread.join(max(0.0, end - time.monotonic()))
-    return left

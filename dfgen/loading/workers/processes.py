@@ -12,7 +12,6 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,14 +21,17 @@ from typing import IO, Any
 import numpy as np
 
 from dfgen.errors import ArgumentError, WorkerError
-from dfgen.loading.metrics import Stopwatch
-from dfgen.loading.problems import WORKER, Failure
+from dfgen.loading.metrics import IDLE, Stopwatch
+from dfgen.loading.problems import WORKER, Problem
 from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
 from dfgen.loading.workers.pool import Worker
-from dfgen.loading.workers.process_main import NO_ROW, READING, ROW, SINCE, STARTING
-from dfgen.loading.workers.retries import WAITS, waited
-from dfgen.loading.workers.shared_memory import (
+from dfgen.loading.workers.process_main import (
     HEADER,
+    NO_ROW,
+    READING,
+    ROW,
+    SINCE,
+    STARTING,
     SharedPickle,
     room,
     shared_arrays,
@@ -37,19 +39,16 @@ from dfgen.loading.workers.shared_memory import (
 )
 from dfgen.machine import python_command
 from dfgen.platform_calls import IS_WINDOWS, interrupts_blocked
-from dfgen.samples.transforms import pickled_by_value, unwrapped
+from dfgen.samples.transforms import pickled_by_value
 from dfgen.spec import Spec
 
 _DEATHS = 3  # on one row: then it is the row
 _MOST_DEATHS = 6  # during one chunk, on different rows: then it is something else
-_GRACE = 1.0  # seconds that a process gets to end after its pipes were closed
-_LAST = 10.0  # and one that has closed its pipes itself, to learn its exit code
+_GRACE = 10.0  # seconds that a process gets to end after its pipes were closed
 _FILES = (
     ". Each takes three open files, and more while it starts: raise their limit before Python "
     "starts, as by ulimit -n 4096, or give fewer workers="
 )
-_ROOM = ". Set TMPDIR to a folder with room, make the batches smaller, or use threads"
-_ADVICE = {errno.EMFILE: _FILES, errno.ENFILE: _FILES, errno.ENOSPC: _ROOM}
 _SHORT = ", as the system does if memory is short: see its log, dmesg"
 
 
@@ -93,89 +92,75 @@ class ProcessWorker(Worker):
         except StartError:
             if not self._optional:
                 raise
-            self.fill, self.file = self._maker.fill, stopwatch.file  # type: ignore[method-assign]
+            self.fill = self._maker.fill  # type: ignore[method-assign]
             return self.fill(chunk, arrays, stopwatch, cancelled)
 
     def _fill(
         self, chunk: Chunk, arrays: ChunkArrays, stopwatch: Stopwatch, cancelled: Callable[[], bool]
     ) -> Blanks:
-        deadly: dict[int, Failure] = {}
-        deaths: Counter[int] = Counter()
+        specs = {name: Spec(array.shape, array.dtype) for name, array in arrays.items()}
+        deadly, deaths = dict[int, Problem](), Counter[int]()
+        stopwatch(IDLE)
         while not cancelled():
             try:
-                blanks, seconds, counts, error, objects = self._request(chunk, arrays)
+                child: Any = self._child or self._start()
+                _send((chunk, specs), child)
+                with open(child.stdout.fileno(), "rb", closefd=False) as replies:
+                    blanks, seconds, counts, error, objects = pickle.load(replies)
             except (EOFError, OSError, pickle.UnpicklingError):
                 if self.abandoned:
                     break
                 deadly |= self._note_death(chunk, deaths)
                 chunk = replace(chunk, known={*chunk.known, *deadly})
                 continue
+            self._header[ROW] = NO_ROW  # it may die before its next chunk
             stopwatch.add(seconds, counts)
-            stopwatch.since = time.perf_counter()  # the process has measured the time before
+            stopwatch.since = time.perf_counter()  # the process has measured the chunk
             if error is not None:
                 raise error
-            for name, shared in shared_arrays(self._memory, _specs(arrays)).items():
+            for name, shared in shared_arrays(self._memory, specs).items():
                 arrays[name][...] = objects.get(name, shared)
             rows = chunk.rows.tolist()
             return {place: why or deadly.get(rows[place]) for place, why in blanks.items()}
         return {}
 
-    def _request(self, chunk: Chunk, arrays: ChunkArrays) -> tuple[Any, ...]:
-        if (child := self._child) is None:
-            child = self._start()
-        else:
-            self._header[ROW] = NO_ROW  # it may have died since its last chunk
-        _send((chunk, _specs(arrays)), child)
-        with open(child.stdout.fileno(), "rb", closefd=False) as replies:  # type: ignore[union-attr]
-            reply: tuple[Any, ...] = pickle.load(replies)
-        return reply
-
     def _start(self) -> subprocess.Popen[bytes]:
-        for seconds in (*WAITS, None):
-            try:
-                child = self._child = self._spawned()
-                break
-            except OSError as error:
-                retried = seconds is not None and error.errno in (errno.EMFILE, errno.ENFILE)
-                if not retried or not waited(seconds or 0, lambda: self.abandoned):
-                    advice = _ADVICE.get(error.errno or 0, "")
-                    raise StartError(f"a worker process cannot start: {error}{advice}") from error
+        """Start a process, in a group of its own: Ctrl-C and Ctrl-Z are the parent's."""
+        try:
+            if self._file is None:
+                self._file, self._memory = shared_memory(self._memory_size)
+                self._header = np.frombuffer(self._memory, np.float64, 3)
+            self._header[ROW] = STARTING
+            handle = self._file.fileno()
+            command, environment = python_command("dfgen.loading.workers.process_main", str(handle))
+            with interrupts_blocked():
+                child = self._child = subprocess.Popen(
+                    command,
+                    bufsize=0,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    pass_fds=[handle, self._payload.handle],
+                    env=environment,
+                    process_group=0,
+                )
+        except OSError as error:
+            advice = _FILES if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+            raise StartError(f"a worker process cannot start: {error}{advice}") from error
         if self.abandoned:  # meanwhile, so that `abandon` has not seen it
             child.kill()
         _send((self._payload.message, self._memory_size, os.getpid()), child)
         return child
 
-    def _spawned(self) -> subprocess.Popen[bytes]:
-        """Start a process, in a group of its own: Ctrl-C and Ctrl-Z are the parent's."""
-        if self._file is None:
-            self._file, self._memory = shared_memory(self._memory_size)
-            self._header = np.frombuffer(self._memory, np.float64, 3)
-        self._header[ROW] = STARTING
-        handle = self._file.fileno()
-        command, environment = python_command("dfgen.loading.workers.process_main", str(handle))
-        with interrupts_blocked():
-            return subprocess.Popen(
-                command,
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                pass_fds=[handle, *self._payload.handles],
-                env=environment,
-                process_group=0,
-            )
-
-    def _note_death(self, chunk: Chunk, deaths: Counter[int]) -> dict[int, Failure]:
+    def _note_death(self, chunk: Chunk, deaths: Counter[int]) -> dict[int, Problem]:
         """Count a death for the row in the making; return the row and why if it is to be skipped.
 
         Raises:
             WorkerError: there were too many deaths.
         """
-        row, code, reader = int(self._header[ROW]), self._end(_LAST), self._maker.reader
+        row, code, reader = int(self._header[ROW]), self._end(), self._maker.reader
         deaths[row] += 1
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if deaths[row] < _DEATHS and deaths.total() < _MOST_DEATHS:
-            if row == STARTING:  # as without descriptors, which may be there later
-                waited(WAITS[1 + deaths[row]], lambda: self.abandoned)
             return {}
         if deaths[row] == _DEATHS and row >= 0:
             cause = _SHORT * (code == -signal.SIGKILL)
@@ -183,7 +168,7 @@ class ProcessWorker(Worker):
             if not self._maker.skip:
                 raise WorkerError(f"{reader.where(row)}: {died}")
             del deaths[row]
-            return {row: Failure(WORKER, died)}
+            return {row: Problem(WORKER, died)}
         rows = f"row id={reader.id(int(chunk.rows[0]))!r} and {len(chunk.rows) - 1} more"
         if row == STARTING:
             raise StartError(
@@ -194,7 +179,7 @@ class ProcessWorker(Worker):
             f"different rows{_SHORT}: give more memory, or fewer workers="
         )
 
-    def _end(self, seconds: float = _GRACE) -> int:
+    def _end(self) -> int:
         """End the process; return its exit code."""
         child, self._child = self._child, None
         if child is None:
@@ -204,16 +189,17 @@ class ProcessWorker(Worker):
             with contextlib.suppress(OSError):  # bytes that were not sent yet
                 pipe.close()  # type: ignore[union-attr]
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return child.wait(seconds)
+            return child.wait(_GRACE)
         child.kill()
         return child.wait()
 
     def file(self) -> tuple[int, float] | None:
         """Return the row whose file is read or decoded, and since when."""
-        if self._header is None:
-            return None
-        seen = self._header.tolist()
-        if not seen[READING] or seen != self._header.tolist():  # it goes on meanwhile
+        header = self._header
+        if header is None or self._child is None:
+            return super().file()
+        seen = header.tolist()
+        if not seen[READING] or seen != header.tolist():  # it goes on meanwhile
             return None
         return int(seen[ROW]), seen[SINCE]
 
@@ -240,10 +226,6 @@ def _send(message: object, child: subprocess.Popen[bytes]) -> None:
         pickle.dump(message, requests)
 
 
-def _specs(arrays: ChunkArrays) -> dict[str, Spec]:
-    return {name: Spec(array.shape, array.dtype) for name, array in arrays.items()}
-
-
 def pickled(maker: ChunkMaker) -> SharedPickle:
     """Return a pickled ChunkMaker, functions of a notebook or script by value.
 
@@ -253,7 +235,6 @@ def pickled(maker: ChunkMaker) -> SharedPickle:
     if IS_WINDOWS:
         raise ArgumentError("use_multiprocessing=True does not work on Windows: use threads")
     for name, function in maker.reader.functions.items():
-        _pickle_module_of(function)
         try:
             pickled_by_value(function)
         except Exception as error:
@@ -262,17 +243,3 @@ def pickled(maker: ChunkMaker) -> SharedPickle:
                 f"{type(error).__name__}: {error}. Create its content inside of it, or use threads"
             ) from error
     return SharedPickle(maker)
-
-
-def _pickle_module_of(function: object) -> None:
-    """Have cloudpickle pickle the module of a function if no process can import it."""
-    import cloudpickle
-
-    module = sys.modules.get(getattr(unwrapped(function), "__module__", None) or "")
-    if module is None or module.__name__ in (
-        "__main__", *cloudpickle.list_registry_pickle_by_value()
-    ):  # fmt: skip
-        return
-    package = module.__name__.partition(".")[0]
-    if not any(finder.find_spec(package, None) for finder in sys.meta_path):
-        cloudpickle.register_pickle_by_value(module)

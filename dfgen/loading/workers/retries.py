@@ -16,8 +16,13 @@ _SLICE = 0.05  # seconds between two looks at whether the row is still wanted
 _DISK = "check the disk or the network (dmesg tells more), then resume from the last backup"
 _FILES = "allow more open files, as by ulimit -n 65536, or use fewer workers"
 _MEMORY = "give the process more memory, or make workers, max_queue_size or batch_size smaller"
-_ADVICE = dict.fromkeys((errno.EIO, errno.ESTALE), _DISK)
-_ADVICE |= dict.fromkeys((errno.EMFILE, errno.ENFILE), _FILES) | {errno.ENOMEM: _MEMORY}
+_ADVICE = {
+    errno.EIO: _DISK,
+    errno.ESTALE: _DISK,
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
+    errno.ENOMEM: _MEMORY,
+}
 
 
 def retry(
@@ -48,8 +53,11 @@ def retry(
             if _errno(error) is None:
                 raise error
             watch(IDLE)
-            if not waited(seconds, cancelled):
-                raise error
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                if cancelled():
+                    raise error
+                time.sleep(_SLICE)
             try:
                 return read()
             except Exception as another:
@@ -75,14 +83,3 @@ def _errno(error: BaseException) -> int | None:
         error = error.__cause__
     number = error.errno if isinstance(error, OSError) else errno.ENOMEM  # as decoders report it
     return number if number in _ADVICE else None
-
-
-def waited(seconds: float, cancelled: Callable[[], bool]) -> bool:
-    """Wait; return False as soon as `cancelled` returns True."""
-    end = time.monotonic() + seconds
-    while not cancelled():
-        left = end - time.monotonic()
-        if left <= 0:
-            return True
-        time.sleep(min(left, _SLICE))
-    return False
