@@ -14,7 +14,7 @@ from typing import IO, BinaryIO
 import filelock
 
 from dfgen.errors import DfgenError, WriteError, reason, warn
-from dfgen.platform_calls import flush_folder
+from dfgen.machine import flush_folder
 
 LOCK_SUFFIX = ".dfgen-lock"
 """How the names of lock files end."""

@@ -22,9 +22,9 @@ from dfgen.errors import (
 )
 from dfgen.limits import DEFAULT, limits_given
 from dfgen.loading.state import ids_digest
+from dfgen.machine import HAS_MEMORY_FILES, IS_WINDOWS
 from dfgen.manifest.paths import absolute_place, is_address
 from dfgen.manifest.table_reading import mapped_rows, read_table
-from dfgen.platform_calls import HAS_MEMORY_FILES, IS_WINDOWS
 from dfgen.samples.features.base import class_names_in_order
 from dfgen.samples.features.classes import LABEL_MODES
 from dfgen.samples.features.image import DEFAULT_SIZE, Image, checked_size

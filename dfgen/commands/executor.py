@@ -11,7 +11,7 @@ from typing import Any
 
 from dfgen.errors import ArgumentError, MissingPackageError, WorkerError, quote, reason, whole
 from dfgen.executors import Made
-from dfgen.platform_calls import end_with_parent
+from dfgen.machine import end_with_parent
 
 _ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx|ucxx)://)?(?:\[.+\]|[^/:]+):\d+")
 

@@ -17,7 +17,7 @@ import msgspec
 
 from dfgen.errors import DfgenError, ManifestError, MissingFileError, ReadError, is_outside
 from dfgen.limits import DEFAULT, Limits
-from dfgen.platform_calls import READING
+from dfgen.machine import READING
 
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, MissingFileError, unreadable
 from dfgen.limits import refuse_bytes
-from dfgen.platform_calls import READING, read_at
+from dfgen.machine import READING, read_at
 from dfgen.stores.store import MOST_OPEN, Head, Store, check_size, file_of_ranges
 
 ARCHIVES = ("zip", "tar")

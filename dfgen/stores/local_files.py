@@ -9,7 +9,7 @@ import numpy as np
 
 from dfgen.errors import DfgenError, unreadable
 from dfgen.limits import refuse_bytes
-from dfgen.platform_calls import READING, read_ahead
+from dfgen.machine import READING, read_ahead
 from dfgen.spec import IntArray
 from dfgen.stores.store import Head, Store, check_size
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from dfgen.platform_calls import flock, memory_file, reserve
+from dfgen.machine import flock, memory_file, reserve
 from dfgen.spec import IntArray, Present, Spec, Values
 
 SLOTS, RECORDS = ".slots", ".records"

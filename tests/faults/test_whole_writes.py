@@ -168,7 +168,7 @@ def test_fault_29_a_full_disk_leaves_the_old_files_and_nothing_beside(tmp_path):
 KILLED = """
 def killed_at(point, write):
     left = point
-    rooms = ("files", "platform_calls", "training.callbacks.backup_files")
+    rooms = ("files", "machine", "training.callbacks.backup_files")
     watched = {"zipfile", *(f"dfgen.{room}" for room in rooms)}
 
     def count(frame, event, function):

@@ -17,14 +17,13 @@ PACKAGE = Path(dfgen.__file__).parent
 HEAVY = {"keras", "tensorflow", "jax", "torch", "matplotlib"}
 
 # What each room may import of dfgen. Rooms not named here sit on top and may import all.
-LOW = {"errors", "spec", "platform_calls", "files"}
+LOW = {"errors", "spec", "files"}
 LOW |= {"machine", "progress_bars", "limits", "table"}
 LAYERS = {
     "errors": set(),
     "spec": {"errors"},
-    "platform_calls": set(),
-    "files": {"errors", "platform_calls"},
-    "machine": {"platform_calls"},
+    "files": {"errors", "machine"},
+    "machine": set(),
     "progress_bars": set(),
     "limits": {"errors"},
     "table": {"errors", "spec", "limits"},

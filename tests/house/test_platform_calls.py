@@ -46,12 +46,12 @@ sys.modules.pop("sitecustomize", None)
 import sitecustomize
 sys.platform = sys.argv[1]
 import dfgen
-from dfgen import platform_calls
+from dfgen import machine
 
 df = dfgen.build_manifest("pets", pattern="{kind}/{id}.png", split={"train": 0.75, "val": 0.25})
 dfgen.write_manifest(df, "pets.parquet")
 dfgen.pack("pets.parquet", "packed", image_size=(16, 16))
-told = {"lacks": not platform_calls.HAS_MEMORY_FILES}
+told = {"lacks": not machine.HAS_MEMORY_FILES}
 model = keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(2)])
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile("sgd", loss)
@@ -93,9 +93,9 @@ def asked(path):
 @pytest.mark.slow
 def test_one_module_asks_which_system_it_is_on():
     found = {path.relative_to(PACKAGE).as_posix(): {*asked(path)} for path in PACKAGE.rglob("*.py")}
-    others = {"platform_calls.py", "manifest/paths.py"}  # how paths are written there
+    others = {"machine.py", "manifest/paths.py"}  # how paths are written there
     assert {name: texts for name, texts in found.items() if texts and name not in others} == {}
-    assert found["platform_calls.py"] >= {"sys.platform", "os.name", "hasattr(os, 'memfd_create')"}
+    assert found["machine.py"] >= {"sys.platform", "os.name", "hasattr(os, 'memfd_create')"}
 
 
 def run_without(names, platform, folder):

@@ -12,7 +12,6 @@ from dfgen import machine
 from dfgen.errors import ArgumentError, WriteError, flag, one_of, whole
 from dfgen.files import FileLock, check_writable, only_writer, write_whole
 from dfgen.machine import free_memory, machine_memory, usable_cpus
-from dfgen.platform_calls import physical_memory
 
 
 def test_what_interrupts_the_writer_leaves_the_old_file(tmp_path):
@@ -183,7 +182,7 @@ def cgroups(tmp_path, monkeypatch):
     """A function that writes files of cgroups; this process is in /pod/container."""
     monkeypatch.setattr(machine, "_ROOT", str(tmp_path))
     monkeypatch.setattr(machine, "_GROUPS", str(tmp_path / "groups"))
-    monkeypatch.setattr(machine, "allowed_cpus", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(8))
 
     def write(groups, files):
         (tmp_path / "groups").write_text(groups)
@@ -204,7 +203,8 @@ NESTED = "1:cpu:/other\n0::/pod/container\n"
 
 def test_memory_of_nested_cgroups_counts_without_page_cache(cgroups):
     cgroups(NESTED, memory("pod/container", "max", 400, 0))
-    assert machine_memory() == physical_memory() >= free_memory() > 1 << 20
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert machine_memory() == physical >= free_memory() > 1 << 20
     cgroups(NESTED, memory("pod/container", 1000, 900, 500))
     assert (machine_memory(), free_memory()) == (1_000, 600)
     cgroups(NESTED, memory("pod", 800, 700, 100))

@@ -9,7 +9,7 @@ from threading import Lock
 
 import pytest
 
-from dfgen import platform_calls
+from dfgen import machine
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="most are calls of Linux alone")
 MIB = 1 << 20
@@ -46,53 +46,54 @@ def test_read_ahead_is_asked_for_in_short_steps_where_it_can_be(tmp_path, monkey
     made = calls(os, "posix_fadvise")
     path = tmp_path / "a.bin"
     path.write_bytes(b"0123456789")
-    platform_calls.read_ahead(str(path), [(2, 3), (MIB, 131073)])
+    machine.read_ahead(str(path), [(2, 3), (MIB, 131073)])
     found = [(start, length) for _, _, start, length, _ in made]
     assert found == [(2, 3), (MIB, 131072), (MIB + 131072, 1)]
-    monkeypatch.setattr(platform_calls, "CAN_READ_AHEAD", False)
-    platform_calls.read_ahead(str(path), [(2, 3)])
+    monkeypatch.setattr(machine, "CAN_READ_AHEAD", False)
+    machine.read_ahead(str(path), [(2, 3)])
     assert len(made) == 3
 
 
 def test_a_reserved_file_has_its_bytes_and_without_that_call_a_hole(file, monkeypatch):
-    platform_calls.reserve(file, MIB, MIB)
+    machine.reserve(file, MIB, MIB)
     found = os.fstat(file)
     assert found.st_size == 2 * MIB and found.st_blocks * 512 >= MIB
     monkeypatch.delattr(os, "posix_fallocate")
-    platform_calls.reserve(file, 2 * MIB, 5)
+    machine.reserve(file, 2 * MIB, 5)
     assert os.fstat(file).st_size == 2 * MIB + 5
 
 
 def test_a_read_from_a_place_leaves_the_file_where_it_stands_but_without_that_call(
     file, monkeypatch
 ):
-    assert platform_calls.read_at(file, 3, 2, Lock()) == b"234"
+    assert machine.read_at(file, 3, 2, Lock()) == b"234"
     assert os.lseek(file, 0, os.SEEK_CUR) == 10
     monkeypatch.delattr(os, "pread")
-    assert platform_calls.read_at(file, 3, 2, Lock()) == b"234"
+    assert machine.read_at(file, 3, 2, Lock()) == b"234"
 
 
 def test_cpus_and_memory_are_those_of_the_machine_where_nobody_tells(monkeypatch):
+    monkeypatch.setattr(machine, "_GROUPS", "none")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 8}.difference([process]))
-    assert platform_calls.allowed_cpus() == 3
+    assert machine.usable_cpus() == 3
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert platform_calls.allowed_cpus() == 7
+    assert machine.usable_cpus() == 7
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert platform_calls.allowed_cpus() == 1
+    assert machine.usable_cpus() == 1
     monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 6, "SC_PAGE_SIZE": 4096}.__getitem__)
-    assert platform_calls.physical_memory() == 6 * 4096
+    assert machine.machine_memory() == 6 * 4096
     monkeypatch.delattr(os, "sysconf")
-    assert platform_calls.physical_memory() == sys.maxsize
+    assert machine.machine_memory() == sys.maxsize
 
 
 @pytest.mark.parametrize("closed", [0, 2])
 def test_a_descriptor_of_a_child_is_none_of_the_first_three(file, closed):
-    assert platform_calls.inherited(file) == file
+    assert machine.inherited(file) == file
     before = os.dup(closed)
     os.dup2(file, closed)
     try:
-        found = platform_calls.inherited(closed)
+        found = machine.inherited(closed)
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(closed)
         assert found > 2 and os.path.samestat(os.fstat(found), os.fstat(file))
@@ -110,10 +111,10 @@ def test_a_folder_is_written_to_its_disk_and_closed(tmp_path, monkeypatch):
         flushed[handle] = os.readlink(f"/proc/self/fd/{handle}")
 
     monkeypatch.setattr(os, "fsync", fsync)
-    platform_calls.flush_folder(str(tmp_path))
+    machine.flush_folder(str(tmp_path))
     assert [*flushed.values()] == [str(tmp_path)] and not any(map(is_open, flushed))
     monkeypatch.setattr(os, "name", "nt")
-    platform_calls.flush_folder("none")
+    machine.flush_folder("none")
 
 
 def test_linux_kills_this_process_with_its_parent(monkeypatch):
@@ -121,14 +122,14 @@ def test_linux_kills_this_process_with_its_parent(monkeypatch):
     libc.prctl(2, ctypes.byref(told))
     before = told.value
     try:
-        platform_calls.end_with_parent()
+        machine.end_with_parent()
         libc.prctl(2, ctypes.byref(told))
     finally:
         libc.prctl(1, before)
     assert told.value == signal.SIGKILL
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.delattr(ctypes, "CDLL")
-    platform_calls.end_with_parent()
+    machine.end_with_parent()
 
 
 def test_an_interrupt_is_blocked_beside_what_was_and_let_through_again(monkeypatch):
@@ -137,11 +138,11 @@ def test_an_interrupt_is_blocked_beside_what_was_and_let_through_again(monkeypat
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
-        with platform_calls.interrupts_blocked():
+        with machine.interrupts_blocked():
             assert blocked() >= {signal.SIGINT, signal.SIGUSR1}
         assert blocked() == {*before, signal.SIGUSR1}
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     monkeypatch.delattr(signal, "pthread_sigmask")
-    with platform_calls.interrupts_blocked():
+    with machine.interrupts_blocked():
         pass

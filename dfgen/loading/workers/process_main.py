@@ -26,7 +26,7 @@ from dfgen.errors import DfgenError, WorkerError
 from dfgen.loading.metrics import IDLE, OF_FILES, Stopwatch
 from dfgen.loading.prefetch import Prefetch
 from dfgen.loading.workers.chunks import ChunkMaker
-from dfgen.platform_calls import (
+from dfgen.machine import (
     HAS_MEMORY_FILES,
     end_with_parent,
     inherited,

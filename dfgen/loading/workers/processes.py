@@ -37,8 +37,7 @@ from dfgen.loading.workers.process_main import (
     shared_arrays,
     shared_memory,
 )
-from dfgen.machine import python_command
-from dfgen.platform_calls import IS_WINDOWS, interrupts_blocked
+from dfgen.machine import IS_WINDOWS, interrupts_blocked, python_command
 from dfgen.samples.transforms import pickled_by_value
 from dfgen.spec import Spec
 

@@ -15,7 +15,7 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.workers.chunks import ChunkMaker
 from dfgen.loading.workers.pool import CLOSED, Pool, Worker
 from dfgen.loading.workers.processes import ProcessWorker, pickled
-from dfgen.platform_calls import STARTS_PROCESSES_ALONE
+from dfgen.machine import STARTS_PROCESSES_ALONE
 from dfgen.samples.reader import SampleReader
 from dfgen.spec import Spec
 
