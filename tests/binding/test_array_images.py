@@ -79,7 +79,7 @@ def assert_same(found, expected):
     ],
 )
 @each(("rows", "files"), [("rgb.npy", "png"), ("all.h5", "png"), ("gray.npy", "graypng")])
-def test_every_option_makes_the_same_of_rows_as_of_files(frame, rows, files, options):
+def test_options_treat_rows_and_files_alike(frame, rows, files, options):
     dataset = "x" if rows.endswith(".h5") else None
     found = batches(frame, Image(rows, index="index", dataset=dataset, **options))
     assert_same(found, batches(frame, Image(files, **options)))
@@ -93,7 +93,7 @@ def test_time_that_resizing_rows_takes_is_told(frame):
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
-def test_rows_of_16_bits_are_as_deep_as_files_of_them(frame, dtype):
+def test_array_rows_keep_16_bits_like_files(frame, dtype):
     options = {"size": (6, 9), "dtype": dtype}
     found = batches(frame, Image("deep.npy", index="index", **options))
     assert_same(found, batches(frame, Image("deeppng", **options)))
@@ -109,7 +109,7 @@ def test_masks_and_boxes_follow_images_in_arrays(frame):
     assert_same(batches(frame, x, y), expected)
 
 
-def test_a_second_image_in_an_array_follows_the_first(frame):
+def test_second_image_in_an_array_follows_the_first(frame):
     options = {"size": (8, 8), "load_size": (14, 14), "crop": "random"}
 
     def pair(one, two, **index):
@@ -130,7 +130,7 @@ def test_a_transform_sees_rows_as_it_sees_files(frame):
     assert_same(made(Image("rgb.npy", (9, 9), index="index")), made(Image("png", (9, 9))))
 
 
-def test_rows_of_the_size_asked_for_are_taken_a_chunk_at_once(frame, monkeypatch):
+def test_rows_of_target_size_are_read_in_chunks(frame, monkeypatch):
     monkeypatch.setattr(Stores, "row", None)
     for name, mode in (("rgb.npy", "rgb"), ("gray.npy", "grayscale")):
         found = batches(frame, Image(name, (HEIGHT, WIDTH), color_mode=mode, index="index"))
@@ -160,7 +160,7 @@ def test_rows_that_are_no_images_are_refused(tmp_path):
             batches(frame, Image("path", (5, 5), index="index"))
 
 
-def test_a_target_that_no_row_has_names_no_array_file(frame):
+def test_target_missing_in_every_row_is_blank(frame):
     frame = frame.assign(none=pd.array([None] * N, "string"))
     y = {"numbers": dfgen.Array("none", shape=(4,), index="index", missing="ignore")}
     found = batches(frame, Image("rgb.npy", (6, 9), index="index"), y)

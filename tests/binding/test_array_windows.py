@@ -104,13 +104,13 @@ def test_rows_are_taken_a_chunk_at_once(folder, name, monkeypatch):
     np.testing.assert_array_equal(values, VALUES[rows])
 
 
-def test_a_contiguous_array_of_hdf5_is_mapped_as_npy_is(folder):
+def test_contiguous_hdf5_array_is_mapped_like_npy(folder):
     rows = Stores().arrays.array(f"{folder}/odd.h5", "x")
     assert type(rows) is np.ndarray and not rows.flags.writeable
     np.testing.assert_array_equal(rows, VALUES)
 
 
-def test_arrays_of_hdf5_that_do_not_lie_as_in_memory_are_read_by_h5py(tmp_path):
+def test_unusual_hdf5_arrays_are_read_by_h5py(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["flags"] = VALUES[:4] > 3
         kind = h5py.h5t.STD_I16LE.copy()
@@ -124,7 +124,7 @@ def test_arrays_of_hdf5_that_do_not_lie_as_in_memory_are_read_by_h5py(tmp_path):
         np.testing.assert_array_equal(Stores().row(f"{tmp_path}/x.h5", 3, name), expected)
 
 
-def test_a_row_that_is_not_there_is_told_as_before(folder):
+def test_missing_row_is_named_in_the_error(folder):
     frame = frame_of(folder, "plain.npy").assign(index=np.arange(N) + 1)
     with pytest.raises(DecodeError) as caught:
         rows_and_values(loader_of(frame))
@@ -134,7 +134,7 @@ def test_a_row_that_is_not_there_is_told_as_before(folder):
     )
 
 
-def test_a_file_that_has_changed_is_refused_as_before(folder, tmp_path):
+def test_changed_file_is_rejected_or_skipped(folder, tmp_path):
     np.save(tmp_path / "x.npy", VALUES)
     known = os.path.getsize(tmp_path / "x.npy") - 1
     frame = frame_of(tmp_path, "x.npy").assign(bytes=known)
@@ -146,7 +146,7 @@ def test_a_file_that_has_changed_is_refused_as_before(folder, tmp_path):
     skipping.close()
 
 
-def test_numbers_that_do_not_fit_are_refused_with_their_row(tmp_path):
+def test_numbers_out_of_range_are_rejected_with_row(tmp_path):
     values = np.zeros((N, 2), "i8")
     values[70, 1] = 300
     np.save(tmp_path / "x.npy", values)
@@ -172,7 +172,7 @@ def note_advice(monkeypatch, path, note):
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system reads nothing ahead")
-def test_of_a_column_in_another_order_only_its_rows_are_read_ahead(tmp_path, monkeypatch):
+def test_shuffled_column_reads_ahead_only_its_rows(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.zeros((2_000, 1_000), np.uint8))
     asked = []
     note_advice(monkeypatch, tmp_path / "x.npy", lambda *given: asked.append(given[:2]))
@@ -190,9 +190,7 @@ def test_of_a_column_in_another_order_only_its_rows_are_read_ahead(tmp_path, mon
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system reads nothing ahead")
 @pytest.mark.parametrize("name", ["plain.npy", "odd.h5", "packed.h5"])
-def test_the_first_window_and_the_next_one_are_read_ahead_by_a_thread(
-    folder, name, tmp_path, monkeypatch
-):
+def test_thread_reads_ahead_first_and_next_window(folder, name, tmp_path, monkeypatch):
     asked, done = [], threading.Event()
 
     def note(start, length, advice):
@@ -265,7 +263,7 @@ print(most - begin)
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what is in memory")
-def test_memory_holds_two_windows_of_a_file_of_50_gb(tmp_path):
+def test_memory_holds_two_windows_of_50_gb_file(tmp_path):
     """320 MB of rows go through windows of 32 MB."""
     done = subprocess.run(
         [sys.executable, "-c", SPARSE, f"{tmp_path}/x.npy"], capture_output=True, text=True,

@@ -36,7 +36,7 @@ print(bound.class_names, sorted({"keras", "tensorflow", "jax", "torch"} & set(sy
 """
 
 
-def test_a_frame_is_bound_and_its_batches_are_taken_without_keras(frame, tmp_path):
+def test_frame_yields_batches_without_keras(frame, tmp_path):
     path = tmp_path / "frame.json"
     frame(10).to_json(path, orient="records")
     done = subprocess.run(
@@ -48,7 +48,7 @@ def test_a_frame_is_bound_and_its_batches_are_taken_without_keras(frame, tmp_pat
     assert (done.returncode, done.stdout, done.stderr) == (0, "['even', 'odd'] []\n", "")
 
 
-def test_a_binding_is_what_a_sequence_makes_of_the_same_arguments(frame):
+def test_binding_matches_sequence_with_same_arguments(frame):
     bound = bind(SequenceArguments(frame(8), image_size=(4, 4)))
     with dfgen.Sequence(frame(8), image_size=(4, 4), workers=0, shuffle=False) as seq:
         images, labels = seq[0]
@@ -80,7 +80,7 @@ def test_ten_problems_are_shown(frame):
     assert "and 2 more" in str(error.value)
 
 
-def test_the_digest_of_labels_knows_not_on_which_image_boxes_lie(frame):
+def test_labels_digest_ignores_image_size(frame):
     df = frame(2).assign(boxes=[[[0, 0, 2, 2]], []], labels=[[1], []])
     found = [
         bind(

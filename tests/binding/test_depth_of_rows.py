@@ -79,7 +79,7 @@ def test_deep_file_without_facts_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("bits", ["8", 8.5, None])
-def test_a_column_of_the_users_own_that_is_called_bits_is_let_alone(tmp_path, bits):
+def test_user_column_named_bits_is_ignored(tmp_path, bits):
     frame = manifest(tmp_path, others="uint8").assign(bits=bits)
     assert not bound(frame, image()).problems
     assert not bound(frame[["id", "path"]].assign(bits=16), image()).problems
@@ -93,7 +93,7 @@ def test_facts_are_those_of_the_column_path(tmp_path):
 MIXED = {"row1": "uint8", "others": "uint16"}
 
 
-def test_files_of_64_bits_a_channel_are_problems_of_their_rows(tmp_path):
+def test_files_of_64_bits_per_channel_are_problems(tmp_path):
     with pytest.warns(UserWarning, match="1 problem"):
         frame = manifest(tmp_path, row1="float64", others="float32")
     batch, problems = batch_of(frame, image(dtype="float32"), on_error="skip")
@@ -137,7 +137,7 @@ def test_a_transform_gets_the_depth_of_the_file(tmp_path, more, expected, option
     np.testing.assert_allclose(found, expected(1000.0 * np.arange(1, ROWS + 1) + 5), rtol=1e-6)
 
 
-def test_a_transform_gets_8_bits_of_files_of_8_bits(tmp_path):
+def test_transform_gets_uint8_pixels_of_8_bit_files(tmp_path):
     def check(sample, rng):
         assert sample["image"].dtype == np.uint8
         return sample
@@ -167,7 +167,7 @@ def test_deep_images_keep_their_sizes(tmp_path):
     assert batch.arrays["image"][:, 3, 4, 0].tolist() == [1000 * (r + 1) for r in range(ROWS)]
 
 
-def test_opening_many_rows_looks_at_their_bits_at_once(tmp_path):
+def test_bits_of_many_rows_are_checked_together(tmp_path):
     """One row's Python object each would take a second."""
     frame = pd.DataFrame({"id": np.arange(200_000), "path": "a.png"}).assign(bits=8, format="png")
     with warnings.catch_warnings():

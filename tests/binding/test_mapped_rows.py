@@ -88,7 +88,7 @@ def test_mapped_column_gives_one_and_several_values(tmp_path, ends):
         assert one[part].to_pylist() == whole[part]
 
 
-def test_rows_are_mapped_once_and_again_when_the_manifest_changed(pets, tmp_path):
+def test_rows_are_mapped_once_per_manifest_version(pets, tmp_path):
     batches(pets)
     made = row_files(tmp_path)
     assert len(made) == 1
@@ -113,7 +113,7 @@ def test_truncated_row_file_is_made_again(pets, tmp_path):
     assert batches(pets) == whole
 
 
-def test_batches_stay_the_same_while_the_manifest_is_replaced(pets):
+def test_batches_stay_the_same_during_manifest_replacement(pets):
     before = batches(pets)[1]
     with opened(pets) as sequence:
         dfgen.write_manifest(dfgen.read_manifest(pets).iloc[::-1], pets)
@@ -121,14 +121,14 @@ def test_batches_stay_the_same_while_the_manifest_is_replaced(pets):
     assert again == before != batches(pets)[1]
 
 
-def test_cache_folder_that_cannot_be_written_is_a_warning(pets, tmp_path):
+def test_unwritable_cache_folder_is_a_warning(pets, tmp_path):
     frame = batches(dfgen.read_manifest(pets))
     (tmp_path / "cache").write_text("in the way")
     with pytest.warns(UserWarning, match="memory"):
         assert batches(pets) == frame
 
 
-def test_conditions_on_a_frame_and_without_rows_are_refused(pets):
+def test_conditions_on_frames_or_without_matches_are_rejected(pets):
     with pytest.raises(ArgumentError, match="where"):
         opened(dfgen.read_manifest(pets), where="age > 3")
     with pytest.raises(ManifestError, match="no rows"):

@@ -91,13 +91,13 @@ names = st.one_of(st.none(), st.sampled_from(NAMES), st.sampled_from(ODD))
 
 @settings(max_examples=60)
 @given(frames(), names, names, names, names)
-def test_a_sequence_of_any_frame_works_or_is_refused_by_one_message(frame, y, id, weight, balance):
+def test_any_frame_makes_a_sequence_or_one_error(frame, y, id, weight, balance):
     _told(lambda: bind(SequenceArguments(frame, y=y, id=id, sample_weight=weight, balance=balance)))
 
 
 @settings(max_examples=40)
 @given(frames(), names, st.data())
-def test_what_is_bound_knows_no_index_and_leaves_the_frame_alone(frame, y, data):
+def test_binding_ignores_index_and_keeps_frame_unchanged(frame, y, data):
     def bound(given):
         with warnings.catch_warnings(action="ignore"):
             try:
@@ -119,9 +119,7 @@ def test_what_is_bound_knows_no_index_and_leaves_the_frame_alone(frame, y, data)
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(frames(), st.sampled_from(NAMES), st.sampled_from(["stratify", "group", "order"]))
-def test_a_manifest_of_any_frame_works_or_is_refused_by_one_message(
-    tmp_path_factory, frame, name, how
-):
+def test_any_frame_makes_a_manifest_or_one_error(tmp_path_factory, frame, name, how):
     path = tmp_path_factory.getbasetemp() / "messy.parquet"
     _told(lambda: dfgen.split(frame, {"train": 0.5, "val": 0.5}, **{how: name}))
     _told(lambda: dfgen.split(frame, folds=2))
@@ -130,7 +128,7 @@ def test_a_manifest_of_any_frame_works_or_is_refused_by_one_message(
     _told(lambda: (dfgen.write_manifest(frame, path), dfgen.read_manifest(path)))
 
 
-def test_a_message_is_bounded_and_shows_no_control_characters():
+def test_message_is_bounded_without_control_characters():
     message = str(ArgumentError("y='\x1b[31m\ud800' " + "x" * 100_000 + ": write y='kind'"))
     assert len(message) <= 2_000
     assert message.startswith("y='\\x1b[31m\\ud800' xxx")
@@ -138,7 +136,7 @@ def test_a_message_is_bounded_and_shows_no_control_characters():
     assert legible("two\nlines, é") == "two\nlines, é"
 
 
-def test_numbers_beyond_64_bits_and_other_text_are_named():
+def test_large_integers_and_invalid_text_are_named():
     for value, word in ((10**30, "int"), ("a\ud800", "Unicode")):
         frame = pd.DataFrame(
             {"id": [1], "path": ["a.png"], "big": pd.Series([value], dtype=object)}
@@ -147,7 +145,7 @@ def test_numbers_beyond_64_bits_and_other_text_are_named():
             bind(SequenceArguments(frame, y="big"))
 
 
-def test_lists_of_pandas_arrow_dtypes_come_back_from_a_manifest(tmp_path):
+def test_arrow_list_columns_survive_a_manifest(tmp_path):
     boxes = pd.array([[1, 2], [3]], pd.ArrowDtype(pa.list_(pa.int64())))
     frame = pd.DataFrame({"id": [1, 2], "path": ["a.png", "b.png"], "boxes": boxes})
     dfgen.write_manifest(frame, tmp_path / "m.parquet")
@@ -155,7 +153,7 @@ def test_lists_of_pandas_arrow_dtypes_come_back_from_a_manifest(tmp_path):
     assert [list(one) for one in read["boxes"]] == [[1, 2], [3]]
 
 
-def test_a_manifest_may_be_split_by_the_split_it_had_into_folds():
+def test_previous_split_can_stratify_folds():
     frame = pd.DataFrame({"id": range(8), "path": [*"abcdefgh"], "split": ["train", "val"] * 4})
     frame["split"] = frame["split"].astype("category")
     folds = dfgen.split(frame, folds=2, stratify="split")["fold"]

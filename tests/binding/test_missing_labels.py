@@ -77,7 +77,7 @@ def brighter(sample, rng):
 
 @pytest.mark.parametrize("transform", [None, brighter])
 @pytest.mark.parametrize("use_multiprocessing", [False, True])
-def test_what_a_row_lacks_is_blank_and_weighs_nothing(df, transform, use_multiprocessing):
+def test_missing_labels_are_blank_with_zero_weight(df, transform, use_multiprocessing):
     options = {"workers": 1, "use_multiprocessing": True} if use_multiprocessing else {}
     made = Loader(bind(SequenceArguments(df, {"image": IMAGE}, Y, transform=transform)).reader,
                   **{"batch_size": ROWS, "workers": 0, **options})  # fmt: skip
@@ -118,7 +118,7 @@ def test_what_a_row_lacks_is_blank_and_weighs_nothing(df, transform, use_multipr
         (pd.Series([None] * 4, dtype="Int64"), [0, 1, 2, 3]),
     ],
 )  # fmt: skip
-def test_every_null_that_pandas_and_arrow_know_is_seen(files, values, lacking):
+def test_every_pandas_and_arrow_null_is_recognized(files, values, lacking):
     df = pd.DataFrame({"id": range(4), "path": files[:4], "y": values})
     text = values.dtype in ("object", "string", "category")
     y = dfgen.Category("y", "int", ("x", "y"), **IGNORE) if text else dfgen.Number("y", **IGNORE)
@@ -141,7 +141,7 @@ def test_nan_in_a_manifest_file_is_missing_too(files, tmp_path):
     )
 
 
-def test_a_vector_or_boxes_lack_all_where_a_row_lacks_one_column(df):
+def test_one_missing_column_blanks_the_whole_target(df):
     df = df.assign(height=1.0)
     df.loc[0, "height"] = None
     df["labels"] = df["labels"].where(df.index != 2)
@@ -156,7 +156,7 @@ def test_a_vector_or_boxes_lack_all_where_a_row_lacks_one_column(df):
 @pytest.mark.parametrize(
     ("tail", "hosts"), [("short", 1), *((tail, n) for tail in ("drop", "pad") for n in (1, 2, 4))]
 )
-def test_weights_of_an_epoch_add_up_to_the_labelled_rows_seen(df, hosts, tail):
+def test_epoch_weights_sum_to_labelled_rows_seen(df, hosts, tail):
     """Of 11 rows in batches of 4; padded ones weigh batches * batch_size / rows, as ever."""
     df = df[:11].assign(weight=np.arange(11.0))
     for weight, own in ((None, np.ones(11)), ("weight", np.arange(11))):
@@ -177,7 +177,7 @@ def test_weights_of_an_epoch_add_up_to_the_labelled_rows_seen(df, hosts, tail):
         assert (len(seen), places) == {"short": (11, 11), "drop": (8, 8), "pad": (11, 12)}[tail]
 
 
-def test_a_row_that_is_skipped_weighs_nothing_and_others_as_documented(df):
+def test_skipped_row_weighs_nothing_and_others_more(df):
     df.loc[0, "path"] = "gone.png"
     bound = bind(
         SequenceArguments(df, "path", {"age": Y["age"], "kind": Y["kind"]}, on_error="skip")
@@ -199,14 +199,14 @@ def test_errors_name_the_paths_that_a_row_has(df):
     assert str(error.value).startswith(f"row id='r0', path={df.path[0]!r}, array={df.path[0]!r}: ")
 
 
-def test_labels_that_are_there_are_checked_with_the_number_of_their_row(df):
+def test_present_labels_are_checked_with_row_number(df):
     df["boxes"] = [*df["boxes"][:11], [[3, 3, 1, 1]]]
     with pytest.raises(ManifestError) as error:
         bind(SequenceArguments(df, "path", Y["boxes"]))
     assert str(error.value).startswith("object 0 of row 11 in column 'boxes' is (3, 3, 1, 1) as ")
 
 
-def test_rows_are_not_told_apart_by_paths_that_some_lack(df):
+def test_incomplete_paths_do_not_serve_as_ids(df):
     x, y = dfgen.Number("row"), Y["array"]
     df = df.assign(row=range(ROWS)).drop(columns=["id", "path"])
     with pytest.raises(ManifestError) as error:
@@ -256,7 +256,7 @@ def test_arguments_and_rows_that_cannot_be(df):
 
 @pytest.mark.parametrize("size", [(4, 4), None])
 @pytest.mark.parametrize("lacking", [LACKING, list(range(ROWS))], ids=["some", "all"])
-def test_the_second_image_of_a_pair_may_be_missing(df, size, lacking):
+def test_second_image_of_a_pair_may_be_missing(df, size, lacking):
     df["after"] = [None if row in lacking else path for row, path in enumerate(df["path"])]
     df["after"] = df["after"].astype("string")
     y = dfgen.Image("after", like="path", **IGNORE)
@@ -279,7 +279,7 @@ def test_files_within_the_table_may_be_missing(df, structs):
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {"a": 2, "b": 3}])
-def test_weights_of_classes_are_those_of_the_labelled_rows(df, class_weight):
+def test_class_weights_count_labelled_rows_only(df, class_weight):
     options = {"class_weight": class_weight}
     bound = bind(SequenceArguments(df[2:], "path", Y["kind"], **options))
     expected = bind(

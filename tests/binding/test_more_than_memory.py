@@ -49,7 +49,7 @@ def numbered(folder, rows, **arguments):
 
 
 @pytest.mark.slow
-def test_d_shards_are_shuffled_in_windows_and_handed_out_in_small_batches(tmp_path):
+def test_shards_are_shuffled_in_windows_and_small_batches(tmp_path):
     """A thirtieth of 89,820 samples; training and validation have producers of their own."""
     count, before = 2_994, set(threading.enumerate())
     numbered(tmp_path, count, image_size=(8, 8), shard_size=40_000)
@@ -111,7 +111,7 @@ print(most - before)
 
 @pytest.mark.slow
 @ON_LINUX
-def test_e_memory_of_its_own_does_not_grow_with_what_passes_through_it(tmp_path):
+def test_own_memory_does_not_grow_with_data_read(tmp_path):
     """Twice 60 MB in windows of 8 MB."""
     ids = numbered(tmp_path, 500, image_size=(200, 200), shard_size="2MB")
     assert growth(PASSES, tmp_path / "pack", " ".join(map(str, ids))) < 20
@@ -145,7 +145,7 @@ print(private() - before)
 
 @pytest.mark.slow
 @ON_LINUX
-def test_e_3_tb_open_and_train_in_little_memory(tmp_path):
+def test_three_terabytes_train_in_little_memory(tmp_path):
     """The files are holes: opening, order and memory are those of 20,400,000 rows."""
     assert growth(SPARSE, tmp_path) < 250
 

@@ -76,7 +76,7 @@ IMAGES = {
 
 
 @pytest.mark.parametrize("image", IMAGES.values(), ids=IMAGES.keys())
-def test_paths_bytes_and_rows_are_made_what_training_saw(df, image):
+def test_paths_bytes_and_rows_match_training_inputs(df, image):
     binding = bound(df, image)
     preprocessing, expected = binding.preprocessing("channels_last", None), seen(binding)
     paths = df["path"].tolist()
@@ -102,7 +102,7 @@ def test_paths_bytes_and_rows_are_made_what_training_saw(df, image):
         np.testing.assert_array_equal(one, expected["image"][3:4])
 
 
-def test_pixels_are_made_what_a_file_of_them_is(df):
+def test_pixel_arrays_match_inputs_read_from_files(df):
     for image in (IMAGES["crop"], IMAGES["centre"], IMAGES["gray"]):
         binding = bound(df, image)
         preprocessing, expected = binding.preprocessing("channels_last", None), seen(binding)
@@ -172,7 +172,7 @@ def test_chance_becomes_the_centre(df, options):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_random_resized_becomes_the_largest_crop_in_the_centre(df):
+def test_random_resized_becomes_largest_centre_crop(df):
     image = dfgen.Image(size=(20, 20), crop="random_resized")
     found = bound(df, image).preprocessing("channels_last", None)(df["path"][3])
     assert found.shape == (1, 20, 20, 3)
@@ -186,7 +186,7 @@ def test_a_pair_in_x_is_made_together(df, size):
     np.testing.assert_array_equal(found["a"], found["b"])
 
 
-def test_a_transform_is_part_of_it_where_it_is_said_to_be(df):
+def test_transform_is_included_only_on_request(df):
     binding = bound(df, IMAGES["crop"], transform=half)
     expected = seen(binding)["image"]
     np.testing.assert_array_equal(binding.preprocessing("channels_last", half)(df), expected)
@@ -248,7 +248,7 @@ def area(width, height):
     return width * height
 
 
-def test_functions_are_saved_by_their_names_and_imported_where_that_is_allowed(df):
+def test_functions_saved_by_name_load_only_on_request(df):
     x = {"image": IMAGES["crop"], "area": dfgen.Column(["count", "age"], area)}
     made = bound(df, x).preprocessing("channels_last", half)
     text = made.to_json()
@@ -266,7 +266,7 @@ def refused(use):
     return type(error.value), str(error.value)
 
 
-def test_functions_that_no_other_process_could_import_are_named(df):
+def test_unimportable_functions_are_named_on_saving(df):
     nameless = lambda count: count  # noqa: E731
     made = bound(df, dfgen.Column("count", nameless)).preprocessing("channels_last", None)
     with pytest.raises(ArgumentError, match="module"):
@@ -395,7 +395,7 @@ def test_predictions_become_names_of_classes(df):
         assert found[0] is ArgumentError and found[1].startswith(message), found
 
 
-def test_it_needs_neither_keras_nor_pandas_to_be_loaded():
+def test_loading_needs_neither_keras_nor_pandas():
     code = "import sys, dfgen; dfgen.load_preprocessing; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {"pandas", "keras"} & set(run.stdout.split()) == set()

@@ -67,7 +67,7 @@ def model():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:validation_data has the")
-def test_a_fresh_process_predicts_the_same_from_what_was_saved(df, tmp_path):
+def test_fresh_process_predicts_the_same_from_saved_files(df, tmp_path):
     made, (train, val) = model(), sequences(df)
     saved = [
         keras.callbacks.ModelCheckpoint(tmp_path / "pets.keras"),
@@ -97,7 +97,7 @@ def test_preprocessing_of_a_sequence_is_what_it_feeds(df):
     assert preprocessing.class_names == val.class_names
 
 
-def test_channels_follow_the_backend_that_it_was_made_for(df):
+def test_channels_follow_image_data_format_at_creation(df):
     keras.config.set_image_data_format("channels_first")
     try:
         val = dfgen.Sequence(df, y="kind", image_size=(8, 9), batch_size=8, shuffle=False)
@@ -108,7 +108,7 @@ def test_channels_follow_the_backend_that_it_was_made_for(df):
     assert batch.shape == (8, 3, 8, 9)
 
 
-def test_text_is_handed_to_a_model_that_takes_it(df):
+def test_text_is_passed_to_the_model_unchanged(df):
     df = df.assign(text=["a", "b c"] * 4)
     found = dfgen.Sequence(df, dfgen.Text("text"), "kind").preprocessing()(df)
     assert found.tolist() == df["text"].tolist()

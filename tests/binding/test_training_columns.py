@@ -83,7 +83,7 @@ SHAPES = {"image": (4, 4, 3), "array": (2,), "vector": (2,), "made": (3,)}
     "keyed", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["dicts", "lists"]
 )
 @pytest.mark.filterwarnings("ignore:validation_data has the")
-def test_four_inputs_and_three_heads_train_from_one_frame(df, keyed):
+def test_four_inputs_and_three_heads_train_together(df, keyed):
     made = model(SHAPES, keyed=keyed, run_eagerly=EAGER and not keyed)
     with sequence(df) as seq, sequence(df, shuffle=False) as val:
         history = made.fit(seq, validation_data=val, epochs=3, verbose=0).history
@@ -143,7 +143,7 @@ def test_text_made_numbers_before_trains_everywhere(df, vectorization):
     assert history["loss"][-1] < history["loss"][0]
 
 
-def test_loops_of_ones_own_get_strings_on_every_backend(df):
+def test_custom_loops_get_strings_on_every_backend(df):
     x = {"text": dfgen.Text("text"), "file": dfgen.Bytes(), "a": dfgen.Number("a")}
     seq = sequence(df, x, "kind", shuffle=False)
     adapters = {
@@ -198,7 +198,7 @@ FEATURES = {
     ],
     ids=["dicts", "lists", "boxes", "binary", "inputs alone"],
 )
-def test_element_spec_tells_what_the_batches_hold_and_reads_no_file(df, x, y, options):
+def test_element_spec_describes_batches_without_reading_files(df, x, y, options):
     df = df[df["kind"] != "blue"] if "class_names" in options else df
     seq = sequence(df, x, y, **options)
     specs = seq.element_spec
@@ -237,7 +237,7 @@ def without(tree, name):
 
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["dicts", "lists"])
-def test_an_input_or_head_that_nothing_feeds_is_named_before_a_file_is_read(df, keyed):
+def test_unfed_input_or_head_is_named_before_reading(df, keyed):
     made = model(SHAPES, keyed=keyed)
     renamed = {**without(X, "vector"), "vectors": X["vector"]}
     for use in (
@@ -261,12 +261,12 @@ def test_an_input_or_head_that_nothing_feeds_is_named_before_a_file_is_read(df, 
         made.predict(seq, verbose=0)  # which needs no targets
 
 
-def test_a_dict_with_more_than_a_models_dict_is_refused_since_keras_would_mix_them_up(df):
+def test_surplus_inputs_in_a_dict_are_rejected(df):
     made = model(without(SHAPES, "array"))
     assert "'array'" in refused(lambda seq: made.fit(seq, verbose=0), df, X, Y)
 
 
-def test_a_list_of_inputs_takes_what_it_needs_from_a_dict(df):
+def test_input_list_takes_its_entries_from_a_dict(df):
     made = model(without(SHAPES, "array"), keyed=False)
     with sequence(df) as seq:
         assert made.fit(seq, verbose=0).history["loss"][0] > 0
@@ -280,7 +280,7 @@ def test_an_output_without_a_loss_needs_no_target(df, other):
         assert made.evaluate(seq, verbose=0, return_dict=True)["loss"] > 0
 
 
-def test_a_model_with_a_step_of_its_own_may_do_what_it_likes(df):
+def test_model_with_own_train_step_is_not_checked(df):
     class Own(keras.Model):
         def train_step(self, *arguments):
             raise RuntimeError("reached")
@@ -315,7 +315,7 @@ def of_pixels(df, **options):
     return seq, made
 
 
-def test_rows_weigh_in_a_loss_of_pixels_as_in_any_other(df):
+def test_row_weights_apply_in_pixel_losses(df):
     """Batches are as long as images are wide: NumPy would take one for the other."""
     seq, made = of_pixels(df.assign(weight=[0.0, 0.0, 0.0, 4.0] * 8), sample_weight="weight")
     assert [spec.shape for spec in seq.element_spec[2].values()] == [(None, 1, 1), (None,)]
@@ -326,7 +326,7 @@ def test_rows_weigh_in_a_loss_of_pixels_as_in_any_other(df):
         assert weighed[name] == pytest.approx(value, rel=1e-5), name
 
 
-def test_a_bad_row_does_not_count_in_a_loss_of_pixels(df):
+def test_bad_row_does_not_count_in_pixel_loss(df):
     df = df.iloc[:4].assign(path=["gone.png", *df["path"][1:4]])
     seq, made = of_pixels(df, on_error="skip")
     only, same = of_pixels(df.iloc[1:])

@@ -41,7 +41,7 @@ def test_files_are_measured_as_they_are(photos):
     assert {"read", "decode", "resize"} <= {*figures["stages"]}
 
 
-def test_a_pack_is_measured_and_not_the_files_it_was_made_of(photos):
+def test_pack_is_measured_without_its_source_files(photos):
     dfgen.pack("m.parquet", "packed", image_size=(8, 8))
     figures = bench("packed", workers=1, **QUICK)
     assert bytes_per_image(figures) < 1000 and "decode" not in figures["stages"]

@@ -170,7 +170,7 @@ def test_wrong_executors_are_one_message(data, word, options):
 
 
 @pytest.mark.parametrize("command", WRITES)
-def test_files_of_another_kind_are_replaced_by_force_alone(data, command):
+def test_only_force_replaces_files_of_another_kind(data, command):
     out = data / ("o.html" if command == "report" else "o.parquet")
     for content in (b"PK\x03\x04 a model of Keras", b"id,path,kind\n0,0.png,cat\n", b"x"):
         out.write_bytes(content)

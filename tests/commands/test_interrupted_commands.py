@@ -55,7 +55,7 @@ def remove(paths):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_fault_82_ctrl_c_at_any_line_of_a_command_leaves_no_half_file(folder, name):
+def test_ctrl_c_leaves_no_half_written_file(folder, name):
     command = [name, *COMMANDS[name].split()]
     before = files()
     expected = run(*command)  # which imports what it needs

@@ -53,7 +53,7 @@ def test_a_path_without_a_file(files, path, root, advice):
         dfgen.Sequence(frame, label_mode=None, root=root)
 
 
-def test_a_folder_that_cannot_be_listed_is_no_other_error(tmp_path, monkeypatch):
+def test_unlistable_folder_does_not_hide_the_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "scandir", Mock(side_effect=PermissionError))
     with pytest.raises(MissingFileError, match="no label table"):

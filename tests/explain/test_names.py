@@ -144,7 +144,7 @@ def test_many_names_are_one_warning_of_some_length():
 
 @pytest.mark.parametrize("empty", ["", "nan"])
 @pytest.mark.parametrize("place", ["split", "group", "id"])
-def test_empty_keys_are_missing_and_the_code_drops_them(place, empty):
+def test_suggested_code_drops_rows_with_empty_keys(place, empty):
     key = {"group": "who"}.get(place, place)
     df = pd.DataFrame({"id": [f"r{row}" for row in range(8)], "f": 0.0, "path": [*"abcdefgh"]})
     df["split"], df["who"] = ["train", "val"] * 4, [*"aabbccdd"]
@@ -171,7 +171,7 @@ UNSEEN = {
 
 
 @pytest.mark.parametrize("case", UNSEEN)
-def test_classes_without_training_rows_are_named_in_sequences_and_fit(case):
+def test_classes_without_training_rows_are_named(case):
     keras = pytest.importorskip("keras")
     kinds, y = UNSEEN[case]
     df = pd.DataFrame({"id": range(4), "f": 0.0, "kind": kinds, "other": 1.0})
@@ -210,7 +210,7 @@ def test_apple_images_and_kaggle_masks_are_named(tmp_path):
 
 @PROPERTY
 @given(codes=st.lists(st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3})?", fullmatch=True), min_size=2))
-def test_numbers_in_category_keep_the_text_of_the_table(images, tmp_path, codes):
+def test_category_numbers_keep_their_table_text(images, tmp_path, codes):
     codes = (codes * ROWS)[:ROWS]
     labels = pd.DataFrame({"path": images, "code": codes})
     labels.to_csv(tmp_path / "labels.csv", index=False)
@@ -227,7 +227,7 @@ def test_versions_that_are_equal_numbers_name_category(images, tmp_path):
         dfgen.build_manifest(labels=tmp_path / "labels.csv", path_column="path", facts="none")
 
 
-def test_class_numbers_with_missing_values_are_classes_by_category(images):
+def test_class_numbers_with_missing_values_become_categories(images):
     labels = pd.DataFrame({"path": images, "kind": [1.0, 10.0, None] * (ROWS // 3)})
     built = dfgen.build_manifest(labels=labels, path_column="path", facts="none", category="kind")
     assert list(built["kind"].cat.categories) == ["1", "10"] and built["kind"].isna().sum() == 8

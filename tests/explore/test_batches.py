@@ -47,7 +47,7 @@ def test_scaled_pixels_and_weights_are_shown(frame, scale, said):
 
 
 @pytest.mark.parametrize("format", ["xyxy", "xywh", "rel_xyxy"])
-def test_boxes_and_masks_follow_the_crops_of_each_draw(tmp_path, format):
+def test_boxes_and_masks_follow_each_random_crop(tmp_path, format):
     white = np.zeros((40, 60, 3), np.uint8)
     white[10:20, 30:50] = 255
     cv2.imwrite(f"{tmp_path}/a.png", white)
@@ -112,7 +112,7 @@ def test_mixed_labels_and_several_inputs_are_shown(frame):
 
 
 @pytest.mark.backend
-def test_pixels_that_the_model_does_not_expect_are_reported(frame):
+def test_pixels_unexpected_by_the_model_are_reported(frame):
     layers = keras.layers
     plain = keras.Sequential([keras.Input((4, 4, 3)), layers.Conv2D(2, 3, name="first")])
     scaled = keras.Sequential([keras.Input((4, 4, 3)), layers.Rescaling(1 / 255), *plain.layers])

@@ -51,7 +51,7 @@ def test_few_rows_and_weak_models_are_judged(predicted):
     assert "too weak" in mistakes(predicted.assign(prob=guesses)).summary
 
 
-def test_rows_without_labels_and_repeated_index_do_not_matter(predicted):
+def test_unlabelled_rows_and_repeated_index_are_harmless(predicted):
     plain = mistakes(predicted).mislabels
     repeated = mistakes(predicted.set_axis([0, 1] * 30))
     pd.testing.assert_frame_equal(repeated.mislabels, plain)

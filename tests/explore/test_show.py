@@ -212,7 +212,7 @@ def test_pack_and_transformed_features_are_shown(rows, tmp_path):
     assert pixels(rows.dfgen.show(1, image=image).axes[0]).shape == (2, 3, 3)
 
 
-def test_show_calls_no_python_per_row_of_the_frame(files):
+def test_show_calls_no_python_per_row(files):
     count = 10**7
     rows = pd.DataFrame({"id": np.arange(count), "path": pd.Categorical([files[3]]).repeat(count)})
     rows = rows.assign(age=np.arange(count) % 90, weight=0.5)
@@ -283,7 +283,7 @@ def test_two_columns_of_one_name_raise(rows):
             function(twice)
 
 
-def test_balance_has_a_bar_for_each_class_and_split(rows):
+def test_balance_has_bars_per_class_and_split(rows):
     figure = rows.assign(label=["$a"] * 8 + ["b"] * 2, tags=[["x"]] * 10).dfgen.show_balance()
     first, second = figure.axes
     assert [label.get_text() for label in first.get_yticklabels()] == ["$a", "b"]

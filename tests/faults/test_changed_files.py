@@ -52,7 +52,7 @@ def rows_and_problems(df, x="path", options=OPTIONS, **more):
     return array.reshape(8, -1)[:, 0].tolist(), {r: p.reason for r, p in loader.problems.items()}
 
 
-def test_an_array_file_that_was_replaced_is_the_problem_of_its_rows(tmp_path):
+def test_replaced_array_file_is_reported_for_its_rows(tmp_path):
     for name, start in (("a", 0), ("b", 4)):
         np.save(tmp_path / f"{name}.npy", np.arange(start, start + 4, dtype=np.int32)[:, None])
         os.utime(tmp_path / f"{name}.npy", ns=(TIME + start * SECOND,) * 2)
@@ -68,7 +68,7 @@ def test_an_array_file_that_was_replaced_is_the_problem_of_its_rows(tmp_path):
 
 
 @pytest.mark.parametrize(("cut", "changed"), [(10**6, 0), (10**9, 0), (60 * 10**9, 3)])
-def test_verify_takes_times_that_a_copy_has_cut_for_the_same(tmp_path, cut, changed):
+def test_verify_accepts_times_truncated_by_a_copy(tmp_path, cut, changed):
     for row in range(3):
         path = tmp_path / f"{row}.png"
         cv2.imwrite(str(path), np.full((2, 2, 3), row, np.uint8))

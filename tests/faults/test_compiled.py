@@ -41,7 +41,7 @@ class Compiled(keras.layers.Layer):
         return shape[0], shape[-1]
 
 
-def test_fault_92_a_compiled_model_with_a_compiled_layer_gets_each_row_once(frame):
+def test_compiled_model_and_layer_get_each_row_once(frame):
     layers = [Compiled(), keras.layers.Dense(2)]
     model = keras.Sequential([keras.Input((4, 4, 3)), *layers])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -56,7 +56,7 @@ def test_fault_92_a_compiled_model_with_a_compiled_layer_gets_each_row_once(fram
         assert first.predict(seq, verbose=0)[:, 0].tolist() == [*range(ROWS)]
 
 
-def test_fault_93_a_function_that_a_framework_compiles_makes_batches_in_threads(frame):
+def test_compiled_function_makes_batches_in_threads(frame):
     double = compiled(lambda images: images * 2)
 
     def transform(batch, rng):

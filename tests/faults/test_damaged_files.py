@@ -118,12 +118,12 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [*IMAGES, "npy", "wav", "flac", "ogg", "mp3"])
-def test_fault_25_a_file_cut_short_is_a_problem_of_its_row(folder, kind):
+def test_truncated_file_is_a_problem_of_its_row(folder, kind):
     held(folder, kind, lambda content: content[: len(content) * 6 // 10])
 
 
 @pytest.mark.parametrize("kind", [*IMAGES, "npy", "wav", "flac", "ogg", "mp3"])
-def test_fault_25_a_file_without_its_last_byte_is_no_other(folder, kind):
+def test_missing_last_byte_is_rejected_or_harmless(folder, kind):
     """GIF and PNG end with what says so; of others it may be a byte that nothing needs."""
     content = made(kind, 1)
     right = by_hand(kind, content)
@@ -132,12 +132,12 @@ def test_fault_25_a_file_without_its_last_byte_is_no_other(folder, kind):
 
 
 @pytest.mark.parametrize("kind", [*IMAGES, "npy", "wav", "flac", "ogg", "mp3"])
-def test_fault_26_an_empty_file_is_a_problem_of_its_row(folder, kind):
+def test_empty_file_is_a_problem_of_its_row(folder, kind):
     assert "(0 bytes)" in held(folder, kind, lambda content: b"")
 
 
 @pytest.mark.parametrize("kind", ["png", "flac", "ogg"])
-def test_fault_27_a_flipped_bit_is_found_by_checksums(kind):
+def test_flipped_bit_is_found_by_checksums(kind):
     """Or it changes nothing: it stands in what no number is made of."""
     content, changed = made(kind, 1), []
     right = by_hand(kind, content)
@@ -160,12 +160,12 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-def test_fault_28_garbage_under_the_name_of_an_image_is_a_problem_of_its_row(folder, what):
+def test_garbage_named_as_an_image_is_a_problem(folder, what):
     content, said = GARBAGE[what]
     assert said in held(folder, "jpg", lambda _: content)
 
 
-def test_fault_28_a_wrong_suffix_does_not_matter(tmp_path):
+def test_wrong_suffix_does_not_matter(tmp_path):
     for kind in IMAGES:
         path = tmp_path / "image.jpg"
         path.write_bytes(made(kind, 1))
@@ -216,7 +216,7 @@ def test_pixels_are_never_what_the_memory_held_before():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_damaged_or_missing_file_in_training_says_what_to_do(tmp_path, workers):
+def test_damaged_or_missing_file_error_suggests_a_remedy(tmp_path, workers):
     paths = [str(tmp_path / f"{row}.jpg") for row in range(8)]
     for path in paths:
         cv2.imwrite(path, np.zeros((9, 9, 3), np.uint8))

@@ -92,19 +92,19 @@ def unseen(path, damages):
 
 
 @pytest.mark.slow
-def test_fault_27_a_manifest_that_was_damaged_is_refused_by_name_or_reads_the_same(manifest):
+def test_damaged_manifest_is_rejected_or_reads_the_same(manifest):
     assert unseen(manifest, damaged(manifest.read_bytes(), 300, 60, 60)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.alarm(600)
 @pytest.mark.parametrize("rows", [1, ROWS])
-def test_fault_27_of_thousands_of_damages_of_a_manifest_none_is_unseen(manifest, rows):
+def test_thousands_of_manifest_damages_are_all_noticed(manifest, rows):
     dfgen.write_manifest(FRAME[:rows], manifest)
     assert unseen(manifest, damaged(manifest.read_bytes(), 3_000, 1_000, 1_000)) == []
 
 
-def test_fault_27_whatever_reads_a_manifest_refuses_a_damaged_one(manifest):
+def test_every_reader_rejects_a_damaged_manifest(manifest):
     data = manifest.read_bytes()
     manifest.write_bytes(flipped(data, 4_000))
     for read in (
@@ -119,7 +119,7 @@ def test_fault_27_whatever_reads_a_manifest_refuses_a_damaged_one(manifest):
     assert manifest.read_bytes() == flipped(data, 4_000)
 
 
-def test_a_footer_that_would_begin_before_its_file_is_told_by_both_sizes(manifest):
+def test_impossible_footer_size_is_named_with_file_size(manifest):
     data = manifest.read_bytes()
     footer = b"\x01\x02\x03\x7f"
     manifest.write_bytes(data[:-8] + footer + data[-4:])
@@ -152,12 +152,12 @@ def rewritten(path, change=lambda table: table, key=lambda key: key):
     return path
 
 
-def test_a_manifest_without_a_checksum_is_read_as_one_with_it(manifest):
+def test_manifest_without_checksum_reads_the_same(manifest):
     whole = dfgen.read_manifest(manifest)
     assert pickle.dumps(dfgen.read_manifest(rewritten(manifest))) == pickle.dumps(whole)
 
 
-def test_facts_and_splits_may_be_changed_by_other_programs_without_a_word(manifest):
+def test_other_programs_may_change_facts_and_splits(manifest):
     rewritten(
         manifest, lambda table: table.drop_columns(["bytes"]).append_column("fold", [[0] * ROWS])
     )
@@ -167,14 +167,14 @@ def test_facts_and_splits_may_be_changed_by_other_programs_without_a_word(manife
 @pytest.mark.parametrize(
     "read", [dfgen.read_manifest, lambda path: open_table(SequenceArguments(path))]
 )
-def test_labels_changed_by_another_program_are_read_with_a_warning(manifest, read):
+def test_labels_changed_by_other_programs_cause_a_warning(manifest, read):
     rewritten(manifest, lambda table: table.append_column("more", [list(range(ROWS))]))
     with pytest.warns(UserWarning, match="fingerprint") as caught:
         read(manifest)
     assert len(caught) == 1 and str(manifest) in str(caught[0].message)
 
 
-def test_a_manifest_written_again_is_read_without_a_warning(manifest):
+def test_rewritten_manifest_is_read_without_a_warning(manifest):
     rewritten(manifest, lambda table: table.append_column("more", [list(range(ROWS))]))
     with warnings.catch_warnings(action="ignore"):
         frame = dfgen.read_manifest(manifest)
@@ -182,9 +182,7 @@ def test_a_manifest_written_again_is_read_without_a_warning(manifest):
     assert dfgen.read_manifest(manifest)["more"].tolist() == list(range(ROWS))
 
 
-def test_every_type_that_a_manifest_holds_keeps_its_fingerprint_without_a_checksum(
-    tmp_path, monkeypatch
-):
+def test_every_type_keeps_its_fingerprint_without_a_checksum(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     day = pd.Timestamp("2020-01-02 03:04:05")
     times = {f"at_{unit}": pd.Series([day, pd.NaT]).dt.as_unit(unit) for unit in ("s", "ms", "ns")}
@@ -227,7 +225,7 @@ WRONG_KEYS = [
 
 
 @pytest.mark.parametrize("entries", WRONG_KEYS, ids=str)
-def test_an_entry_of_the_key_that_is_of_another_type_is_named(manifest, entries):
+def test_metadata_entry_of_wrong_type_is_named(manifest, entries):
     rewritten(manifest, key=lambda key: {**key, **entries})
     message = message_of(ManifestError, dfgen.read_manifest, manifest)
     assert str(manifest) in message
@@ -240,7 +238,7 @@ def test_a_key_that_is_no_json_is_refused(manifest, text):
     assert "dfgen" in message_of(ManifestError, dfgen.read_manifest, manifest)
 
 
-def test_class_names_that_a_column_cannot_hold_are_refused(manifest):
+def test_class_names_unfit_for_their_column_are_rejected(manifest):
     of_age = {"age": {"kind": "category", "class_names": ["old"]}}
     rewritten(manifest, key=lambda key: {**key, "labels": of_age})
     with pytest.raises(ManifestError) as caught:
@@ -253,7 +251,7 @@ def test_class_names_that_a_column_cannot_hold_are_refused(manifest):
     assert message.endswith(". Build it again")
 
 
-def test_what_a_manifest_cannot_hold_is_refused_before_it_is_written(manifest, tmp_path):
+def test_invalid_manifest_is_rejected_before_writing(manifest, tmp_path):
     frame = FRAME.copy()
     frame.attrs = {"dfgen": {**FRAME.attrs["dfgen"], "labels": {"boxes": {"box_format": "xywh"}}}}
     before = manifest.read_bytes()
@@ -262,7 +260,7 @@ def test_what_a_manifest_cannot_hold_is_refused_before_it_is_written(manifest, t
 
 
 @pytest.mark.slow
-def test_a_damaged_manifest_of_before_raises_no_foreign_error(manifest):
+def test_damaged_manifest_without_checksum_raises_no_foreign_error(manifest):
     """It has no checksum: other labels are warned of by the fingerprint, other facts are not."""
     data = rewritten(manifest).read_bytes()
     with warnings.catch_warnings(action="ignore"):

@@ -22,7 +22,7 @@ SAVED = json.loads(MADE.to_json())
 
 @pytest.mark.parametrize("key", SAVED)
 @pytest.mark.parametrize("value", [None, "x", -1, [], {}, "gone"])
-def test_fault_63_edited_entries_are_refused(key, value):
+def test_edited_entries_are_rejected(key, value):
     data = {k: v for k, v in SAVED.items() if k != key}
     if value != "gone":
         data[key] = value
@@ -31,7 +31,7 @@ def test_fault_63_edited_entries_are_refused(key, value):
             Preprocessing.from_json(json.dumps(data))
 
 
-def test_fault_63_edited_options_are_refused():
+def test_edited_options_are_rejected():
     text = json.dumps(SAVED)
     assert Preprocessing.from_json(text) == MADE
     with pytest.raises(ArgumentError, match="edited"):

@@ -19,7 +19,7 @@ def sequence(df, **options):
 
 
 @pytest.mark.backend
-def test_fault_18_processes_start_beside_threads_and_a_framework(frame):
+def test_processes_start_beside_threads_and_a_framework(frame):
     """They are started, not forked: none of the locks that a thread holds is theirs."""
     assert keras.backend.backend() in sys.modules
     float(keras.ops.sum(keras.ops.ones((64, 64)) @ keras.ops.ones((64, 64))))  # starts its threads
@@ -42,7 +42,7 @@ def test_fault_18_processes_start_beside_threads_and_a_framework(frame):
 
 
 @pytest.mark.parametrize("what", ["transform", "decode"])
-def test_fault_19_a_function_that_cannot_be_pickled_is_named(frame, what):
+def test_unpicklable_function_is_named(frame, what):
     lock = threading.Lock()
 
     def locked(*arguments):
@@ -82,7 +82,7 @@ with dfgen.Sequence(df, batch_size=8, image_size=(4, 4), workers=2, use_multipro
 @pytest.mark.parametrize(
     "arguments", [["train.py"], pytest.param(["-"], marks=pytest.mark.slow)], ids=["script", "cell"]
 )
-def test_fault_20_a_program_without_a_main_guard_runs_once(frame, tmp_path, arguments):
+def test_program_without_main_guard_runs_once(frame, tmp_path, arguments):
     """A cell of a notebook has no file either."""
     frame(16).to_pickle(tmp_path / "frame.pkl")
     (tmp_path / "train.py").write_text(SCRIPT)

@@ -20,7 +20,7 @@ OFFSETS = np.cumsum([0, *map(len, PATHS)], dtype=np.int32).tobytes()
 MOST = 2**26  # bytes that Arrow may take to refuse a file
 
 
-def test_fault_60_of_a_large_table_in_hand_not_each_index_is_looked_at(monkeypatch):
+def test_large_table_in_memory_skips_index_validation(monkeypatch):
     monkeypatch.setattr(any_table, "_VALIDATED", 0)
     numbers = pa.array([0] * (ROWS - 1) + [100], pa.int8())
     kind = pa.DictionaryArray.from_arrays(numbers, pa.array(["cat"]), safe=False)
@@ -29,7 +29,7 @@ def test_fault_60_of_a_large_table_in_hand_not_each_index_is_looked_at(monkeypat
 
 
 @pytest.mark.parametrize("column", ["kind", "path"])
-def test_fault_60_an_index_of_no_value_is_refused_in_a_table_in_hand(tmp_path, column):
+def test_invalid_dictionary_index_in_a_table_is_rejected(tmp_path, column):
     """It was a class of its own for a Sequence, and an error of Arrow for all others."""
     values = sorted({*KINDS}) if column == "kind" else PATHS
     numbers = pa.array([*range(len(values))] * (ROWS // len(values)), pa.int8()).to_numpy().copy()
@@ -57,13 +57,13 @@ def parquet(tmp_path, old, new, **options):
 
 
 @pytest.mark.parametrize("run", [b"\x08\x10\x64", b"\x07\x10\x64", b"\x02\x03\xff"])
-def test_fault_60_an_index_of_no_value_is_refused_in_parquet(tmp_path, run):
+def test_invalid_dictionary_index_in_parquet_is_rejected(tmp_path, run):
     given = parquet(tmp_path, b"\x01\x03\x5a", run, use_dictionary=["kind"])
     with pytest.raises(ManifestError, match=r"l.parquet cannot be read as .parquet"):
         dfgen.build_manifest(**given)
 
 
-def test_fault_61_offsets_that_go_back_are_refused_in_a_table_in_hand():
+def test_decreasing_offsets_in_a_table_are_rejected():
     wrong = np.frombuffer(OFFSETS, np.int32).copy()
     wrong[3] = 2**30
     text = pa.py_buffer("".join(PATHS).encode())
@@ -73,7 +73,7 @@ def test_fault_61_offsets_that_go_back_are_refused_in_a_table_in_hand():
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 2**31, 2**32 - 1])
-def test_fault_62_text_of_gigabytes_is_refused_in_parquet(tmp_path, length):
+def test_huge_text_in_parquet_is_rejected(tmp_path, length):
     before = pa.default_memory_pool().max_memory()
     text = PATHS[3].encode()
     old, new = (struct.pack("<I", one) + text for one in (len(text), length))
@@ -82,7 +82,7 @@ def test_fault_62_text_of_gigabytes_is_refused_in_parquet(tmp_path, length):
     assert pa.default_memory_pool().max_memory() <= before + MOST
 
 
-def test_a_flipped_bit_in_labels_of_another_writer_is_found_by_the_checksum_of_its_page(tmp_path):
+def test_flipped_bit_in_labels_fails_page_checksum(tmp_path):
     """Arrow reads one label for another where nobody asks it to look."""
     path = tmp_path / "labels.parquet"
     for row in range(2):

@@ -39,7 +39,7 @@ def numbers_of(made):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
-def test_fault_05_what_other_functions_raise_in_a_worker_names_its_row_or_batch(error):
+def test_worker_error_names_its_row_or_batch(error):
     def stop(*_):
         raise error("stop")
 
@@ -54,7 +54,7 @@ def test_fault_05_what_other_functions_raise_in_a_worker_names_its_row_or_batch(
         made.close()
 
 
-def test_fault_05_an_interrupt_of_the_caller_stays_one():
+def test_keyboard_interrupt_in_the_caller_is_preserved():
     made = loader("caller", transform=lambda sample, rng: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         made.batch(0, 1)
@@ -62,7 +62,7 @@ def test_fault_05_an_interrupt_of_the_caller_stays_one():
 
 
 @ways
-def test_fault_05_an_exit_in_a_decoder_names_its_row_or_skips_it(tmp_path, way):
+def test_exit_in_decoder_names_or_skips_its_row(tmp_path, way):
     def decode(data):
         return sys.exit(123) if data == b"leave" else np.frombuffer(data, np.uint8)
 
@@ -95,7 +95,7 @@ def transform_of(folder, monkeypatch, name, code):
 
 
 @pytest.mark.slow
-def test_fault_06_a_process_that_ends_in_an_import_says_how(tmp_path, monkeypatch):
+def test_process_ending_in_import_reports_exit_code(tmp_path, monkeypatch):
     code = "import sys\nsys.exit(7)"
     transform = transform_of(tmp_path, monkeypatch, "helper_that_ends", code)
     made = loader("processes", transform=transform)
@@ -108,7 +108,7 @@ def test_fault_06_a_process_that_ends_in_an_import_says_how(tmp_path, monkeypatc
     made.close()
 
 
-def test_fault_06_a_process_killed_in_an_import_is_replaced(tmp_path, monkeypatch):
+def test_process_killed_during_import_is_replaced(tmp_path, monkeypatch):
     flag = tmp_path / "died"
     code = f"import os, signal\nif not os.path.exists({str(flag)!r}):\n"
     code += f"    open({str(flag)!r}, 'w').close()\n    os.kill(os.getpid(), signal.SIGKILL)"
@@ -173,7 +173,7 @@ few = [pytest.param(each, marks=() if each == 0.2 else pytest.mark.slow) for eac
 
 
 @pytest.mark.parametrize("moment", few)
-def test_fault_10_an_interrupt_of_the_whole_group_is_one_keyboard_interrupt(training, moment):
+def test_group_interrupt_raises_one_keyboard_interrupt(training, moment):
     """After so many seconds of CPU time of its workers, which are about to start, or at work."""
     workers = workers_of(training, 0 if not moment else 1)
     while moment and spent(workers) < moment:
@@ -190,9 +190,7 @@ def test_fault_10_an_interrupt_of_the_whole_group_is_one_keyboard_interrupt(trai
 @pytest.mark.parametrize(
     "end", [pytest.param(signal.SIGHUP, marks=pytest.mark.slow), signal.SIGKILL]
 )
-def test_fault_09_workers_have_a_group_of_their_own_and_stop_and_end_with_their_parent(
-    training, end
-):
+def test_workers_stop_and_end_with_their_parent(training, end):
     """Ctrl-Z, `fg`, and a terminal that is closed."""
     parent, workers = psutil.Process(training.pid), workers_of(training)
     while {os.getpgid(worker.pid) for worker in workers} != {worker.pid for worker in workers}:
@@ -216,7 +214,7 @@ def test_fault_09_workers_have_a_group_of_their_own_and_stop_and_end_with_their_
 
 
 @pytest.mark.slow
-def test_fault_32_processes_that_find_no_descriptor_say_so_and_what_to_do():
+def test_missing_descriptors_in_processes_are_explained():
     code = (
         TRAINING.partition("print(")[0]
         + """
@@ -295,7 +293,7 @@ print("written")
 
 
 @pytest.mark.slow
-def test_fault_33_shared_memory_does_not_need_dev_shm_and_never_ends_in_a_bus_error(tmp_path):
+def test_shared_memory_does_not_need_dev_shm(tmp_path):
     """/dev/shm and the temporary folder have 1 MiB each, where a user may mount that."""
     refuse_no_mounts()
     for row in range(8):
@@ -310,7 +308,7 @@ def test_fault_33_shared_memory_does_not_need_dev_shm_and_never_ends_in_a_bus_er
     ]
 
 
-def test_fault_34_a_dead_run_leaves_no_name_of_shared_memory(training):
+def test_dead_run_leaves_no_shared_memory(training):
     """It has none: its memory is known by descriptors alone, and is gone with the last of them."""
     workers = workers_of(training)
     for pid in (training.pid, workers[0].pid):

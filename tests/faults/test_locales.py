@@ -37,7 +37,7 @@ def write(path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="locales of Linux")
-def test_fault_66_files_of_any_name_are_read_under_the_locale_c(tmp_path):
+def test_any_file_name_is_read_under_locale_c(tmp_path):
     for place, name in enumerate(NAMES):
         write(tmp_path / "imgs" / f"é{place}" / name)
     command = [sys.executable, "-c", CODE, tmp_path / "imgs", tmp_path / "m.parquet"]
@@ -51,7 +51,7 @@ def test_fault_66_files_of_any_name_are_read_under_the_locale_c(tmp_path):
     ], done.stderr.decode()
 
 
-def test_fault_67_turkish_letters_stay_apart_and_suffixes_are_those_of_ascii(tmp_path):
+def test_turkish_letters_stay_distinct_and_suffixes_are_ascii(tmp_path):
     for name in NAMES:
         write(tmp_path / "imgs" / name)
     write(tmp_path / "imgs" / "x.GİF")  # no suffix of an image in any language
@@ -72,7 +72,7 @@ def test_fault_67_turkish_letters_stay_apart_and_suffixes_are_those_of_ascii(tmp
             assert sorted(sequence[0][1].tolist()) == [0, 1, 2, 3]
 
 
-def test_fault_67_nothing_asks_the_locale_how_letters_are_made_small():
+def test_letter_case_never_depends_on_the_locale():
     asks = re.compile(r"\b(?:import locale|setlocale|re\.L|re\.LOCALE|strcoll|strxfrm)\b")
     for path in Path(dfgen.__file__).parent.rglob("*.py"):
         assert not asks.search(path.read_text("utf-8")), path

@@ -43,7 +43,7 @@ def first_batch(given, x="path"):
     return sorted(values.reshape(ROWS, -1)[:, 0].tolist())
 
 
-def test_fault_54_files_that_were_removed_in_use_are_neither_data_nor_strangers(folder, tmp_path):
+def test_removed_but_open_network_files_are_ignored(folder, tmp_path):
     frame = dfgen.build_manifest(folder)
     for name in ("", "pack", "backup", "cache"):
         (tmp_path / name).mkdir(exist_ok=True)
@@ -67,7 +67,7 @@ def test_fault_54_files_that_were_removed_in_use_are_neither_data_nor_strangers(
 
 
 @pytest.mark.parametrize("how", ["replaced", "overwritten"])
-def test_fault_55_rows_of_a_mapped_array_that_another_machine_replaces(tmp_path, how):
+def test_replaced_mapped_array_yields_only_new_rows(tmp_path, how):
     """They are all new ones: never of both."""
     path = tmp_path / "x.npy"
     np.save(path, np.zeros((ROWS, 3), np.float32))
@@ -86,7 +86,7 @@ def test_fault_55_rows_of_a_mapped_array_that_another_machine_replaces(tmp_path,
 
 
 @pytest.mark.parametrize("years", [-50, 80])
-def test_fault_56_no_lock_is_taken_and_no_file_called_the_same_by_a_clock(folder, tmp_path, years):
+def test_locks_and_change_detection_ignore_wrong_clocks(folder, tmp_path, years):
     """Times come from the server of a drive, and ages from the clock of this machine."""
     when = int(time.time()) + years * 365 * 86_400 if years > 0 else 86_400
     out = tmp_path / "m.parquet"
@@ -121,7 +121,7 @@ ZONES = ("Asia/Kathmandu", "America/St_Johns", "UTC")
 
 @pytest.mark.skipif(not hasattr(time, "tzset"), reason="no zone can be set")
 @pytest.mark.parametrize("archive", [False, True], ids=["folder", "zip"])
-def test_fault_65_a_manifest_is_the_same_in_every_time_zone(folder, tmp_path, monkeypatch, archive):
+def test_manifest_is_the_same_in_every_time_zone(folder, tmp_path, monkeypatch, archive):
     source = folder
     if archive:
         source = tmp_path / "imgs.zip"

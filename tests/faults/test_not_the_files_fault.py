@@ -107,7 +107,7 @@ def rows_of(batch):
 
 
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_fault_23_a_vanished_folder_stops_training(folder, processes):
+def test_vanished_folder_stops_training(folder, processes):
     with sequence(folder, use_multiprocessing=processes) as seq:
         assert rows_of(seq[0]) == [0, 1, 2, 3]
         folder.rename(folder.parent / "elsewhere")
@@ -157,7 +157,7 @@ def in_a_process(folder, code, **environment):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD and /proc")
 @pytest.mark.parametrize(("name", "times"), [("EIO", 5), ("ESTALE", 4)])
-def test_fault_23_a_disk_that_fails_is_tried_again_then_raised(folder, shim, name, times):
+def test_failing_disk_is_retried_before_raising(folder, shim, name, times):
     code = "print([rows_of(batch) for batch in (seq[0], seq[1])])\nassert seq.problems.empty"
     number = str(getattr(errno, name))
     given = {"LD_PRELOAD": str(shim), "FAULTY": "/imgs/2.png", "ERRNO": number}
@@ -171,7 +171,7 @@ def test_fault_23_a_disk_that_fails_is_tried_again_then_raised(folder, shim, nam
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD and /proc")
-def test_fault_53_a_stale_handle_of_a_network_drive_costs_no_row(folder, shim):
+def test_stale_network_handle_skips_no_row(folder, shim):
     """A reopened file is read; one that stays stale is no fault of its row."""
     code = """
 print(rows_of(seq[0]))
@@ -189,7 +189,7 @@ assert seq.problems.empty
     assert f"row id=6, path='{folder}/6.png'" in said and "(ESTALE); tried 5 times" in said
 
 
-def test_fault_32_without_descriptors_no_row_is_skipped(folder):
+def test_missing_descriptors_skip_no_row(folder):
     code = """
 import os, resource
 from dfgen.errors import ReadError
@@ -254,7 +254,7 @@ def test_without_memory_no_file_is_booked_as_broken(folder, monkeypatch):
     )
 
 
-def test_a_read_of_the_system_that_fails_names_its_errno():
+def test_failed_system_read_names_its_errno():
     """No process has a page at 0."""
     with pytest.raises(ReadError) as caught:
         Stores().read("/proc/self/mem")
@@ -280,7 +280,7 @@ def test_what_is_no_fault_of_a_file(error, outside):
     assert is_outside(error) is outside
 
 
-def test_fault_32_a_check_of_all_numbers_without_descriptors_does_not_call_a_file_broken(tmp_path):
+def test_full_check_without_descriptors_marks_no_file_broken(tmp_path):
     """Those of HDF5 are opened anew, by their path."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["a"] = np.arange(4)

@@ -37,7 +37,7 @@ def mark(tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-def test_fault_37_object_arrays_of_npy_files_stay_pickled(tmp_path, mark):
+def test_object_arrays_in_npy_files_stay_pickled(tmp_path, mark):
     np.save(tmp_path / "x.npy", np.array([Bomb(mark)] * 3, object), allow_pickle=True)
     path = str(tmp_path / "x.npy")
     for read in (
@@ -58,7 +58,7 @@ def test_fault_37_object_arrays_of_npy_files_stay_pickled(tmp_path, mark):
     assert str(caught.value) == f"row id=1, path={path!r}: {problem}"
 
 
-def test_fault_37_tables_of_objects_are_refused(tmp_path, mark):
+def test_tables_of_objects_are_rejected(tmp_path, mark):
     held = pd.DataFrame({"path": ["a.png"], "kind": [Bomb(mark)]})
     with pytest.raises(ManifestError, match="column 'kind' of the label table has Bomb"):
         dfgen.build_manifest(labels=held, path_column="path")
@@ -67,7 +67,7 @@ def test_fault_37_tables_of_objects_are_refused(tmp_path, mark):
         dfgen.build_manifest(labels=tmp_path / "l.pkl", path_column="path")
 
 
-def test_pickles_in_columns_and_metadata_of_a_manifest_stay_bytes(tmp_path, mark):
+def test_pickles_in_manifest_columns_and_metadata_stay_bytes(tmp_path, mark):
     bomb = pickle.dumps(Bomb(mark))
     frame = pd.DataFrame({"id": [1], "path": [str(tmp_path / "a.png")], "label": [bomb]})
     dfgen.write_manifest(frame, tmp_path / "m.parquet")

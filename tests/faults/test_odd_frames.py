@@ -69,13 +69,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("fault", REFUSED)
-def test_fault_39_frames_are_refused_by_column_and_row(plain, fault):
+def test_odd_frames_are_rejected_by_column_and_row(plain, fault):
     spoil, word = REFUSED[fault]
     with pytest.raises(ManifestError, match=word):
         bound(spoil(plain))
 
 
-def test_fault_39_a_class_that_is_not_among_the_names_is_never_a_new_one(plain):
+def test_class_outside_class_names_is_never_added(plain):
     with pytest.raises(DfgenError) as caught:
         bound(plain, class_names=["a"])
     assert "'b'" in str(caught.value)
@@ -101,7 +101,7 @@ STRAY = {  # what stands in the last of six rows, whose others are a and b
 
 @pytest.mark.parametrize("form", ["frame", "categories", "arrow", "manifest", "input"])
 @pytest.mark.parametrize("name", STRAY)
-def test_fault_39_no_kind_of_label_makes_a_stray_class_a_new_one(plain, tmp_path, name, form):
+def test_stray_class_is_rejected_for_every_label_kind(plain, tmp_path, name, form):
     stray, feature = STRAY[name]
     known = ["a", "b"] * 2 + ["a"]
     kinds = [[one] for one in known] if isinstance(stray, list) else known
@@ -124,25 +124,25 @@ def test_fault_39_no_kind_of_label_makes_a_stray_class_a_new_one(plain, tmp_path
     "index",
     [[*"aabbcc"], [5, 4, 3, 2, 1, 0], [None, 1.5, 1.5, -1, 7, 0], pd.date_range("2020", periods=6)],
 )
-def test_fault_39_an_index_of_any_kind_has_no_part_in_what_is_seen(plain, index):
+def test_index_of_any_kind_is_ignored(plain, index):
     assert rows_seen(plain.set_axis(index)) == due(*ALL)
     assert rows_seen(plain.set_axis(index)[::-1].iloc[::2]) == due("zxv", [5, 3, 1], [1, 1, 1])
     assert rows_seen(plain.set_index([plain["kind"], plain["id"]])) == due(*ALL)
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 6, 7, 1000])
-def test_fault_39_one_row_and_fewer_rows_than_a_batch_are_all_seen(plain, batch_size):
+def test_single_rows_and_partial_batches_are_all_seen(plain, batch_size):
     assert rows_seen(plain, batch_size) == due(*ALL)
     assert rows_seen(plain[3:4], batch_size) == due("x", [3], [1])
 
 
-def test_fault_39_columns_called_as_those_of_dfgen_are_those_of_the_user(plain):
+def test_columns_named_like_dfgen_columns_are_ignored(plain):
     named = {"width": "wide", "bytes": None, "fold": "x", "split": 1, "index": 3, "image": 0}
     named |= {"label": 7, "weight": -1, "row": "r", "epoch": 9, "sample_weight": 5, "mtime_ns": "?"}
     assert rows_seen(plain.assign(**named)) == due(*ALL)
 
 
-def test_fault_40_what_the_owner_does_to_a_frame_later_changes_nothing(plain):
+def test_later_changes_to_a_frame_change_nothing(plain):
     loader = Loader(bound(plain).reader, batch_size=2, workers=2)
     batches = batches_of(loader)
     first = next(batches)
@@ -166,7 +166,7 @@ def test_fault_40_what_the_owner_does_to_a_frame_later_changes_nothing(plain):
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "float64", "float32", "bool"])
-def test_fault_40_arrays_that_a_frame_was_made_of_may_be_written_over(dtype):
+def test_source_arrays_of_a_frame_may_be_overwritten(dtype):
     ids, values = np.arange(ROWS), np.array([1, 0] * 3, dtype)
     frame = pd.DataFrame({"id": ids, "x": values}, copy=False)
     reader = bind(SequenceArguments(frame, x="x")).reader

@@ -94,7 +94,7 @@ ODD = {
 }  # fmt: skip
 
 
-def test_headers_that_say_what_cannot_be_are_problems_of_their_rows(data):
+def test_impossible_headers_are_problems_of_their_rows(data):
     for name, content in ODD.items():
         write(f"imgs/{name}", content)
     frame = dfgen.build_manifest("imgs", out="m.parquet").set_index("id")
@@ -121,7 +121,7 @@ XML = {
 
 
 @pytest.mark.parametrize("text", XML, ids=["empty", "1e30", "digits", "encoding", "deep"])
-def test_an_odd_xml_file_of_voc_is_the_problem_of_its_row(data, text):
+def test_odd_voc_xml_file_is_a_row_problem(data, text):
     write("xml/b.xml", text)
     frame = dfgen.build_manifest(voc="xml", images="imgs", out="m.parquet")
     assert problems(frame) == ["", XML[text], ""]
@@ -137,7 +137,7 @@ def test_images_without_a_single_box_have_no_classes(data):
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "socket", "device"])
-def test_what_is_no_file_is_the_problem_of_its_row_and_is_not_waited_for(data, kind):
+def test_special_files_become_row_problems_without_waiting(data, kind):
     for path in ("imgs/b.png", "xml/b.xml"):
         os.remove(path)
         if kind == "folder":
@@ -199,7 +199,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_odd_file_that_is_the_whole_source_is_named_with_its_line(data, name):
+def test_odd_source_file_is_named_with_its_line(data, name):
     source, path, content, message = FILES[name]
     write(path, content)
     more = {"path_column": "path"} if source == "labels" else {}
@@ -217,7 +217,7 @@ def test_an_odd_file_that_is_the_whole_source_is_named_with_its_line(data, name)
      ("labels", "x.jsonl"), ("labels", "x.parquet"), ("source", "x.toml")],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
-def test_a_source_that_is_no_file_is_refused_and_not_waited_for(data, source, path, kind):
+def test_special_file_as_source_is_rejected_without_waiting(data, source, path, kind):
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "folder":
@@ -231,7 +231,7 @@ def test_a_source_that_is_no_file_is_refused_and_not_waited_for(data, source, pa
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 @pytest.mark.parametrize("command", ["verify", "split", "diff", "build-manifest"])
-def test_a_manifest_that_is_no_file_is_refused_and_not_waited_for(data, kind, command):
+def test_special_file_as_manifest_is_rejected_without_waiting(data, kind, command):
     os.mkfifo("m.parquet") if kind == "pipe" else os.symlink("/dev/zero", "m.parquet")
     more = {
         "split": ["m.parquet", "--split", "a=1"],
@@ -244,7 +244,7 @@ def test_a_manifest_that_is_no_file_is_refused_and_not_waited_for(data, kind, co
 
 
 @linux
-def test_a_name_that_is_not_utf8_is_left_out_by_name(data):
+def test_non_utf8_name_is_left_out_and_reported(data):
     write(os.fsdecode(b"imgs/\xff.png"), b"x")
     write(os.fsdecode(b"imgs/s\xe9/d.png"), b"x")
     with pytest.warns(UserWarning, match=r"2 paths, name not UTF-8: \\xff\.png, s\\xe9/d\.png"):
@@ -254,7 +254,7 @@ def test_a_name_that_is_not_utf8_is_left_out_by_name(data):
 
 
 @linux
-def test_a_folder_or_manifest_whose_name_is_not_utf8_is_refused(data, monkeypatch):
+def test_non_utf8_folder_or_manifest_name_is_rejected(data, monkeypatch):
     odd = os.fsdecode(os.fsencode(data) + b"/\xff")
     os.rename("imgs", odd)
     folder = f"the path {os.fsencode(odd)!r} is not UTF-8: rename the "
@@ -288,7 +288,7 @@ except dfgen.DfgenError as error:
 @pytest.mark.parametrize(
     "source", ['labels="l.csv", path_column="path"', 'voc="xml", images="imgs"']
 )
-def test_want_of_descriptors_is_the_problem_of_no_file(data, source):
+def test_missing_descriptors_are_no_file_problem(data, source):
     write("l.csv", "path\nimgs/a.png\n")
     code = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n{FULL}"
     code = code.replace("{}", source)
@@ -299,7 +299,7 @@ def test_want_of_descriptors_is_the_problem_of_no_file(data, source):
     assert "cannot be read, and the file is not at fault: [Errno 24] " in ended.stdout
 
 
-def test_fault_41_folders_in_circles_and_files_that_come_and_go_during_the_scan(data):
+def test_scan_survives_circular_links_and_changing_files(data):
     os.symlink("..", "imgs/back")
     os.symlink("imgs/loop", "imgs/loop")
     os.symlink("self.png", "imgs/self.png")
@@ -343,7 +343,7 @@ def test_fault_41_folders_in_circles_and_files_that_come_and_go_during_the_scan(
     ],
     ids=["shape", "dtype", "None", "ragged", "dict"],
 )  # fmt: skip
-def test_fault_42_what_decode_returns_wrong_names_row_path_and_function(data, made, message):
+def test_wrong_decode_result_names_row_path_and_function(data, made, message):
     frame = dfgen.build_manifest("imgs")[["id", "path"]]
 
     def decode(content):

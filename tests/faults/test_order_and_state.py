@@ -16,7 +16,7 @@ def sequence(frame, rows=46, **options):
 
 
 @pytest.mark.backend
-def test_fault_51_what_keras_tries_out_before_the_first_epoch_moves_nothing(frame):
+def test_keras_trial_calls_before_training_change_nothing(frame):
     with sequence(frame, 48) as seq:
         state = seq.state_dict()
         seq[0], seq[1]
@@ -50,7 +50,7 @@ print(np.polyfit(np.arange(len(sizes)), sizes, 1)[0] * epochs)
 
 @pytest.mark.alarm(150)
 @pytest.mark.parametrize("epochs", [20, pytest.param(200, marks=pytest.mark.slow)])
-def test_fault_52_memory_is_flat_over_epochs_of_a_hundred_thousand_rows(epochs):
+def test_memory_stays_flat_over_many_large_epochs(epochs):
     run = subprocess.run(
         [sys.executable, "-c", MEMORY, str(epochs)],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},

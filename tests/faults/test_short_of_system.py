@@ -37,9 +37,7 @@ def small_group(tmp_path):
 
 
 @pytest.mark.slow
-def test_fault_57_a_worker_that_the_kernel_kills_for_its_memory_is_named_with_its_row(
-    frame, small_group
-):
+def test_worker_killed_for_memory_is_named_with_row(frame, small_group):
     def greedy(sample, rng, group=str(small_group)):
         if sample["label"]:
             Path(group, "cgroup.procs").write_text(str(os.getpid()))
@@ -72,7 +70,7 @@ def stacks_of(size):
 TOO_LARGE = 1 << 47
 
 
-def test_fault_80_where_no_thread_can_be_started_an_error_says_so_and_no_row_is_lost(frame):
+def test_thread_start_failure_is_explained_without_losing_rows(frame):
     options = {"y": "label", "image_size": (4, 4), "batch_size": 4, "shuffle": False, "workers": 2}
     with dfgen.Sequence(frame(12), **options) as seq:
         with stacks_of(TOO_LARGE), pytest.raises(WorkerError) as caught:
@@ -81,7 +79,7 @@ def test_fault_80_where_no_thread_can_be_started_an_error_says_so_and_no_row_is_
         assert [int(row) for x, _ in seq for row in x[:, 0, 0, 0]] == [*range(12)]
 
 
-def test_fault_80_where_none_can_be_started_for_a_stuck_one_it_is_kept():
+def test_stuck_worker_is_kept_without_a_replacement():
     pool = Pool(1, Worker)
     pool.submit(lambda worker: None)
     with stacks_of(TOO_LARGE), pytest.raises(WorkerError, match="cannot start"):
@@ -90,7 +88,7 @@ def test_fault_80_where_none_can_be_started_for_a_stuck_one_it_is_kept():
     pool.close()
 
 
-def test_fault_80_an_error_of_a_worker_itself_is_not_taken_for_one_of_the_system():
+def test_worker_error_is_not_mistaken_for_system_error():
     def make():
         raise RuntimeError("of its own")
 
@@ -111,7 +109,7 @@ def packed(files, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
-def test_fault_81_64_descriptors_are_enough_for_more_shards(packed, processes):
+def test_sixty_four_descriptors_suffice_for_more_shards(packed, processes):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
     options = {"y": None, "label_mode": None, "batch_size": 8, "image_size": (4, 4), "workers": 2}

@@ -72,9 +72,7 @@ def pipes(tmp_path):
     [(False, (4, 5)), (False, (8, 12)), (True, (5, 17))],
     ids=["one batch", "two batches", "processes"],
 )
-def test_fault_21_as_many_hung_reads_as_workers_are_skipped_and_each_other_row_comes_once(
-    files, pipes, processes, rows
-):
+def test_hung_reads_are_skipped_and_other_rows_kept(files, pipes, processes, rows):
     seconds = 1.5 if processes else 0.5
     paths = files[:20]
     for row, pipe in zip(rows, pipes(2), strict=True):
@@ -92,9 +90,7 @@ def test_fault_21_as_many_hung_reads_as_workers_are_skipped_and_each_other_row_c
     made.close()
 
 
-def test_fault_21_a_row_of_a_batch_that_is_not_awaited_yet_is_told_when_its_batch_comes(
-    files, pipes
-):
+def test_late_row_is_reported_with_its_own_batch(files, pipes):
     paths = files[:16]
     paths[1], paths[11] = pipes(2)
     made = loader(paths, on_error="skip")
@@ -105,7 +101,7 @@ def test_fault_21_a_row_of_a_batch_that_is_not_awaited_yet_is_told_when_its_batc
 
 @pytest.mark.slow
 @KINDS
-def test_fault_21_a_hung_decode_of_the_users_is_late_too(files, pipes, processes):
+def test_hung_user_decode_times_out(files, pipes, processes):
     (pipe,) = pipes(1)
 
     def decode(data):
@@ -123,13 +119,13 @@ def test_fault_21_a_hung_decode_of_the_users_is_late_too(files, pipes, processes
     made.close()
 
 
-def test_fault_21_without_workers_nobody_watches(files):
+def test_read_timeout_is_not_watched_without_workers(files):
     for timeout in (Limits().read_timeout, 60):
         assert len(list(batches_of(loader(files[:4], workers=0, timeout=timeout)))) == 1
 
 
 @KINDS
-def test_fault_21_closing_tells_who_waits_for_a_hung_read(files, pipes, processes):
+def test_closing_wakes_waiters_of_a_hung_read(files, pipes, processes):
     made = loader([*files[:3], *pipes(1)], processes, timeout=None)
     told = []
 
@@ -148,7 +144,7 @@ def test_fault_21_closing_tells_who_waits_for_a_hung_read(files, pipes, processe
     assert told == ["this Sequence was closed: make a new one"]
 
 
-def test_fault_22_slow_reads_change_nothing(files, tmp_path):
+def test_slow_reads_change_nothing(files, tmp_path):
     """Every fourth file comes through a pipe, the last ones first, after all others."""
     paths, fed = files[:24], {}
     for row in range(0, 24, 4):
@@ -174,7 +170,7 @@ def test_fault_22_slow_reads_change_nothing(files, tmp_path):
 
 
 @pytest.mark.slow
-def test_fault_21_a_process_that_was_given_up_leaves_no_memory_behind(files, pipes):
+def test_abandoned_process_leaves_no_memory_behind(files, pipes):
     paths = files[:8]
     paths[2], paths[6] = pipes(2)
     made = loader(paths, True, 1.5, on_error="skip", workers=1)
@@ -187,7 +183,7 @@ def test_fault_21_a_process_that_was_given_up_leaves_no_memory_behind(files, pip
     made.close()
 
 
-def test_fault_21_what_a_worker_makes_as_it_is_given_up_is_made_by_another(files):
+def test_work_of_an_abandoned_worker_is_repeated(files):
     """Its read came back just then, and it went on to the next chunk."""
     given_up = []
 
@@ -242,7 +238,7 @@ assert sorted(rows) == [*range(8)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("main_thread", ["waits", "trains"])
-def test_a_process_that_was_stopped_does_not_count_that_as_time_of_its_reads(tmp_path, main_thread):
+def test_time_stopped_does_not_count_as_read_time(tmp_path, main_thread):
     (tmp_path / "two").write_bytes(b"ab")
     command = [sys.executable, "-c", STOPPED, str(tmp_path / "two"), main_thread]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

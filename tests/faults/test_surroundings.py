@@ -48,7 +48,7 @@ def noise(sample, rng):
 
 
 @pytest.mark.parametrize("way", ["threads", "processes"])
-def test_fault_83_garbage_that_is_collected_at_any_moment_changes_nothing(df, way):
+def test_garbage_collection_at_any_moment_changes_nothing(df, way):
     def collecting(sample, rng):
         circle = []
         circle.append(circle)
@@ -76,7 +76,7 @@ def test_fault_83_garbage_that_is_collected_at_any_moment_changes_nothing(df, wa
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("way", ["threads", "processes"])
-def test_fault_84_a_transform_may_fork_and_what_it_forks_ends_however_it_comes_back(df, way):
+def test_transform_may_fork_and_children_always_end(df, way):
     def forking(sample, rng):
         if not (pid := os.fork()):
             row = int(sample["image"][0, 0, 0])
@@ -95,7 +95,7 @@ def test_fault_84_a_transform_may_fork_and_what_it_forks_ends_however_it_comes_b
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("way", ["threads", "processes"])
-def test_fault_84_what_a_transform_forks_makes_no_other_row_and_writes_to_none(df, way, tmp_path):
+def test_forked_children_neither_make_nor_write_rows(df, way, tmp_path):
     """Nobody waits for it before the last row of the chunk, and the end of the batch."""
     pids, is_forked, calls = [], [], tmp_path / "calls"
 
@@ -124,9 +124,7 @@ def test_fault_84_what_a_transform_forks_makes_no_other_row_and_writes_to_none(d
 
 
 @pytest.mark.parametrize("way", ["threads", "processes"])
-def test_fault_85_a_transform_that_closes_the_standard_streams_changes_nothing(
-    df, way, monkeypatch
-):
+def test_transform_closing_standard_streams_changes_nothing(df, way, monkeypatch):
     in_process = way == "processes"
 
     def closing(sample, rng):
@@ -143,7 +141,7 @@ def test_fault_85_a_transform_that_closes_the_standard_streams_changes_nothing(
     assert made(df, way, transform=closing) == expected
 
 
-def test_fault_85_processes_start_where_the_standard_streams_are_closed(df):
+def test_processes_start_with_closed_standard_streams(df):
     expected = made(df, "caller", transform=noise)
     kept = [os.dup(number) for number in range(3)]
     for number in range(3):
@@ -158,9 +156,7 @@ def test_fault_85_processes_start_where_the_standard_streams_are_closed(df):
 
 
 @pytest.mark.parametrize("way", ["threads", "processes"])
-def test_fault_86_relative_paths_stay_what_they_are_where_a_transform_changes_the_folder(
-    df, way, monkeypatch
-):
+def test_relative_paths_survive_a_changed_working_folder(df, way, monkeypatch):
     monkeypatch.chdir(os.path.dirname(df["path"][0]))
     relative = df.assign(path=[os.path.basename(path) for path in df["path"]])
 
@@ -173,7 +169,7 @@ def test_fault_86_relative_paths_stay_what_they_are_where_a_transform_changes_th
 
 
 @ways
-def test_fault_87_what_numpy_is_set_to_changes_nothing_and_is_left_as_it_is(df, way):
+def test_numpy_settings_change_nothing_and_are_kept(df, way):
     df = df.assign(small=1e-42)
     x = {
         "even": dfgen.Image(size=(4, 4), scale="standardize"),
@@ -213,7 +209,7 @@ ODD = {
 
 
 @pytest.mark.slow
-def test_fault_88_an_environment_that_changes_meanwhile_changes_nothing(df, monkeypatch):
+def test_changing_environment_changes_nothing(df, monkeypatch):
     found = []
     with sequence(df, "processes", transform=noise, max_queue_size=1) as seq:
         for step, (x, y) in enumerate(seq):
@@ -229,7 +225,7 @@ def test_fault_88_an_environment_that_changes_meanwhile_changes_nothing(df, monk
 
 
 @pytest.mark.parametrize(("way", "hook"), [("caller", "settrace"), ("threads", "setprofile")])
-def test_fault_89_a_tracer_or_profiler_sees_functions_and_changes_nothing(df, way, hook):
+def test_tracers_and_profilers_see_functions_and_change_nothing(df, way, hook):
     seen, expected = set(), made(df, "caller", transform=noise)
 
     def trace(frame, event, argument):
@@ -251,7 +247,7 @@ def test_fault_89_a_tracer_or_profiler_sees_functions_and_changes_nothing(df, wa
 
 
 @pytest.mark.parametrize("closed", [False, True], ids=["none", "closed"])
-def test_fault_90_without_standard_streams_all_works(df, tmp_path, monkeypatch, closed):
+def test_everything_works_without_standard_streams(df, tmp_path, monkeypatch, closed):
     stream = io.StringIO() if closed else None
     if closed:
         stream.close()
@@ -266,7 +262,7 @@ def test_fault_90_without_standard_streams_all_works(df, tmp_path, monkeypatch, 
     assert found == made(df, "caller", transform=noise)
 
 
-def test_fault_91_a_debugger_without_a_terminal_ends_and_names_its_row(df):
+def test_debugger_without_a_terminal_names_its_row(df):
     def debugging(sample, rng):
         pdb.set_trace()
         return sample

@@ -104,7 +104,7 @@ print(*names())
 
 
 @pytest.mark.slow
-def test_fault_29_a_file_that_may_not_grow_leaves_the_old_one_and_nothing_beside(tmp_path):
+def test_file_size_limit_leaves_only_the_old_file(tmp_path):
     run = python(LIMITED, tmp_path)
     assert run.returncode == 0, run.stderr
     *lines, left = run.stdout.splitlines()
@@ -145,7 +145,7 @@ for kind, write in KINDS.items():
 
 
 @pytest.mark.slow
-def test_fault_29_a_full_disk_leaves_the_old_files_and_nothing_beside(tmp_path):
+def test_full_disk_leaves_only_the_old_files(tmp_path):
     """A disk of 64 kB, where a user may mount one."""
     if not shutil.which("unshare"):
         pytest.skip("there is no unshare")
@@ -201,7 +201,7 @@ for kind, write in KINDS.items():
 
 
 @pytest.mark.slow
-def test_fault_30_killed_at_any_point_of_a_write_the_old_or_the_new_file_is_there(tmp_path):
+def test_killed_write_leaves_old_or_new_file(tmp_path):
     """Before each call that the writing makes; the next write removes what a killed one began."""
     run = python(KILLED, tmp_path)
     assert run.returncode == 0, run.stderr
@@ -278,7 +278,7 @@ def ended_writes(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_fault_79_ended_between_rename_and_flush_the_old_or_the_new_file_is_whole(ended_writes):
+def test_kill_between_rename_and_flush_leaves_whole_file(ended_writes):
     assert [line for word, line in ended_writes if word == "cut"] == [
         f"{kind} {flushed} 9 {word}"
         for kind in ("manifest", "recipe", "backup")
@@ -286,14 +286,14 @@ def test_fault_79_ended_between_rename_and_flush_the_old_or_the_new_file_is_whol
     ]
 
 
-def test_fault_100_what_sigterm_left_half_written_goes_with_the_next_write(ended_writes):
+def test_next_write_removes_leftovers_of_sigterm(ended_writes):
     assert [line for word, line in ended_writes if word == "term"] == [
         f"{kind} {-signal.SIGTERM} 1 {left}"
         for kind, left in (("manifest", 0), ("recipe", 1), ("backup", 0))
     ]
 
 
-def test_fault_78_a_disk_that_is_full_at_any_write_of_a_backup_costs_none(ended_writes):
+def test_full_disk_during_backup_costs_no_backup(ended_writes):
     assert [line for word, line in ended_writes if word == "full"] == [
         "True ('old', 'backup-00000000.npz') new"
     ]
@@ -318,7 +318,7 @@ def images(tmp_path):
 
 
 @pytest.mark.slow
-def test_fault_31_a_second_build_is_refused_as_long_as_the_first_lives(images):
+def test_second_build_is_rejected_during_the_first(images):
     first = started(BUILDING, images)
     out = images / "m.parquet"
     for _ in range(2):
@@ -334,7 +334,7 @@ def test_fault_31_a_second_build_is_refused_as_long_as_the_first_lives(images):
     assert names_below(images) == ["0.png", "m.parquet"]
 
 
-def test_fault_31_so_is_one_in_another_thread_and_a_check_that_writes(images):
+def test_concurrent_thread_and_writing_check_are_rejected(images):
     out = images / "m.parquet"
     dfgen.build_manifest(images, facts="none", out=out)
     found = []
@@ -380,7 +380,7 @@ def refusal(folder, pid):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", [None, signal.SIGKILL])
-def test_fault_31_a_folder_of_backups_is_for_one_process_that_lives(tmp_path, by):
+def test_backup_folder_belongs_to_one_living_process(tmp_path, by):
     first = started(HOLDING, tmp_path, of=BACKUPS)
     backups = Generations(tmp_path)
     with pytest.raises(WriteError) as error:
@@ -394,7 +394,7 @@ def test_fault_31_a_folder_of_backups_is_for_one_process_that_lives(tmp_path, by
 
 
 @pytest.mark.slow
-def test_fault_31_a_forked_child_does_not_keep_the_folder_of_its_dead_parent(tmp_path):
+def test_forked_child_releases_folder_of_dead_parent(tmp_path):
     parent = started(HOLDING, tmp_path, "fork", of=BACKUPS)
     child = next(int(line) for line in parent.stderr if line.strip().isdigit())  # or TensorFlow's
     parent.kill()
@@ -410,7 +410,7 @@ def test_fault_31_a_forked_child_does_not_keep_the_folder_of_its_dead_parent(tmp
 
 
 @pytest.mark.slow
-def test_fault_31_in_one_process_a_folder_may_be_taken_again(tmp_path):
+def test_same_process_may_take_backup_folder_again(tmp_path):
     """Of a fit that failed nobody lets go: its callback lives on in a traceback."""
     failed, again = Generations(tmp_path), Generations(tmp_path)
     failed.lock.acquire()

@@ -19,13 +19,13 @@ from dfgen.loading.problems import most_problems
          f"{np.float32(1.5)!r}: write problems=100 or problems=0.05"),
     ],
 )  # fmt: skip
-def test_what_is_no_limit_is_refused_by_its_field(field, given, message):
+def test_invalid_limit_is_rejected_by_its_field(field, given, message):
     with pytest.raises(dfgen.errors.ArgumentError) as caught:
         dfgen.Limits(**{field: given})
     assert str(caught.value) == message
 
 
-def test_limits_take_the_numbers_of_numpy_as_those_of_python():
+def test_limits_accept_numpy_numbers_like_python_numbers():
     limits = dfgen.Limits(memory=np.float64(3e16), problems=np.int64(3), decoded_bytes=np.int8(5))
     assert limits.nbytes == 30_000_000_000_000_000
     limits.check("decoded_bytes", 5, "x")

@@ -62,7 +62,7 @@ SPANS = {
 }
 
 
-def test_twice_as_many_tasks_as_workers_are_in_flight():
+def test_two_tasks_per_worker_are_in_flight():
     for workers, most in ((3, 6), (None, 64)):
         executor, work = Simulated(workers=workers), Work(int, lambda task: (task,), str)
         found = spread(executor, work, lambda workers: range(100 + (workers or 0)))
@@ -108,7 +108,7 @@ def test_an_executor_that_runs_nothing_is_an_error():
         results(dead, [7], ends_worker=lambda task, told: "bad")
 
 
-def test_an_executor_that_takes_no_more_gives_its_results_first():
+def test_closed_executor_returns_its_results_first():
     work = Work(int, lambda task: (task,), "task {}".format, advice="go on")
     found = spread(Simulated(takes=3), work, lambda workers: range(9))
     assert {next(found)[0] for _ in range(3)} == {0, 1, 2}
@@ -116,7 +116,7 @@ def test_an_executor_that_takes_no_more_gives_its_results_first():
         next(found)
 
 
-def test_only_executors_that_are_created_are_replaced_and_shut_down():
+def test_only_created_executors_are_replaced_and_shut_down():
     first, second, own = Simulated(takes=3), Simulated(), Simulated()
     makes = iter([first, second])
     assert len(results(lambda: next(makes), range(9))) == 9
@@ -137,7 +137,7 @@ def test_errors_of_tasks_have_host_and_name():
 
 
 @each("error", [TypeError("no"), ImportError("no"), pickle.PicklingError("no")])
-def test_a_task_that_cannot_travel_is_an_error_at_once(error):
+def test_unsendable_task_is_an_error_at_once(error):
     def refuse(*_):
         raise error
 

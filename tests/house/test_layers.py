@@ -176,13 +176,13 @@ def test_workers_load_neither_pandas_nor_a_framework() -> None:
     assert loaded_by(tasks) & (HEAVY | {"pandas"}) == set()  # workers of an executor
 
 
-def test_manifests_binding_and_what_looks_at_frames_need_no_framework() -> None:
+def test_manifest_binding_packing_and_explore_need_no_framework() -> None:
     rooms = {"manifest", "binding", "packing", "explore"}  # which loads matplotlib to draw
     code = "\n".join(f"import {name}" for name in MODULES if room(name) in rooms)
     assert loaded_by(code) & HEAVY == set()
 
 
-def test_no_room_reaches_into_the_private_parts_of_another() -> None:
+def test_no_room_uses_private_parts_of_another() -> None:
     """A name with an underscore that one room gives its objects is used in that room alone."""
     homes: dict[str, set[str]] = {}
     uses: list[tuple[str, str]] = []
@@ -216,7 +216,7 @@ def arrows() -> set[tuple[str, str]]:
     return {(here, there) for here, there in ends if here != there}
 
 
-def test_no_circle_of_folders_but_a_room_and_its_named_parts() -> None:
+def test_folders_import_without_circles_outside_named_parts() -> None:
     merged = {(PARTS.get(here, here), PARTS.get(there, there)) for here, there in arrows()}
     graph: dict[str, set[str]] = {}
     for here, there in merged:
@@ -224,7 +224,7 @@ def test_no_circle_of_folders_but_a_room_and_its_named_parts() -> None:
     assert [*TopologicalSorter(graph).static_order()]  # CycleError shows a circle
 
 
-def test_a_named_part_and_its_room_do_import_each_other() -> None:
+def test_named_parts_and_their_rooms_import_each_other() -> None:
     into_parts = {(PARTS.get(here, here), there) for here, there in arrows()}
     assert {*PARTS.items()} <= {(here, PARTS.get(there, there)) for here, there in arrows()}
     assert {(whole, part) for part, whole in PARTS.items()} <= into_parts

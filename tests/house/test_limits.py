@@ -58,7 +58,7 @@ def test_a_wrong_read_timeout_is_refused():
 
 
 @pytest.mark.parametrize(("batch_size", "depth"), [(1, 10), (4, 5), (10, 2), (20, 1)])
-def test_batches_in_flight_stay_below_the_memory_whatever_their_size(frame, batch_size, depth):
+def test_batches_in_flight_stay_below_memory_limit(frame, batch_size, depth):
     row = 4 * 4 * 3 + 4  # pixels and an int32
     seq = sequence(frame(100), batch_size=batch_size, limits=dfgen.Limits(memory=20 * row))
     started, start = [], seq._loader.start
@@ -81,7 +81,7 @@ def test_a_batch_larger_than_the_memory_is_refused(frame):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use_multiprocessing", [False, True], ids=["threads", "processes"])
-def test_a_read_that_never_returns_is_an_error_that_names_the_row(stuck, use_multiprocessing):
+def test_endless_read_is_an_error_naming_the_row(stuck, use_multiprocessing):
     seq = sequence(
         stuck,
         shuffle=False,
@@ -102,7 +102,7 @@ def test_a_read_that_never_returns_is_an_error_that_names_the_row(stuck, use_mul
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use_multiprocessing", [False, True], ids=["threads", "processes"])
-def test_a_read_that_never_returns_is_skipped_where_rows_are(stuck, use_multiprocessing):
+def test_endless_read_is_skipped_with_on_error_skip(stuck, use_multiprocessing):
     seq = sequence(
         stuck,
         shuffle=False,
@@ -121,14 +121,14 @@ def test_a_read_that_never_returns_is_skipped_where_rows_are(stuck, use_multipro
     seq.close()
 
 
-def test_the_rest_of_a_batch_whose_read_never_returns_is_made_once(stuck):
+def test_batch_with_endless_read_is_completed_once(stuck):
     options = {"shuffle": False, "on_error": "skip", "workers": 1}
     with sequence(stuck[6:10], limits=dfgen.Limits(read_timeout=0.5), **options) as seq:
         assert seq[0][0][:, 0, 0, 0].tolist() == [0, 7, 8, 9]
         assert seq.metrics.samples == 3
 
 
-def test_a_batch_whose_read_never_returns_is_made_again_by_its_own_plan(stuck):
+def test_batch_with_endless_read_keeps_its_plan(stuck):
     image = BoundFeature("image", Image("path", size=(4, 4)), pa.array(stuck.path[:7]))
     loader = Loader(
         SampleReader(np.arange(7), (image,)),
@@ -178,7 +178,7 @@ def test_metrics_count_samples_batches_bytes_and_seconds(frame, use_multiprocess
     assert metrics.seconds["consumer_wait"] > 0
 
 
-def test_a_feature_tells_each_stage_as_it_begins_and_the_bytes_read(frame):
+def test_feature_reports_stages_and_bytes_read(frame):
     path = frame(1).path[0]
     told = []
     out = np.empty((4, 4, 3), np.uint8)

@@ -29,17 +29,17 @@ def test_an_error_without_words_has_none():
     assert str(DfgenError()) == ""
 
 
-def test_what_no_terminal_shows_is_written_and_lines_and_umlauts_stay():
+def test_control_characters_are_escaped_and_umlauts_kept():
     assert legible("a\x00b\u202ec\nd\te ü") == "a\\x00b\\u202ec\nd\te ü"
 
 
-def test_a_long_text_loses_its_middle_and_is_no_longer_than_asked_for():
+def test_long_text_loses_its_middle_to_fit():
     found = legible("abc" * 100, 60)
     assert found == ("abc" * 100)[:25] + " ... " + ("abc" * 100)[-25:]
     assert legible("x" * 60, 60) == "x" * 60
 
 
-def test_an_error_that_is_located_keeps_its_kind_and_its_notes():
+def test_located_error_keeps_its_kind_and_notes():
     error = DecodeError("broken")
     error.add_note("see the page")
     found = located(error, "row 1")
@@ -62,11 +62,11 @@ def test_a_note_is_shown_as_messages_are():
         (RuntimeError("Insufficient memory (case 4)"), True),
     ],
 )  # fmt: skip
-def test_what_is_no_fault_of_a_file_is_known(error, outside):
+def test_errors_outside_the_file_are_recognized(error, outside):
     assert is_outside(error) is outside
 
 
-def test_what_a_read_has_raised_is_named_by_its_number_else_its_type():
+def test_read_error_is_named_by_number_or_type():
     assert isinstance(unreadable(FileNotFoundError()), MissingFileError)
     found = unreadable(OSError(errno.EIO, "Input/output error"))
     assert str(found) == "the file cannot be read: Input/output error (EIO)"
@@ -74,7 +74,7 @@ def test_what_a_read_has_raised_is_named_by_its_number_else_its_type():
     assert type(unreadable(ValueError("NUL"))) is DecodeError
 
 
-def test_the_words_of_another_library_are_on_one_line():
+def test_foreign_error_messages_fit_on_one_line():
     assert reason(ValueError("a\n  b")) == "a b"
     assert reason(ValueError()) == "ValueError"
     assert reason(KeyError("x")) == "there is no 'x'"
@@ -90,11 +90,11 @@ def test_the_words_of_another_library_are_on_one_line():
         (object(), "an object"),
     ],
 )  # fmt: skip
-def test_a_value_is_called_as_it_is_written_else_by_its_type(value, called):
+def test_value_is_shown_as_written_or_by_type(value, called):
     assert brief(value) == called
 
 
-def test_the_nearest_word_is_meant_if_it_is_near():
+def test_only_near_words_are_suggested():
     assert did_you_mean(" Labels", ["id", "label"]) == ' Did you mean "label"?'
     assert did_you_mean("breed", ["id", "label"]) == ""
     assert did_you_mean("abcdxxx", ["abcdyyy"]) == ""  # 4 of 7 letters

@@ -121,7 +121,7 @@ def run_without(names, platform, folder):
 
 
 @pytest.mark.slow
-def test_without_what_macos_lacks_threads_processes_a_cache_and_a_pack_train(tmp_path):
+def test_training_works_without_calls_missing_on_macos(tmp_path):
     assert run_without(MACOS, "darwin", tmp_path) == {
         "lacks": True,
         **dict.fromkeys(("threads", "processes", "cache"), ORDERED),
@@ -131,7 +131,7 @@ def test_without_what_macos_lacks_threads_processes_a_cache_and_a_pack_train(tmp
 
 
 @pytest.mark.slow
-def test_without_what_windows_lacks_threads_and_a_pack_train_and_the_rest_is_refused(tmp_path):
+def test_only_threads_and_packs_train_on_windows(tmp_path):
     assert run_without(WINDOWS, "win32", tmp_path) == {
         "lacks": True,
         "threads": ORDERED,

@@ -72,7 +72,7 @@ def test_a_command_shows_bars_in_a_terminal_alone(name):
 
 
 @pytest.mark.slow
-def test_copies_among_many_pictures_are_looked_for_with_a_bar():
+def test_comparing_many_pictures_shows_a_bar():
     code = """
 import numpy as np, pandas as pd
 from dfgen.manifest.duplicates import duplicates
@@ -91,7 +91,7 @@ def test_nothing_to_do_has_no_bar():
     assert shown(sys.executable, "-c", code) == ("", 0)
 
 
-def test_a_notebook_has_bars_though_its_output_is_no_terminal(monkeypatch):
+def test_notebook_shows_bars_without_a_terminal(monkeypatch):
     IPython = pytest.importorskip("IPython")
     shell = type("Shell", (), {"config": {"IPKernelApp": {}}})()
     monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
@@ -101,7 +101,7 @@ def test_a_notebook_has_bars_though_its_output_is_no_terminal(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_ctrl_c_says_what_stands_and_the_command_can_be_given_again(name):
+def test_ctrl_c_reports_state_and_command_can_rerun(name):
     command, _ = COMMANDS[name]
     before = {*os.listdir()}
     stopped = subprocess.run(
@@ -114,7 +114,7 @@ def test_ctrl_c_says_what_stands_and_the_command_can_be_given_again(name):
     assert run(*command).returncode == 0
 
 
-def test_ctrl_c_drops_the_work_that_has_not_begun():
+def test_ctrl_c_drops_work_not_yet_begun():
     code = """
 import os, signal, time
 from dfgen.machine import threads

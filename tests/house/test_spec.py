@@ -7,13 +7,13 @@ from dfgen.errors import DecodeError
 from dfgen.spec import LazyArray, Spec, empty
 
 
-def test_lengths_that_are_none_are_those_of_the_row_and_no_others():
+def test_unknown_lengths_come_from_the_row():
     made = empty(Spec((None, 4, None), np.int16), (5, 9, 6))
     assert made.shape == (5, 4, 6) and made.dtype == np.int16
     assert empty(Spec((2, 3), np.uint8), (7, 7)).shape == (2, 3)
 
 
-def test_a_dtype_that_is_none_is_that_of_the_file():
+def test_unknown_dtype_comes_from_the_file():
     place = empty(Spec((None, 2), None), (3, 2))
     assert isinstance(place, LazyArray) and place.shape == (3, 2)
     first = place.of(np.dtype("uint16"))
@@ -26,5 +26,5 @@ def test_a_dtype_that_is_none_is_that_of_the_file():
 @pytest.mark.parametrize(
     ("shape", "axes", "expected"), [((), None, 0), ((3, 2), None, 1), ((3, 2), 2, 2)]
 )
-def test_the_axes_of_a_loss_are_all_but_the_last_unless_told(shape, axes, expected):
+def test_loss_axes_exclude_the_last_by_default(shape, axes, expected):
     assert Spec(shape, np.float32, axes=axes).loss_axes == expected

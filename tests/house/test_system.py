@@ -28,7 +28,7 @@ def test_what_interrupts_the_writer_leaves_the_old_file(tmp_path):
     assert os.listdir(tmp_path) == ["a.bin"]
 
 
-def test_a_link_stays_and_what_it_points_to_is_replaced_whole(tmp_path):
+def test_link_stays_and_its_target_is_replaced(tmp_path):
     target, link = tmp_path / "disk" / "a.bin", tmp_path / "a.bin"
     target.parent.mkdir()
     link.symlink_to(target)
@@ -60,7 +60,7 @@ def test_a_file_that_is_replaced_keeps_its_mode(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def test_a_name_as_long_as_names_may_be_is_written(tmp_path):
+def test_longest_allowed_name_is_written(tmp_path):
     path = tmp_path / ("ä" * 127)
     with only_writer(str(path)):
         write_whole(str(path), lambda file: file.write(b"long"))
@@ -68,13 +68,13 @@ def test_a_name_as_long_as_names_may_be_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("value", [True, np.True_, 1, np.int64(1), np.array(True)])
-def test_a_flag_is_a_bool_of_python_or_numpy_or_one(value):
+def test_flags_accept_python_and_numpy_truth_values(value):
     assert flag("shuffle", value) is True
     assert flag("shuffle", type(value)(0) if not isinstance(value, np.ndarray) else ~value) is False
 
 
 @pytest.mark.parametrize("value", ["yes", None, 2, 1.0, np.float64(1), np.array([True])])
-def test_what_is_neither_true_nor_false_is_no_flag(value):
+def test_other_values_are_no_flags(value):
     with pytest.raises(ArgumentError) as error:
         flag("shuffle", value)
     assert str(error.value) == (
@@ -92,25 +92,25 @@ def test_what_is_neither_true_nor_false_is_no_flag(value):
         (True, "True is not a whole number of 1 or more: ask for more"),
     ],
 )
-def test_a_number_that_is_not_whole_is_an_error_with_advice(value, said):
+def test_non_whole_number_is_an_error_with_advice(value, said):
     with pytest.raises(ArgumentError) as error:
         whole("n", value, least=1, advice="ask for more")
     assert str(error.value) == f"n={said}"
 
 
-def test_a_number_that_is_too_high_is_told_both_limits():
+def test_too_high_number_error_names_both_limits():
     with pytest.raises(ArgumentError, match=r"^n=11 is not a whole number from 1 to 10$"):
         whole("n", 11, least=1, most=10)
 
 
-def test_a_value_that_nothing_is_known_of_is_told_what_is_allowed():
+def test_invalid_choice_error_lists_allowed_values():
     with pytest.raises(ArgumentError) as caught:
         one_of("anything", "x", ("min",))
     assert str(caught.value) == "anything must be one of ('min',), got 'x'"
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="there is no /dev/fd")
-def test_a_lock_whose_file_cannot_be_deleted_is_let_go(tmp_path):
+def test_undeletable_lock_file_is_released(tmp_path):
     path, opened = tmp_path / "lock", len(os.listdir("/dev/fd"))
     with FileLock(str(path), "x is in use", "wait"):
         path.unlink()
@@ -120,7 +120,7 @@ def test_a_lock_whose_file_cannot_be_deleted_is_let_go(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_child_that_is_forked_does_not_hold_the_lock_of_its_parent(tmp_path):
+def test_forked_child_does_not_hold_the_parent_lock(tmp_path):
     first, second = (FileLock(str(tmp_path / "lock"), "x is in use", "wait") for _ in range(2))
     first.acquire()
     (says, told), (ends, open_) = os.pipe(), os.pipe()
@@ -142,7 +142,7 @@ def test_a_child_that_is_forked_does_not_hold_the_lock_of_its_parent(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
+def test_next_writer_removes_files_of_killed_writer(tmp_path):
     path = str(tmp_path / "a.bin")
     if not (pid := os.fork()):
         write_whole(path, lambda file: os._exit(0))
@@ -163,7 +163,7 @@ def test_devices_and_folders_are_never_replaced(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_drive_without_locks_is_written_with_a_warning(tmp_path, monkeypatch):
+def test_drive_without_locks_is_written_with_warning(tmp_path, monkeypatch):
     def failing(*_):
         raise OSError(number, os.strerror(number))
 

@@ -42,7 +42,7 @@ def calls(monkeypatch):
     return record
 
 
-def test_read_ahead_is_asked_for_in_short_steps_where_it_can_be(tmp_path, monkeypatch, calls):
+def test_read_ahead_is_requested_in_short_steps(tmp_path, monkeypatch, calls):
     made = calls(os, "posix_fadvise")
     path = tmp_path / "a.bin"
     path.write_bytes(b"0123456789")
@@ -54,7 +54,7 @@ def test_read_ahead_is_asked_for_in_short_steps_where_it_can_be(tmp_path, monkey
     assert len(made) == 3
 
 
-def test_a_reserved_file_has_its_bytes_and_without_that_call_a_hole(file, monkeypatch):
+def test_reserved_file_is_allocated_or_sparse(file, monkeypatch):
     machine.reserve(file, MIB, MIB)
     found = os.fstat(file)
     assert found.st_size == 2 * MIB and found.st_blocks * 512 >= MIB
@@ -63,16 +63,14 @@ def test_a_reserved_file_has_its_bytes_and_without_that_call_a_hole(file, monkey
     assert os.fstat(file).st_size == 2 * MIB + 5
 
 
-def test_a_read_from_a_place_leaves_the_file_where_it_stands_but_without_that_call(
-    file, monkeypatch
-):
+def test_positioned_read_keeps_the_file_position(file, monkeypatch):
     assert machine.read_at(file, 3, 2, Lock()) == b"234"
     assert os.lseek(file, 0, os.SEEK_CUR) == 10
     monkeypatch.delattr(os, "pread")
     assert machine.read_at(file, 3, 2, Lock()) == b"234"
 
 
-def test_cpus_and_memory_are_those_of_the_machine_where_nobody_tells(monkeypatch):
+def test_cpus_and_memory_default_to_the_machine(monkeypatch):
     monkeypatch.setattr(machine, "_GROUPS", "none")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 8}.difference([process]))
     assert machine.usable_cpus() == 3
@@ -88,7 +86,7 @@ def test_cpus_and_memory_are_those_of_the_machine_where_nobody_tells(monkeypatch
 
 
 @pytest.mark.parametrize("closed", [0, 2])
-def test_a_descriptor_of_a_child_is_none_of_the_first_three(file, closed):
+def test_inherited_descriptor_is_never_a_standard_stream(file, closed):
     assert machine.inherited(file) == file
     before = os.dup(closed)
     os.dup2(file, closed)
@@ -104,7 +102,7 @@ def test_a_descriptor_of_a_child_is_none_of_the_first_three(file, closed):
         os.close(before)
 
 
-def test_a_folder_is_written_to_its_disk_and_closed(tmp_path, monkeypatch):
+def test_folder_is_flushed_to_disk_and_closed(tmp_path, monkeypatch):
     flushed = {}
 
     def fsync(handle):
@@ -132,7 +130,7 @@ def test_linux_kills_this_process_with_its_parent(monkeypatch):
     machine.end_with_parent()
 
 
-def test_an_interrupt_is_blocked_beside_what_was_and_let_through_again(monkeypatch):
+def test_interrupts_are_blocked_and_then_restored(monkeypatch):
     def blocked():
         return signal.pthread_sigmask(signal.SIG_BLOCK, [])
 

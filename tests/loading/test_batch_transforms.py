@@ -44,7 +44,7 @@ def same(ones, others):
             np.testing.assert_array_equal(a, b)
 
 
-def test_a_batch_gets_the_generator_of_its_seed_epoch_step_and_process(frame):
+def test_batch_rng_follows_seed_epoch_step_and_process(frame):
     with sequence(frame(48), draw, seed=5, shard=(1, 2)) as seq:
         for epoch in range(2):
             for step, (_, (found, *_), _) in enumerate(seq):
@@ -70,7 +70,7 @@ def test_dtypes_and_shapes_of_samples_may_change(frame):
     ],
     ids=["in no piece", "not writable"],
 )
-def test_what_it_makes_is_in_one_piece_and_writable(frame, label):
+def test_result_arrays_are_contiguous_and_writable(frame, label):
     def turned(batch, rng):
         return {"image": batch["image"][:, ::-1], "label": label(batch["label"])}
 
@@ -94,7 +94,7 @@ def test_batches_that_are_kept_stay_as_they_were(frame, size):
     np.testing.assert_array_equal(np.concatenate(kept)[:, 1:], np.ones((120, 2)))
 
 
-def test_the_trial_sees_labels_of_the_frame_and_reads_no_file(frame, tmp_path):
+def test_trial_sees_labels_without_reading_files(frame, tmp_path):
     seen = []
 
     def looks(batch, rng):
@@ -111,7 +111,7 @@ def test_the_trial_sees_labels_of_the_frame_and_reads_no_file(frame, tmp_path):
     assert batch["label"].tolist() == [0, 1] * 5
 
 
-def test_memory_counts_what_it_makes_beside_what_it_gets(frame):
+def test_memory_counts_results_beside_inputs(frame):
     def float64(batch, rng):
         return batch | {"image": batch["image"].astype(float)}
 

@@ -12,7 +12,7 @@ from public.test_draws import pictures as pictures
 import dfgen
 
 
-def test_buckets_go_on_in_mid_epoch_and_in_processes(pictures):
+def test_buckets_resume_mid_epoch_and_across_processes(pictures):
     whole, first, seq = (bucketed(pictures) for _ in range(3))
     parts = [bucketed(pictures, shard=(index, 2)) for index in range(2)]
     for step in range(7):

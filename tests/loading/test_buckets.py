@@ -28,7 +28,7 @@ class TestLikeWithLike:
         assert found.tolist() == [sorted(order[start : start + batch_size]) for start in starts]
 
     @given(SIZES, st.integers(1, 8))
-    def test_each_once_and_in_their_own_order_within_a_batch(self, sizes, batch_size):
+    def test_rows_come_once_in_order_within_a_batch(self, sizes, batch_size):
         whole = len(sizes) // batch_size * batch_size
         found = like_with_like(np.array(sizes, np.int32)[:whole].reshape(-1, 2), batch_size)
         assert sorted(found.ravel()) == [*range(whole)]

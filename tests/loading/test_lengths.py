@@ -51,9 +51,7 @@ OPTIONS = [{"workers": 0}, {"workers": 1, "use_multiprocessing": True}]
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["here", "processes"])
 @pytest.mark.parametrize("name", X)
-def test_each_row_once_padded_to_the_longest_of_its_batch_and_the_mask_says_where(
-    rows, name, options
-):
+def test_rows_are_padded_to_longest_and_masked(rows, name, options):
     seen = []
     with sequence(rows, X[name], bucket_by="length", **options) as seq:
         for step in range(len(seq)):
@@ -72,7 +70,7 @@ def test_each_row_once_padded_to_the_longest_of_its_batch_and_the_mask_says_wher
         assert served["padding_mask"].sum(axis=1).tolist() == LENGTHS[:3]
 
 
-def test_a_broken_file_is_skipped_and_a_mean_under_its_mask_is_a_number(rows, tmp_path):
+def test_skipped_broken_file_keeps_a_nonempty_mask(rows, tmp_path):
     (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY")
     broken = rows.assign(array=[str(tmp_path / "broken.npy"), *rows.array[1:]])
     with sequence(broken, X["array"], shuffle=False, on_error="skip") as seq:
@@ -113,9 +111,7 @@ FAULTS = {
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes in folders")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_file_without_a_true_header_is_the_fault_of_its_row_and_pads_nothing(
-    rows, tmp_path, fault
-):
+def test_false_header_is_a_row_problem_without_padding(rows, tmp_path, fault):
     make, said = FAULTS[fault]
     make(path := tmp_path / "bad.npy")
     frame = rows[:4].assign(array=[*rows.array[:3], str(path)])
@@ -129,14 +125,14 @@ def test_a_file_without_a_true_header_is_the_fault_of_its_row_and_pads_nothing(
 
 
 @pytest.mark.parametrize(("shape", "whole"), [((None,), [1, 2]), ((None, 2), [[1, 2]])])
-def test_a_row_of_an_empty_list_is_padding_alone(shape, whole):
+def test_empty_list_row_is_only_padding(shape, whole):
     lists = pd.DataFrame({"id": [0, 1], "tokens": [[], whole], "y": [0.0, 1.0]})
     x = dfgen.Column("tokens", np.array, shape, "int32")
     batch, _ = dfgen.Sequence(lists, x, "y", batch_size=2, shuffle=False)[0]
     assert np.asarray(batch).tolist() == [np.zeros_like(whole).tolist(), whole]
 
 
-def test_a_list_that_is_missing_is_told_where_the_function_makes_no_array_of_it():
+def test_missing_list_is_named_or_handled_by_function():
     lists = pd.DataFrame({"id": [0, 1], "tokens": [None, [1, 2]], "y": [0.0, 1.0]})
     given = {"y": "y", "batch_size": 2, "shuffle": False}
     x = dfgen.Column("tokens", np.array, (None,), "int32")

@@ -97,7 +97,7 @@ class TestPermutation:
         found = permutation(positions, n, seed=11, epoch=2, tag="pack")
         assert found.tolist() == [by_the_book(x, n, 11, 2, "pack") for x in positions]
 
-    def test_positions_can_be_asked_for_in_any_order_shape_and_type(self):
+    def test_positions_accept_any_order_shape_and_type(self):
         rows = whole_order(1000)
         asked = np.random.default_rng(0).integers(0, 1000, (7, 5))
         for dtype in (np.int64, np.uint64, np.int32, np.uint16):
@@ -107,7 +107,7 @@ class TestPermutation:
         assert permutation(3, 1000, seed=0, epoch=0) == rows[3]
         assert permutation([], 1000, seed=0, epoch=0).tolist() == []
 
-    def test_opens_far_into_a_huge_epoch_in_little_memory(self):
+    def test_huge_epoch_opens_far_in_little_memory(self):
         permutation([0], 10**9, seed=0, epoch=0)
         tracemalloc.start()
         permutation(Plan(10**9, 256).positions(10**6), 10**9, seed=0, epoch=0)
@@ -155,7 +155,7 @@ class TestRandomness:
             for seed, rows in enumerate(many_orders(n, 20)):
                 assert np.array_equal(rows, whole_order(n, seed))
 
-    def test_statistics_over_20_000_seeds_are_those_of_chance(self):
+    def test_statistics_over_many_seeds_match_chance(self):
         """At n = 50, where averages over a million rows would hide the defects."""
         worst = {name: z for name, z in scores(many_orders(50, 20_000)).items() if abs(z) > LIMIT}
         assert worst == {}
@@ -166,7 +166,7 @@ class TestRandomness:
         assert abs(found["variance of successions"]) > 10
 
     @pytest.mark.parametrize("n", [3, 4, 5, 6])
-    def test_all_orders_of_a_few_rows_are_equally_likely(self, n):
+    def test_all_orders_of_few_rows_are_equally_likely(self, n):
         orders = many_orders(n, max(20_000, 100 * factorial(n)))
         _, counts = np.unique(orders @ n ** np.arange(n), return_counts=True)
         expected = len(orders) / factorial(n)
@@ -182,7 +182,7 @@ class TestRandomness:
         pairs = [*((rows[:-1], rows[1:]) for rows in epochs), *pairwise(epochs), *pairwise(seeds)]
         assert all(abs(np.corrcoef(a, b)[0, 1]) * np.sqrt(n) < LIMIT for a, b in pairs)
 
-    def test_batches_of_a_label_sorted_manifest_have_the_classes_of_chance(self):
+    def test_batches_of_sorted_manifest_mix_classes_by_chance(self):
         n, classes, batch_size = 10**5, 100, 256
         share = n // classes
         labels = whole_order(n) // share
@@ -195,7 +195,7 @@ class TestRandomness:
 
 
 class TestSampleRng:
-    def test_key_is_128_bits_of_blake2b_512_little_endian(self):
+    def test_key_is_128_little_endian_blake2b_bits(self):
         digest = blake2b(b"dfgen/rng/1|5|2|cat-1|3").digest()
         words = np.frombuffer(digest[:16], "<u8")
         bits = sample_rng(5, 2, "cat-1", 3).bit_generator
@@ -203,7 +203,7 @@ class TestSampleRng:
         assert bits.random_raw(3).tolist() == GOLDEN_BITS
         assert sample_rng(5, 2, 7).random() == sample_rng(5, 2, "7", 0).random()
 
-    def test_that_of_a_batch_has_a_key_of_its_own(self):
+    def test_batch_has_its_own_key(self):
         digest = blake2b(b"dfgen/batch-rng/1|5|2|7|3").digest()
         words = np.frombuffer(digest[:16], "<u8")
         state = batch_rng(5, 2, 7, host=3).bit_generator.state["state"]
@@ -238,7 +238,7 @@ class TestBatches:
         assert np.concatenate([*taken, []]).tolist() == list(range(n))
 
     @given(splits())
-    def test_padded_batches_are_full_on_every_host_and_weigh_each_row_once(self, split):
+    def test_padded_batches_are_full_and_weigh_rows_once(self, split):
         n, batch_size, hosts = split
         real, total = [], 0.0
         plans = [Plan(n, batch_size, (r, hosts), "pad") for r in range(hosts)]
@@ -254,12 +254,12 @@ class TestBatches:
         assert total == pytest.approx(len(plans[0]) * batch_size)
         assert np.concatenate([*real, []]).tolist() == list(range(n))
 
-    def test_padding_goes_round_when_there_are_fewer_rows_than_a_batch(self):
+    def test_padding_repeats_rows_of_a_small_epoch(self):
         plan = Plan(3, 8, tail="pad")
         assert plan.positions(0).tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
         assert batch_weights(plan, 0).tolist() == [np.float32(8 / 3)] * 3 + [0] * 5
 
-    def test_weights_of_rows_and_of_padding_are_multiplied_and_lost_rows_shared_out(self):
+    def test_weights_are_multiplied_and_lost_rows_shared_out(self):
         plan = Plan(7, 4, tail="pad")
         given = np.float32([1, 2, 0.5, 4])
         share = 8 / 7

@@ -32,7 +32,7 @@ def take(*batches, place=Place()):  # noqa: B008 - a tuple
     return [ledger.take(batch) for batch in batches][-1]
 
 
-def test_a_resumed_epoch_has_the_receipt_of_a_whole_one():
+def test_resumed_epoch_has_the_complete_receipt():
     digest = f"{receipt(0, range(ROWS), 100 + WHOLE):032x}"
     for step in range(4):
         ledger = Ledger(ORDER, IDS, Place())

@@ -28,7 +28,7 @@ class TestReceipt:
         assert receipt(4, [0, 9], ["a", "b"]) == expected
         assert receipt(0, [0, 1], ["a", "b"]) == 0x7879BDC3D132C9B4FBF0D223A72D24DA
 
-    def test_shows_a_row_lost_doubled_exchanged_or_of_another_epoch(self):
+    def test_lost_doubled_or_swapped_rows_change_the_receipt(self):
         positions = list(range(N))
         ids = ids_at(positions)
         swapped = [ids[1], ids[0], *ids[2:]]

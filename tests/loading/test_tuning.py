@@ -129,7 +129,7 @@ def test_no_batch_differs_while_workers_are_measured(loader, monkeypatch, broken
     assert not children()
 
 
-def test_processes_are_tried_for_local_files_without_functions_alone(tmp_path, loader):
+def test_processes_are_tried_only_for_plain_local_files(tmp_path, loader):
     reader = loader().reader
     assert may_be_processes(reader)
     assert not may_be_processes(replace(reader, transform=lambda sample, rng: sample))

@@ -127,7 +127,7 @@ def test_a_window_has_two_blocks_or_more():
     assert [fitting(10, block) for block in (0, 1, 3, 10)] == [10, 10, 3, 2]
 
 
-def test_a_far_position_of_a_huge_epoch_needs_little_memory():
+def test_far_position_in_huge_epoch_needs_little_memory():
     """10**8 rows in 10**4 shards, as a pack of 15 TB has."""
     order = of_sizes(np.full(10**4, 10**4), 4)
     order.at(0, np.arange(10))
@@ -150,9 +150,7 @@ def classes_per_batch(rows, classes, batch=256):
     ("blocks", "in_label_order", "permuted"),
     [(1, 1.2, 92.3), (2, 2.2, 92.4), (16, 14.9, 92.4), (64, 46.8, 92.3)],
 )
-def test_classes_meet_as_in_a_full_shuffle_where_rows_were_permuted_when_packed(
-    blocks, in_label_order, permuted
-):
+def test_permuted_packs_mix_classes_like_full_shuffle(blocks, in_label_order, permuted):
     """1000 shards of 1000 rows, 100 classes, batches of 256; a full shuffle gives 92.4."""
     n = 10**6
     rows = epoch_of(of_sizes([1000] * 1000, blocks))

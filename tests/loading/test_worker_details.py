@@ -53,7 +53,7 @@ def test_memory_bounds_the_batches_ahead(frame, memory, most):
 
 
 @ways
-def test_a_batch_of_bad_rows_alone_stops_unless_it_has_one_row(frame, way):
+def test_only_single_row_batches_may_be_entirely_bad(frame, way):
     damaged(frame, [8, 9, 20])
     options = {"on_error": "skip", "limits": dfgen.Limits(problems=1.0), "batch_size": 2}
     with ordered(frame[:21], way, **options) as seq:

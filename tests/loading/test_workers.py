@@ -156,7 +156,7 @@ def test_batches_larger_than_memory_are_rejected(frame, monkeypatch):
         ordered(frame)
 
 
-def test_rows_of_bad_decoders_are_blank_in_their_places(frame):
+def test_bad_decoder_rows_are_blank_in_place(frame):
     def decode(data):
         if PNG.index(data) in (0, 5, 6):
             raise DecodeError("bad")
@@ -196,7 +196,7 @@ def test_processes_that_cannot_start_are_an_error(frame, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_program_may_end_with_batches_in_the_making(tmp_path):
+def test_program_may_end_with_unfinished_batches(tmp_path):
     """OpenCV would abort the process if its thread were stopped by the interpreter."""
     noise = np.random.default_rng(0).integers(256, size=(2000, 2000, 3), dtype=np.uint8)
     path = tmp_path / "large.png"

@@ -83,7 +83,7 @@ def test_coco_annotations_are_checked_by_the_build(tmp_path, annotation, column,
 
 
 @pytest.mark.parametrize("line", ["2 .5 .5 .5 .5", "-1 .5 .5 .5 .5", "0 .5 .5 .5", "x .5 .5 .5 .5"])
-def test_wrong_yolo_line_is_the_problem_of_its_row(tmp_path, line):
+def test_wrong_yolo_line_is_a_row_problem(tmp_path, line):
     with pytest.warns(UserWarning, match="1 problem"):
         frame = of_yolo(tmp_path, "train: images/train", line)
     assert frame["problem"].notna().tolist() == [False, True]
@@ -141,7 +141,7 @@ def test_wrong_data_yaml_is_named(tmp_path, content, word):
         dfgen.build_manifest(yolo=path)
 
 
-def test_yolo_poses_polygons_and_a_test_split_without_labels(tmp_path):
+def test_yolo_poses_polygons_and_unlabelled_split_are_read(tmp_path):
     for split in ("train", "test"):
         image(tmp_path / f"data/{split}/images/a.png", 1)
     text(tmp_path / "data/train/labels/a.txt", "0 .5 .5 .5 .5 .25 .5 0 0\n")
@@ -216,7 +216,7 @@ TURNED = {1: [2, 3, 10, 9], 3: [30, 21, 38, 27], 6: [21, 2, 27, 10], 8: [3, 30, 
 
 
 @pytest.mark.parametrize("orientation", TURNED)
-def test_polygons_turn_with_the_image_and_run_lengths_are_a_problem(tmp_path, orientation):
+def test_polygons_follow_image_orientation_unlike_run_lengths(tmp_path, orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
     Image.new("RGB", (40, 30)).save(tmp_path / "a.jpg", exif=exif)
@@ -253,7 +253,7 @@ def test_boxes_of_another_image_size_are_a_problem(tmp_path):
         ("<annotation><size><width>NaN</width></size></annotation>", "NaN"),
     ],
 )  # fmt: skip
-def test_wrong_xml_is_a_problem_and_an_error_if_all_are(tmp_path, content, word):
+def test_wrong_xml_is_a_problem_or_an_error(tmp_path, content, word):
     tree = of_voc(tmp_path)
     text(tree.annotation, content)
     with pytest.warns(UserWarning, match="1 problem"):
@@ -287,7 +287,7 @@ def test_voc_folders_columns_and_names(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:1 of 4 images", "ignore:Split")
-def test_voc_lists_of_other_images_are_left_out_if_asked(tmp_path):
+def test_voc_list_lines_without_image_can_be_ignored(tmp_path):
     build, sets = of_voc(tmp_path).arguments, tmp_path / "sets"
     text(sets / "train.txt", "s/a\ns/b.JPEG\n")
     text(sets / "val.txt", "t/c 1\nt/x\n")

@@ -77,7 +77,7 @@ def test_wrong_pattern_is_named(folder, pattern, word):
         dfgen.build_manifest("imgs", pattern=pattern)
 
 
-def test_files_that_are_left_out_are_counted_in_one_warning(folder):
+def test_left_out_files_are_counted_in_one_warning(folder):
     for name in ("a.txt", "b.TXT", "c", ".h.png", ".git/x.png", "b/x.png"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).touch()
@@ -143,7 +143,7 @@ def test_arguments_that_do_not_fit_are_named(folder, arguments, word):
         dfgen.build_manifest(**arguments)
 
 
-def test_columns_that_do_not_exist_are_named_with_the_nearest(folder):
+def test_unknown_columns_are_named_with_the_nearest(folder):
     build = {"labels": table(*NAMES, colour=[*"xyx"]), "path_column": "file", "root": "imgs"}
     for name in ("label", "category", "id"):
         with pytest.raises(ArgumentError, match=f'{name}="color"(.|\n)*"colour"'):
@@ -170,7 +170,7 @@ def test_kinds_of_label_columns(folder):
             dfgen.build_manifest(labels=rows, path_column="file", root="imgs", category=wrong)
 
 
-def test_ids_are_the_column_asked_for_or_id_or_the_path(folder):
+def test_ids_come_from_named_column_id_or_path(folder):
     rows = table("./a/1.png", "a//2.png", f"{folder}/b/3.png", id=[7, 8, 9], key=[*"xyz"])
     build = {"path_column": "file", "root": "imgs", "facts": "none"}
     assert dfgen.build_manifest(labels=rows, **build)["id"].tolist() == [7, 8, 9]
@@ -189,7 +189,7 @@ def test_ids_are_the_column_asked_for_or_id_or_the_path(folder):
             dfgen.build_manifest(labels=rows, **{**build, **more})
 
 
-def test_paths_of_a_table_start_at_its_folder_or_the_root(folder):
+def test_table_paths_start_at_folder_or_root(folder):
     table(*NAMES).to_csv(folder / "t.csv", index=False)
     build = {"path_column": "file", "facts": "none"}
     paths = [f"{folder}/{name}" for name in NAMES]
@@ -268,7 +268,7 @@ def test_zip_tar_and_members(folder):
             dfgen.build_manifest(f"{kind}://c::{archive}")
 
 
-def test_a_folder_that_cannot_be_read_or_vanishes_is_named(folder, monkeypatch):
+def test_unreadable_or_vanished_folder_is_named(folder, monkeypatch):
     scandir = os.scandir
 
     def refuse(path):
@@ -281,7 +281,7 @@ def test_a_folder_that_cannot_be_read_or_vanishes_is_named(folder, monkeypatch):
         dfgen.build_manifest("imgs")
 
 
-def test_pattern_of_many_names_is_text_and_no_class(tmp_path):
+def test_pattern_field_with_many_values_is_text(tmp_path):
     names = [f"k/{row}.png" for row in range(1200)]
     first = image(tmp_path / "imgs/k/0.png")
     for name in names[1:]:

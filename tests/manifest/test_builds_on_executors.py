@@ -140,7 +140,7 @@ def test_dropped_doubled_delayed_and_reordered_tasks_change_nothing(data):
     assert all(seen.values()), seen
 
 
-def test_a_file_that_kills_each_worker_has_a_problem(data):
+def test_file_killing_workers_has_a_problem(data):
     deadly = partial(processes, initializer=flaky_executor.die_at, initargs=("013.png",))
     table, serial = build(data, executor=deadly), build(data, "serial.parquet")
     rows = [row for row in range(FILES) if table.slice(row, 1) != serial.slice(row, 1)]
@@ -149,7 +149,7 @@ def test_a_file_that_kills_each_worker_has_a_problem(data):
 
 
 @pytest.mark.slow
-def test_tasks_of_a_killed_dask_worker_are_done_by_another(data, client):
+def test_tasks_of_killed_dask_worker_are_redone(data, client):
     serial = build(data)
     (worker, pid), *_ = client.run(os.getpid).items()
     client.run(flaky_executor.die_at, workers=[worker])
@@ -157,7 +157,7 @@ def test_tasks_of_a_killed_dask_worker_are_done_by_another(data, client):
     assert spread.equals(serial) and pid not in client.run(os.getpid).values()
 
 
-def test_an_executor_that_is_gone_is_named_and_the_next_build_continues(data, opened):
+def test_lost_executor_is_named_and_build_resumes(data, opened):
     serial, folder = build(data), data / "again.parquet.building"
     whole, opened[:] = {*opened}, []
     with pytest.raises(WorkerError, match=rf"takes no more tasks(.|\n)*{folder} has the facts"):
@@ -169,7 +169,7 @@ def test_an_executor_that_is_gone_is_named_and_the_next_build_continues(data, op
 
 
 @pytest.mark.slow
-def test_a_killed_dask_scheduler_is_named_and_the_next_build_continues(data):
+def test_killed_dask_scheduler_is_named_and_build_resumes(data):
     distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
     serial = build(data)
     with (
@@ -224,7 +224,7 @@ def test_a_build_that_is_killed_anywhere_continues(data, opened, facts, kills):
         os.unlink(data / "m.parquet")
 
 
-def test_a_full_disk_is_named_and_the_facts_stay(data, opened):
+def test_full_disk_is_named_and_facts_stay(data, opened):
     import resource
 
     serial, folder = build(data), data / "again.parquet.building"
@@ -238,7 +238,7 @@ def test_a_full_disk_is_named_and_the_facts_stay(data, opened):
     assert build(data, "again.parquet").equals(serial) and len(opened) < FILES
 
 
-def test_facts_of_other_limits_and_kinds_are_not_taken(data, opened):
+def test_facts_of_other_limits_are_not_reused(data, opened):
     with pytest.raises(WorkerError):
         build(data, executor=Ending(9, lambda pool: pool.shutdown()))
     opened.clear()
@@ -246,7 +246,7 @@ def test_facts_of_other_limits_and_kinds_are_not_taken(data, opened):
     assert len(opened) == FILES
 
 
-def test_a_second_build_of_one_manifest_waits_or_is_refused(data):
+def test_second_build_of_one_manifest_is_rejected(data):
     class Other(ThreadPoolExecutor):
         def submit(self, *call):
             with pytest.raises(WriteError, match=r"m\.parquet"):
@@ -257,7 +257,7 @@ def test_a_second_build_of_one_manifest_waits_or_is_refused(data):
 
 
 @pytest.mark.parametrize("options", [{}, {"facts": "full"}])
-def test_workers_without_the_files_are_named_with_host_and_path(data, options):
+def test_worker_without_files_names_host_and_path(data, options):
     class Elsewhere(Executor):
         def submit(self, call, *arguments):
             future, hidden = Future(), data / "hidden"

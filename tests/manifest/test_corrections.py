@@ -37,7 +37,7 @@ def pets(**columns):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
-def test_values_of_each_type_are_put_into_their_rows(tmp_path, name, values, expected, kind):
+def test_corrections_of_each_type_reach_their_rows(tmp_path, name, values, expected, kind):
     fixes = pd.DataFrame({"id": [9, 7], name: values})
     if kind == "csv":
         if name == "tags":

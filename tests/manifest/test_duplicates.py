@@ -78,7 +78,7 @@ def planted(tmp_path_factory):
     return dfgen.build_manifest(folder, facts="full")
 
 
-def test_planted_copies_are_found_and_unlike_pictures_are_not(planted):
+def test_copies_are_found_but_unlike_pictures_are_not(planted):
     found = duplicates(planted)
     names = found.groupby("group")["id"].apply(list).tolist()
     assert sorted(names) == [
@@ -88,7 +88,7 @@ def test_planted_copies_are_found_and_unlike_pictures_are_not(planted):
     assert found["distance"].max() <= 8
 
 
-def test_a_digest_is_that_of_the_bytes_and_plain_pictures_have_no_hash(planted):
+def test_digest_covers_bytes_and_plain_pictures_lack_hash(planted):
     for row in planted.itertuples():
         with open(row.path, "rb") as file:
             assert row.digest == hashlib.blake2b(file.read(), digest_size=16).hexdigest()
@@ -114,7 +114,7 @@ def test_leaks_name_the_row_of_the_earlier_split(planted):
     assert leaks(frame.assign(split="train")).columns.tolist() == found.columns.tolist()
 
 
-def test_of_several_copies_a_leak_names_the_nearest_in_each_earlier_split():
+def test_leak_names_nearest_copy_in_each_earlier_split():
     frame = pd.DataFrame(
         {
             "id": list("abcde"),
@@ -136,7 +136,7 @@ def test_of_several_copies_a_leak_names_the_nearest_in_each_earlier_split():
     assert leaks(folds, within=1)["other_fold"].tolist() == [0, 0]
 
 
-def test_a_table_of_another_library_loses_no_digit_of_its_hashes(planted):
+def test_foreign_table_keeps_all_hash_digits(planted):
     """Of whole numbers that are missing pandas makes floats."""
     table = pa.Table.from_pandas(planted).replace_schema_metadata()
     assert duplicates(table).equals(duplicates(planted))
@@ -144,7 +144,7 @@ def test_a_table_of_another_library_loses_no_digit_of_its_hashes(planted):
     assert leaks(parts).empty and parts["phash"].dtype == pd.UInt64Dtype()
 
 
-def test_rows_of_one_file_are_no_copies_of_each_other():
+def test_rows_of_one_file_are_no_copies():
     frame = pd.DataFrame({"id": range(3), "path": ["a", "a", "b"], "digest": "f", "phash": None})
     assert duplicates(frame[:2]).empty
     assert duplicates(frame)["id"].tolist() == [0, 1, 2]
@@ -167,7 +167,7 @@ def test_columns_and_bits_are_checked(planted):
 
 
 @pytest.mark.parametrize("within", [0, 1, 4])
-def test_near_pairs_are_those_of_comparing_all_with_all(within):
+def test_near_pairs_match_a_full_comparison(within):
     hashes = DRAWS.integers(0, 2**64, 1200, dtype=np.uint64)
     for row in range(400):  # differs in 1 to 7 bits from another one
         bits = DRAWS.choice(64, 1 + row % 7, replace=False).astype(np.uint64)
@@ -188,7 +188,7 @@ def test_pictures_that_are_all_alike_are_no_copies():
     assert usual_within(DRAWS.integers(0, 2**64, 3000, dtype=np.uint64)) == 4
 
 
-def test_what_cannot_be_decoded_is_a_problem_and_has_a_digest(tmp_path):
+def test_undecodable_file_has_a_problem_and_digest(tmp_path):
     data = encoded(picture())
     for name, bytes in {"whole": data, "cut": data[:-2000], "none": b"", "no": b"text" * 9}.items():
         (tmp_path / f"{name}.jpg").write_bytes(bytes)
@@ -255,7 +255,7 @@ def test_copies_stay_in_one_split(how):
         assert (part.astype(str).groupby(found["scene"]).nunique() == 1).all()
 
 
-def test_without_copies_the_split_is_the_same_as_without_looking_for_them():
+def test_grouping_without_copies_keeps_the_same_split():
     frame = in_pairs(300)[::2]
     for how in ({"shares": SHARES}, {"shares": SHARES, "stratify": "kind"}, {"folds": 4}):
         pd.testing.assert_frame_equal(
@@ -298,7 +298,7 @@ def warned(make):
     return [str(one.message) for one in caught]
 
 
-def test_a_recipe_keeps_copies_together_as_the_manifest_grows(leaking, tmp_path):
+def test_recipe_keeps_copies_together_in_growing_manifest(leaking, tmp_path):
     how = {"split": {"train": 0.5, "val": 0.5}, "group_duplicates": True}
     shutil.copytree(leaking / "imgs", tmp_path / "imgs")
     frame, messages = built(tmp_path, out=tmp_path / "m.parquet", **how)
@@ -312,7 +312,7 @@ def test_a_recipe_keeps_copies_together_as_the_manifest_grows(leaking, tmp_path)
     assert grown["split"].tolist()[:12] == frame["split"].tolist()
 
 
-def test_a_changed_byte_is_found_by_the_digest_though_size_and_time_are_the_same(tmp_path):
+def test_digest_finds_changed_byte_despite_size_and_time(tmp_path):
     noise = DRAWS.integers(0, 255, (40, 40, 3), np.uint8)
     (tmp_path / "imgs").mkdir()
     path = tmp_path / "imgs/a.bmp"
@@ -331,7 +331,7 @@ def test_a_changed_byte_is_found_by_the_digest_though_size_and_time_are_the_same
     assert dfgen.verify(tmp_path / "m.parquet", decode=True).empty
 
 
-def test_the_fingerprint_tells_other_bytes_at_the_same_paths(planted):
+def test_fingerprint_differs_for_other_bytes_at_same_paths(planted):
     table = pa.table({"id": [1], "path": ["a"], "digest": ["0f"], "phash": [7]})
     assert fingerprint(table) != fingerprint(table.drop_columns(["digest"]))
     assert fingerprint(table) == fingerprint(table.drop_columns(["phash"]))

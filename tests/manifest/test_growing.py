@@ -56,7 +56,7 @@ def test_full_facts_are_read_of_files_without_them(out):
     assert whole["digest"].notna().all() and grown["digest"].notna().all()
 
 
-def test_rows_match_by_id_then_by_a_path_that_is_unique(tmp_path):
+def test_rows_match_by_id_then_unique_path(tmp_path):
     names = ["0.png", "1.png", "1.png", "2.png", "3.png"]
     images(tmp_path, ["0.png", "1.png", "2.png", "3.png"])
 
@@ -138,7 +138,7 @@ def test_updates_that_cannot_be_are_named(out, change, options, word, monkeypatc
         dfgen.build_manifest(**{"update": out, **options})
 
 
-def test_a_manifest_made_by_hand_grows_from_a_source(out):
+def test_handmade_manifest_grows_from_a_source(out):
     frame = dfgen.read_manifest(out)[["id", "path", "split"]]
     frame.attrs = {}
     dfgen.write_manifest(frame, out)
@@ -155,7 +155,7 @@ def of_table(folder, kinds, **options):
     return dfgen.build_manifest(labels=rows, **build, **options)
 
 
-def test_changed_labels_are_warned_of_and_corrected_ones_kept(tmp_path):
+def test_changed_labels_cause_warnings_and_corrections_stay(tmp_path):
     images(tmp_path, [f"{row}.png" for row in range(8)])
     out = tmp_path / "m.parquet"
     of_table(tmp_path, [*"aabbab"])

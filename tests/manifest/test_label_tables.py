@@ -115,7 +115,7 @@ def test_messy_tables_are_explained_by_the_first_message(folder, content, how, w
         assert dfgen.build_manifest(**{**build, **mended})["kind"].tolist() == ["cat", "dog"]
 
 
-def test_counts_and_examples_of_both_sides_are_in_the_message(folder):
+def test_message_shows_counts_and_examples_of_both_sides(folder):
     images(folder, [f"c/{n}.png" for n in range(10, 20)])
     rows = "".join(f"{n}.png,{n}\n" for n in ["1", "2", *range(13, 26)])
     with pytest.raises(ManifestError) as caught:
@@ -170,7 +170,7 @@ def test_json_lines_keep_their_types(folder):
         }  # fmt: skip
 
 
-def test_first_sheet_of_a_workbook_is_read_and_the_others_are_named(folder):
+def test_first_workbook_sheet_is_read_and_others_named(folder):
     with pd.ExcelWriter("t.xlsx") as book:
         frame = pd.DataFrame({"file": NAMES, "x": [1, 2.5], "at": pd.Timestamp("2024-01-02")})
         frame.to_excel(book, sheet_name="one", index=False)

@@ -7,7 +7,7 @@ from public.trees import images, rows_of
 import dfgen
 
 
-def test_e_a_large_manifest_is_opened_by_its_path(tmp_path):
+def test_large_manifest_is_opened_by_path(tmp_path):
     images(tmp_path / "imgs", [f"{row}.png" for row in range(12)], [(4, 3)])
     rows = 120_000
 

@@ -57,7 +57,7 @@ def test_a_manifest_that_holds_the_files_comes_back(images, tmp_path):
     assert df.attrs["dfgen"]["root"] is None
 
 
-def test_differences_of_files_are_told_by_size_and_digest(images):
+def test_file_differences_show_size_and_digest(images):
     old, new = frame(images(3)), frame(images(3))
     new.at[1, "image"] = images(8)[7]
     found = dfgen.diff(old, new)
@@ -75,7 +75,7 @@ def test_a_manifest_that_holds_the_files_is_split(images, tmp_path):
     assert dfgen.read_manifest(out)["split"].tolist() == found["split"].tolist()
 
 
-def test_files_in_a_manifest_are_verified_against_its_facts(images, tmp_path):
+def test_embedded_files_are_verified_against_facts(images, tmp_path):
     path = tmp_path / "pets.parquet"
     dfgen.build_manifest(labels=frame(images(4)), path_column="image", out=path)
     assert dfgen.verify(path).empty
@@ -88,7 +88,7 @@ def test_files_in_a_manifest_are_verified_against_its_facts(images, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:[0-9]+ problem")
-def test_facts_of_the_files_of_a_table_are_read(images):
+def test_facts_of_embedded_files_are_read(images):
     rows, exif = images(4), Pillow.Exif()
     exif[0x0112] = 6
     for row, data in ((1, png(1, 3, 5, exif=exif)), (3, b"no image")):
@@ -111,7 +111,7 @@ def test_parquet_files_of_datasets_become_a_manifest(tmp_path):
     assert df["id"].tolist() == [f"{row}.png" for row in range(5)] and levels(df) == [*range(5)]
 
 
-def test_a_path_without_bytes_is_absolute_in_a_built_manifest(tmp_path):
+def test_path_without_bytes_becomes_absolute_in_built_manifest(tmp_path):
     (tmp_path / "one.png").write_bytes(png(1))
     rows = [*structs(1), {"bytes": None, "path": "one.png"}]
     pq.write_table(pa.Table.from_pandas(frame(rows)), tmp_path / "rows.parquet")

@@ -26,7 +26,7 @@ from dfgen.manifest.duplicates import leaks
 
 
 @pytest.mark.parametrize("held", ["files in the table", "the index of a pack"])
-def test_a_bit_flipped_in_files_of_a_table_or_in_a_pack_is_found(files, tmp_path, held):
+def test_flipped_bit_in_table_or_pack_is_found(files, tmp_path, held):
     frame = pd.DataFrame({"id": range(6), "path": files[:6], "kind": pd.Categorical([*"ababab"])})
     place, path = tmp_path / "pack", tmp_path / "pack"
     if held == "files in the table":
@@ -53,7 +53,7 @@ def test_a_bit_flipped_in_files_of_a_table_or_in_a_pack_is_found(files, tmp_path
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
 )
-def test_class_numbers_stay_whatever_is_corrected_grown_and_corrected_again(tmp_path, seed):
+def test_class_numbers_survive_corrections_and_growth(tmp_path, seed):
     """Text and numbers, classes that lose all their rows, and new ones, several times over."""
     draw, out, rows = random.Random(seed), tmp_path / "m.parquet", 4
     labels = pd.DataFrame({"id": range(12), "file": [f"{n}.png" for n in range(12)]})
@@ -141,9 +141,7 @@ def test_manifests_that_another_program_wrote_again_are_read(tmp_path, how):
     group=st.sampled_from([None, "scene"]),
     old=st.integers(0, 60),
 )
-def test_chains_of_copies_stay_in_one_split_as_the_rows_grow(
-    links, bits, how, stratify, group, old
-):
+def test_chains_of_copies_stay_in_one_split(links, bits, how, stratify, group, old):
     """Chains of files, bytes and hashes, with groups and classes, anew and beside kept rows."""
     frame = in_pairs(60).assign(scene=np.arange(60) // 4)
     hashes, digests, paths = (frame[name].tolist() for name in ("phash", "digest", "path"))
@@ -171,7 +169,7 @@ def test_chains_of_copies_stay_in_one_split_as_the_rows_grow(
     names=st.lists(st.sampled_from([*"abcz", "A"]), min_size=1, max_size=5, unique=True),
     kind=st.sampled_from(["object", "category", "string", "several", "number", "input"]),
 )
-def test_a_class_outside_the_names_is_an_error_for_every_kind_of_column(values, names, kind):
+def test_class_outside_the_names_is_always_an_error(values, names, kind):
     frame = pd.DataFrame({"id": range(len(values)), "x": 1.0})
     column = pd.Series(values)
     if kind == "number":

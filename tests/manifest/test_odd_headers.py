@@ -57,7 +57,7 @@ def test_archive_gives_the_rows_of_its_folder(tmp_path, kind):
 
 
 @pytest.mark.parametrize("workers", [1, 7, None])
-def test_rows_are_in_order_for_any_number_of_workers(tmp_path, workers):
+def test_any_number_of_workers_keeps_row_order(tmp_path, workers):
     names = [f"{row:04}.png" for row in range(700)]
     for row, name in enumerate(names):
         if row < 20:

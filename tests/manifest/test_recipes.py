@@ -83,7 +83,7 @@ def test_coco(tmp_path):
     ]  # fmt: skip
 
 
-def test_arguments_of_the_call_replace_those_of_the_recipe(recipe, monkeypatch):
+def test_call_arguments_replace_recipe_arguments(recipe, monkeypatch):
     monkeypatch.chdir("/")
     frame = dfgen.build_manifest(recipe)
     assert frame["id"].tolist() == [0, 2, 4, 1, 3, 5]
@@ -101,7 +101,7 @@ def test_byte_order_marks_are_no_keys(recipe, encoding):
     assert len(dfgen.build_manifest(recipe)) == 6
 
 
-def test_a_manifest_is_updated_by_its_recipe_wherever_it_lies(recipe, tmp_path):
+def test_moved_manifest_is_updated_by_its_recipe(recipe, tmp_path):
     out = tmp_path / "far/away/m.parquet"
     out.parent.mkdir(parents=True)
     before = dfgen.build_manifest(recipe, out=out)

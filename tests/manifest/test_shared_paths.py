@@ -37,7 +37,7 @@ def test_sequences_tell_of_files_in_several_splits_once(crops):
     assert caught[0].filename == __file__
 
 
-def test_sequences_of_folds_ask_whether_files_are_in_both_parts(crops):
+def test_fold_sequences_report_files_in_both_parts(crops):
     folds = crops.assign(fold=[0] * 6 + [1, 2] * 2 + [2] * 2).drop(columns="split")
     dfgen.sequences(folds, y="label", image_size=(4, 4), fold=0)
     with pytest.warns(UserWarning) as caught:
@@ -47,7 +47,7 @@ def test_sequences_of_folds_ask_whether_files_are_in_both_parts(crops):
 
 @pytest.mark.filterwarnings("ignore:.* has no row")
 @pytest.mark.parametrize("how", [{"shares": SHARES}, {"folds": 2}])
-def test_a_split_of_rows_tells_of_files_in_several_and_one_of_files_does_not(crops, how):
+def test_only_splits_of_rows_report_shared_files(crops, how):
     with pytest.warns(UserWarning) as caught:
         df = dfgen.split(crops, **how)
     part = df["fold" if "folds" in how else "split"]
@@ -59,7 +59,7 @@ def test_a_split_of_rows_tells_of_files_in_several_and_one_of_files_does_not(cro
 
 
 @pytest.mark.filterwarnings("ignore:.* has no row")
-def test_a_manifest_that_is_built_tells_of_files_in_several_splits(crops, tmp_path):
+def test_built_manifest_reports_files_in_several_splits(crops, tmp_path):
     table = tmp_path / "labels.csv"
     crops[["id", "path", "label"]].to_csv(table, index=False)
     asked = {"labels": table, "path_column": "path", "id": "id", "facts": "none", "split": SHARES}
@@ -83,7 +83,7 @@ def test_equal_paths_are_found_wherever_they_lie(kind):
         assert shared_paths(rows, parts) is None
 
 
-def test_categories_of_paths_are_compared_too_and_other_columns_are_not():
+def test_path_categories_are_compared_but_other_columns_ignored():
     paths = pa.array(["/data/a.png", "/data/a.png"]).dictionary_encode()
     assert shared_paths(paths, np.array([0, 1])).startswith("1 path ")
     assert shared_paths(pa.array([1, 1]), np.array([0, 1])) is None

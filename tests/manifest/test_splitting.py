@@ -61,7 +61,7 @@ HOW = st.sampled_from([{"shares": SHARES}, {"shares": {"all": 1.0}}, {"folds": 3
 
 @settings(max_examples=60, deadline=None)
 @given(ids=IDS, how=HOW, seed=st.integers(0, 3), grouped=st.booleans(), data=st.data())
-def test_new_rows_move_no_old_ones_in_any_order(ids, how, seed, grouped, data):
+def test_new_rows_move_no_old_rows(ids, how, seed, grouped, data):
     old = data.draw(st.lists(st.sampled_from(ids), min_size=1, unique=True))
     group = {"group": "scene"} if grouped else {}
     few, many = (
@@ -78,7 +78,7 @@ def test_new_rows_move_no_old_ones_in_any_order(ids, how, seed, grouped, data):
     how=HOW,
     seed=st.integers(0, 5),
 )
-def test_stratified_parts_are_exact_in_each_class_in_any_order(kinds, how, seed):
+def test_stratified_parts_are_exact_in_each_class(kinds, how, seed):
     frame = table(range(len(kinds)), kind=kinds)
     found = np.array(codes(frame, stratify="kind", seed=seed, **how))
     shares = list(how["shares"].values()) if "shares" in how else [1 / 3] * 3
@@ -113,7 +113,7 @@ def test_groups_and_copies_stay_together(group, stratify, how):
     assert split(found, **how, **group, **stratify, seed=2, group_duplicates=True).equals(found)
 
 
-def test_split_replaces_older_parts_and_stands_before_the_facts():
+def test_split_replaces_older_parts_before_the_facts():
     frame = table(range(40), fold=1, split="x", kind=pd.Categorical([*"ab"] * 20), bytes=1)
     found = dfgen.split(frame, folds=4, stratify="kind")
     assert [*found] == ["id", "path", "kind", "fold", "bytes"] and found["fold"].dtype == "int8"
@@ -138,7 +138,7 @@ def test_groups_and_classes_of_any_type():
         dfgen.split(frame[["group"]], SHARES)
 
 
-def test_the_recipe_makes_the_new_split_and_new_rows_follow_it(tmp_path):
+def test_recipe_takes_new_split_for_new_rows(tmp_path):
     out = tmp_path / "m.parquet"
     pets(tmp_path, 20, split={"a": 1.0}, out=out)
     dfgen.split(out, {"t": 0.5, "v": 0.5}, stratify="kind", seed=5, out=out)
@@ -155,7 +155,7 @@ def test_the_recipe_makes_the_new_split_and_new_rows_follow_it(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Split")
-def test_a_split_of_the_source_stays_in_the_recipe(tmp_path):
+def test_split_of_the_source_stays_in_recipe(tmp_path):
     out = tmp_path / "m.parquet"
     pets(tmp_path, 20)
     build = {"pattern": "{split}/{id}.png", "out": out, "facts": "none"}

@@ -97,7 +97,7 @@ def test_a_table_binds_as_the_frame_does(table):
             )
 
 
-def test_a_manifest_is_written_of_a_table_and_differs_in_nothing(table, tmp_path):
+def test_manifest_of_a_table_has_no_differences(table, tmp_path):
     write_manifest(table(ROWS), tmp_path / "of_table.parquet", root="/imgs")
     write_manifest(ROWS, tmp_path / "of_frame.parquet")
     found = read_manifest(tmp_path / "of_table.parquet", root="/imgs")
@@ -145,7 +145,7 @@ def test_views_become_types_that_every_function_takes():
     assert table["classes"].chunk(0).dictionary.to_pylist() == ["b", "a"]
 
 
-def test_what_is_of_a_usual_type_is_not_copied():
+def test_usual_types_are_not_copied():
     table = pa.table({"id": [1, 2], "path": ["a", "b"]})
     found = arrow_table(Stream(table))
     for name in table.column_names:
@@ -153,7 +153,7 @@ def test_what_is_of_a_usual_type_is_not_copied():
         assert all(one is other or one.address == other.address for one, other in buffers)
 
 
-def test_nulls_of_polars_are_missing_and_nan_is_a_number_that_is_refused():
+def test_polars_nulls_and_nans_are_rejected():
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame({"id": [1, 2], "none": [1, None], "nan": [1.0, float("nan")]})
     for name in ("none", "nan"):
@@ -165,7 +165,7 @@ def test_nulls_of_polars_are_missing_and_nan_is_a_number_that_is_refused():
         )
 
 
-def test_an_enum_of_polars_keeps_its_numbers_through_a_filter():
+def test_polars_enum_keeps_its_numbers_through_filters():
     pl = pytest.importorskip("polars")
     kinds = pl.Series(["dog", "cat", "dog"], dtype=pl.Enum(["owl", "cat", "dog"]))
     frame = pl.DataFrame({"id": [1, 2, 3], "kind": kinds})
@@ -174,7 +174,7 @@ def test_an_enum_of_polars_keeps_its_numbers_through_a_filter():
     assert bound["label"].values.tolist() == [1, 2]
 
 
-def test_a_categorical_of_polars_whose_numbers_a_filter_changes_is_text():
+def test_polars_categorical_is_read_as_text():
     pl = pytest.importorskip("polars")
     kinds = pl.Series(["dog", "cat", "dog"], dtype=pl.Categorical)
     frame = pl.DataFrame({"id": [1, 2, 3], "kind": kinds})
@@ -227,13 +227,13 @@ def test_columns_unknown_to_arrow_are_named(column, word):
         arrow_table(frame, "the label table")
 
 
-def test_files_in_a_column_may_be_missing_from_its_first_row_on():
+def test_file_column_may_begin_with_missing_values():
     for none in (None, np.nan, pd.NA, pd.NaT):
         frame = pd.DataFrame({"id": [1, 2], "image": pd.Series([none, b"1"], dtype=object)})
         assert arrow_table(frame)["image"].to_pylist() == [None, b"1"]
 
 
-def test_columns_of_several_levels_are_refused_with_what_joins_them():
+def test_multi_level_columns_are_rejected_with_advice():
     frame = pd.DataFrame({("pets", "id"): [1], ("pets", "kind"): ["cat"]})
     with pytest.raises(ManifestError, match=r"'pets', 'id'.*join"):
         arrow_table(frame)
@@ -242,7 +242,7 @@ def test_columns_of_several_levels_are_refused_with_what_joins_them():
 @pytest.mark.parametrize(
     "kind", [pa.binary(), pa.struct({"bytes": pa.binary(), "path": pa.utf8()})]
 )
-def test_files_in_a_table_without_rows_are_of_the_type_of_those_in_others(kind):
+def test_empty_tables_keep_the_type_of_files(kind):
     files = [pa.chunked_array([], kind), pa.chunked_array([pa.array([None], kind)])]
     empty, one = (arrow_table(pa.table({"file": each})) for each in files)
     assert empty.schema == one.schema
@@ -264,7 +264,7 @@ def write_manifest_nowhere(given):
     [(pa.uint64(), "UInt64", 2**63 + 1), (pa.int64(), "Int64", -(2**53) - 1),
      (pa.bool_(), "boolean", True)],
 )  # fmt: skip
-def test_numbers_keep_all_digits_in_their_rows_where_some_are_missing(index, kind, held, one):
+def test_numbers_keep_all_digits_beside_missing_ones(index, kind, held, one):
     table = pa.Table.from_pandas(pd.DataFrame({"id": [1, 2]}, index))
     found = data_frame(table.append_column("phash", pa.array([one, None], kind)))
     expected = pd.DataFrame({"id": [1, 2], "phash": pd.array([one, None], held)}, index)
@@ -302,7 +302,7 @@ def test_a_separator_is_text(separator):
     assert str(error.value) == f'sep must be text between labels such as ",", got {separator!r}'
 
 
-def test_paths_and_arrays_as_python_objects_are_written_as_text_and_lists(tmp_path):
+def test_path_and_array_objects_become_text_and_lists(tmp_path):
     boxes = [np.array([[1, 2, 3, 4.5]]), np.zeros((0, 4))]
     paths = [tmp_path / "a.png", tmp_path / "b.png"]
     frame = pd.DataFrame({"id": [1, 2], "path": paths, "boxes": boxes, "kind": ["cat", None]})
@@ -314,7 +314,7 @@ def test_paths_and_arrays_as_python_objects_are_written_as_text_and_lists(tmp_pa
     assert read["kind"].isna().tolist() == read["mask"].isna().tolist() == [False, True]
 
 
-def test_arrays_of_no_axis_are_refused_with_their_column(tmp_path):
+def test_zero_dimensional_arrays_are_rejected_with_column(tmp_path):
     frame = pd.DataFrame({"id": [1, 2], "path": ["a", "b"], "n": [np.array(3), np.array(4)]})
     with pytest.raises(ManifestError, match="column 'n' of the frame has ndarray"):
         write_manifest(frame, tmp_path / "m.parquet")

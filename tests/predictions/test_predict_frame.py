@@ -73,7 +73,7 @@ def test_all_processes_write_into_one_folder(frame, tmp_path):
         assert both.empty or len({round(share, 3) for share in (both.y_pred / both.id)[1:]}) == 1
 
 
-def test_a_class_that_the_loss_ignores_has_no_loss(frame):
+def test_ignored_class_has_no_loss(frame):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=1)
     predicted = dfgen.predict_frame(reading(loss, label=LOGITS), sequence(frame(6)))
     assert predicted.loss.isna().tolist() == [False, True] * 3
@@ -88,7 +88,7 @@ def test_class_numbers_without_names_stay_numbers(frame):
         dfgen.predict_frame(model, sequence(df.assign(label=5)))
 
 
-def test_images_of_their_own_size_are_predicted_batch_by_batch(frame):
+def test_images_of_different_sizes_are_predicted_by_batch(frame):
     df = frame(7)
     image = dfgen.Image("path", size=None)
     model = keras.Sequential(

@@ -85,7 +85,7 @@ def test_damage_never_gives_wrong_pixels(frame, tmp_path, damage):
 
 
 @pytest.mark.parametrize("cache", [5, "", "~/cache", "s3://bucket/cache"])
-def test_a_cache_that_is_no_local_folder_is_refused(frame, cache):
+def test_non_local_cache_folder_is_rejected(frame, cache):
     with pytest.raises(ArgumentError, match=r"cache.*must be a folder"):
         sequence(frame, X, cache=cache)
 
@@ -102,7 +102,7 @@ SETTINGS = [
 ]
 
 
-def test_settings_and_transforms_in_one_folder_are_not_mixed(frame, tmp_path):
+def test_cache_folder_separates_settings_and_transforms(frame, tmp_path):
     for transform in (None, rolled):
         for settings in SETTINGS:
             image = dfgen.Image("path", **{"size": (6, 8), **settings})

@@ -50,7 +50,7 @@ def test_content_decides_not_the_extension(one, extension):
     np.testing.assert_array_equal(found[0], RGB)
 
 
-def test_a_header_that_asks_for_too_much_is_rejected(one):
+def test_header_asking_for_too_much_is_rejected(one):
     head = chunk(b"IHDR", struct.pack(">II5B", 30_000, 30_000, 8, 2, 0, 0, 0))
     bomb = SOUND[:8] + head + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
     with pytest.raises(DecodeError, match="decoded_bytes"):

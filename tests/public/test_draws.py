@@ -169,7 +169,7 @@ BUCKETS = [{}, {"workers": 2}, PROCESSES, {"drop_remainder": True}, {"seed": 3}]
 
 
 @pytest.mark.parametrize("options", BUCKETS, ids=str)
-def test_buckets_have_each_row_once_padded_to_its_batch(pictures, options):
+def test_buckets_have_each_row_once_with_padding(pictures, options):
     plain = epoch_rows(29, 0, seed=options.get("seed", 0))
     expected = plain[:28] if options.get("drop_remainder") else plain
     with bucketed(pictures, **options) as seq:
@@ -188,7 +188,7 @@ def test_buckets_have_each_row_once_padded_to_its_batch(pictures, options):
         assert epochs[0] != epochs[1] and epochs[0] != expected
 
 
-def test_buckets_of_two_shapes_never_mix_and_save_padding(pictures):
+def test_buckets_never_mix_shapes_and_save_padding(pictures):
     df = pictures.iloc[[0, 1] * 24].assign(id=range(48), number=[1, 2] * 24)
     for seed in range(3):
         shapes = [x.shape for x, _ in bucketed(df, seed=seed)]

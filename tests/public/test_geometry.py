@@ -180,7 +180,7 @@ def test_albumentations_moves_image_mask_and_boxes(df):
     assert len({*map(tuple, corners)}) > 15 and {*boxes["labels"][:, 0].tolist()} == {1}
 
 
-def test_flip_pairs_change_places_when_the_image_is_mirrored(tmp_path):
+def test_flip_pairs_swap_in_mirrored_images(tmp_path):
     image, given = (
         dfgen.Image(size=SIZE, flip="horizontal_and_vertical"),
         [1, 2, 2, 30, 4, 1, 9, 50, 2],

@@ -155,7 +155,7 @@ def test_tf_dataset_has_each_row_in_order(frame):
     assert rows_of(endless.take(10)) == epochs_rows(ROWS, [3, 4])[: ROWS + 2 * SIZE]
 
 
-def test_fit_on_a_tf_dataset_uses_each_row_once(frame):
+def test_fit_on_tf_dataset_uses_each_row_once(frame):
     from public.watching import built_watcher
 
     seq, model = dfgen.Sequence(frame(22), **SMALL | {"batch_size": 4}), built_watcher()

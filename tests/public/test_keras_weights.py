@@ -160,7 +160,7 @@ def bad_rows(df, files, tmp_path):
 
 
 @pytest.mark.backend
-def test_skipped_rows_leave_the_mean_loss_of_the_good(bad_rows):
+def test_skipped_rows_leave_mean_loss_of_good_rows(bad_rows):
     """The loss of each batch is the mean over its good rows, with their own weights."""
     image = keras.Input((4, 4, 3))
     start = keras.initializers.RandomNormal(seed=1)

@@ -148,7 +148,7 @@ def test_forbidden_condition_is_an_argument_error(manifest, where):
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("where", [None, "id > '003' and kind == 'dog'"])
-def test_sequence_of_a_file_has_the_rows_of_its_frame(tmp_path, where, shuffle):
+def test_sequences_of_file_and_frame_have_equal_rows(tmp_path, where, shuffle):
     pets(tmp_path, 11, out=tmp_path / "m.parquet")
     frame = dfgen.read_manifest(tmp_path / "m.parquet", where=where)
     assert len(frame) == (3 if where else 11)

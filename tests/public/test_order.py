@@ -36,7 +36,7 @@ def test_each_row_once_per_epoch_in_reference_order(rows, workers, queue):
 
 
 @pytest.mark.parametrize("options", [{"workers": 0}, *WORKERS, {"shard": (1, 2)}], ids=str)
-def test_pixels_labels_and_weights_of_a_row_stay_together(frame, options):
+def test_pixels_labels_and_weights_stay_together(frame, options):
     weights = np.arange(1, 31) / 4
     df = frame(30).assign(number=range(30), weight=weights)
     y = {"number": "number", "kind": "label"}
@@ -112,7 +112,7 @@ def test_any_batch_at_any_time(workers):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_loops_left_early_begin_again_and_repeat_goes_on(workers):
+def test_abandoned_loops_restart_and_repeat_continues(workers):
     with sequence(10, workers=workers) as seq:
         assert take(seq, 2) == epoch_rows(10, 0)[:8]
         assert (seq.epoch, flat(seq)) == (0, epoch_rows(10, 0))
@@ -182,7 +182,7 @@ def test_random_numbers_do_not_depend_on_workers(transforms, numbers, options):
         assert draws(seq) == expected
 
 
-def test_random_numbers_depend_on_seed_epoch_and_id_alone():
+def test_random_numbers_depend_on_seed_epoch_and_id():
     expected = draws(drawing(TWELVE, seed=1))
     for options in ({"batch_size": 5}, {"shuffle": False}):
         assert draws(drawing(TWELVE, seed=1, **options)) == expected

@@ -56,7 +56,7 @@ def signals(tmp_path):
 
 
 @every_way
-def test_an_own_feature_is_read_by_every_kind_of_worker(signals, how):
+def test_own_feature_is_read_by_every_worker_kind(signals, how):
     expected = 100 * np.arange(7)[:, None] + np.arange(4)
     equal(x_of(signals[:7], Signal(), **how), expected.astype(np.float32))
     drawn = x_of(signals[:7], Signal(random=True), **how)
@@ -66,7 +66,7 @@ def test_an_own_feature_is_read_by_every_kind_of_worker(signals, how):
         x_of(signals, Signal(), **how)
 
 
-def test_a_bad_row_of_an_own_feature_is_skipped(signals):
+def test_bad_row_of_own_feature_is_skipped(signals):
     with dfgen.Sequence(signals, Signal(), "y", on_error="skip", batch_size=8, workers=0) as seq:
         x, y, weights = map(np.asarray, seq[0])
         assert seq.problems["id"].tolist() == ["s7"]
@@ -89,7 +89,7 @@ def brighter(sample, rng):
 
 
 @every_way
-def test_a_transform_draws_the_same_for_every_kind_of_worker(frame, how):
+def test_transform_draws_the_same_for_every_worker_kind(frame, how):
     df = frame(60).assign(y=0.0)
     epochs = []
     for options in ({}, how):

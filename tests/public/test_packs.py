@@ -110,7 +110,7 @@ def test_where_and_splits_select_rows_of_a_pack(imgs, pack):
 
 
 @pytest.mark.parametrize("column", [None, "id", "path", "pack"])
-def test_rows_of_a_frame_are_found_in_a_pack_by_id(imgs, pack, column):
+def test_frame_rows_are_found_in_pack_by_id(imgs, pack, column):
     part = dfgen.read_manifest(pack)[::2] if column == "pack" else imgs.sample(frac=0.6)
     if column is None:
         return assert_same(passes(part, pack=pack), passes(part))
@@ -162,7 +162,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_verify_finds_damage_in_each_file_of_a_pack(pack, damage):
+def test_verify_finds_damage_in_each_pack_file(pack, damage):
     for path in sorted(pack.iterdir()):
         whole = path.read_bytes()
         for data in DAMAGE[damage](whole):
@@ -179,7 +179,7 @@ def test_verify_finds_damage_in_each_file_of_a_pack(pack, damage):
     assert dfgen.verify(pack).empty
 
 
-def test_a_full_disk_leaves_whole_files_and_packing_goes_on(plain, tmp_path):
+def test_full_disk_leaves_whole_files_and_packing_resumes(plain, tmp_path):
     arguments, limit = {"shard_size": 9 * 7 * 3 * 8}, resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     for size in (800, 2300):

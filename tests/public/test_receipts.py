@@ -48,7 +48,7 @@ def test_equal_rows_at_equal_positions_have_equal_digests(options):
     assert after(11, epochs=3, **options) == after(11, epochs=3)
 
 
-def test_other_rows_positions_seeds_and_epochs_have_other_digests():
+def test_other_rows_seeds_and_epochs_change_the_digest():
     rows = [12, 10, table(11)[::-1], table(11).assign(id=[*range(1, 11), 0])]
     options = [{"seed": 1}, {"shuffle": False}, {"balance": "label"}, {"drop_remainder": True}]
     options += [{}, {"epochs": 2}, {"shard": (0, 2)}, {"shard": (1, 2)}]

@@ -85,7 +85,7 @@ def mask_of(rows, tmp_path, image, file="mask.png", **options):
     return batch_of(df, image, dfgen.Mask("mask", **options))[1][0]
 
 
-def test_masks_keep_the_values_of_every_kind_of_file(rows, tmp_path):
+def test_masks_keep_values_of_every_file_kind(rows, tmp_path):
     colours = [(0, 0, 0), (200, 0, 0), (0, 128, 0), (9, 9, 9)]
     indexed = PIL.Image.fromarray(LEVELS)
     indexed.save(tmp_path / "mask.png")
@@ -109,7 +109,7 @@ def test_masks_keep_the_values_of_every_kind_of_file(rows, tmp_path):
             mask_of(rows, tmp_path, IMAGE, file, **options)
 
 
-def test_later_objects_cover_earlier_ones_and_crowds_lie_below(rows):
+def test_later_objects_cover_earlier_ones_above_crowds(rows):
     bar = [[0, 0, 10, 0, 10, 30, 0, 30]]
     objects, labels = [[SQUARE], bar, counts(np.ones(SIZE))], ["cat", "dog", "cat"]
     df = rows(objects, labels=[labels], iscrowd=[[False, False, True]])

@@ -126,7 +126,7 @@ def test_another_batch_size_takes_each_row_once(old, steps, new):
 
 
 @pytest.mark.parametrize("new", [5, 7, 16, 45])
-def test_a_batch_size_that_does_not_fit_is_rejected(new):
+def test_incompatible_batch_size_is_rejected(new):
     """24 rows were taken."""
     with pytest.raises(dfgen.DfgenError, match=r"\b4\b.*\b12\b.*\b24\b"):
         sequence(ROWS, batch_size=new).load_state_dict(state_after(ROWS, 6))
@@ -198,7 +198,7 @@ def test_stopped_training_ends_with_the_same_weights(tmp_path, whole, stops, bac
 
 
 @pytest.mark.backend
-def test_a_damaged_backup_is_replaced_by_the_one_before(tmp_path, whole):
+def test_damaged_backup_is_replaced_by_previous_one(tmp_path, whole):
     with pytest.raises(Stopped):
         train(tmp_path, 8, stop)
     backups = [path for path in tmp_path.rglob("*") if path.stat().st_size > 1000]

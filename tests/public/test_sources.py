@@ -64,7 +64,7 @@ def test_truncated_image_keeps_its_row_with_problem(tree):
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_missing_image_keeps_its_row_unless_all_are_missing(name, tmp_path):
+def test_single_missing_images_keep_their_rows(name, tmp_path):
     tree = SOURCES[name](tmp_path)
     paths = [tmp_path / row["path"] for row in tree.rows]
     paths[1].unlink()

@@ -79,7 +79,7 @@ def test_folds_are_even_and_keep_classes_and_groups(files):
         assert seqs[name].manifest["id"].tolist() == plain["id"][rows].tolist()
 
 
-def test_split_of_a_path_equals_that_of_its_frame(tmp_path):
+def test_splits_of_path_and_frame_are_equal(tmp_path):
     path, out, how = tmp_path / "m.parquet", tmp_path / "n.parquet", {"stratify": "kind", "seed": 3}
     pets(tmp_path, 40, out=path, facts="none")
     found = dfgen.split(path, HALVES, out=out, **how)

@@ -47,7 +47,7 @@ def test_update_adds_new_files_and_keeps_old_rows(out):
     assert not {row[0] for row in found} & {"moved", "removed", "classes"}
 
 
-def test_rows_that_are_found_by_path_keep_their_ids(out):
+def test_rows_found_by_path_keep_their_ids(out):
     before = dfgen.read_manifest(out)
     dfgen.write_manifest(before.assign(id="old " + before["id"]), out)
     image(out.parent / "imgs/cat/0000.png")

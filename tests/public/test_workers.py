@@ -101,7 +101,7 @@ def test_a_worker_that_dies_is_replaced(frame, tmp_path, death):
     np.testing.assert_array_equal(np.concatenate(found), expected)
 
 
-def test_a_row_that_kills_every_worker_is_named_or_skipped(frame):
+def test_worker_killing_row_is_named_or_skipped(frame):
     x = array(lambda row: os.abort() if row == 13 else None)
     assert_fails(errors.WorkerError, r"r13.*13\.png", frame, "processes", x=x)
     with ordered(frame, "processes", x, on_error="skip") as seq:
@@ -173,7 +173,7 @@ MOST += [("caller", 0.13, 2), ("threads", 0.14, 3)]  # shares of 23 rows
 
 
 @pytest.mark.parametrize(("way", "most", "bad"), MOST)
-def test_as_many_rows_may_be_bad_as_limits_say(frame, way, most, bad):
+def test_limits_bound_the_number_of_bad_rows(frame, way, most, bad):
     options = {"on_error": "skip", "limits": dfgen.Limits(problems=most)}
     damaged(frame, ODD[:bad])
     with ordered(frame, way, **options) as seq:

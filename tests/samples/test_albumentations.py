@@ -50,7 +50,7 @@ def test_a_lost_box_takes_its_label_with_it(df, format):
     np.testing.assert_allclose(y["boxes"][0, 0], expected[format], atol=1e-5)
 
 
-def test_the_same_row_draws_the_same_in_any_worker(df):
+def test_same_row_draws_the_same_in_any_worker(df):
     crops = pipeline(A.RandomCrop(8, 8), A.RandomBrightnessContrast(p=1))
     image = dfgen.Image(size=(8, 8), load_size=(16, 20))
     first = batch_of(df, image, transform=crops, seed=1)

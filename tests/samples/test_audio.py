@@ -48,7 +48,7 @@ def test_wrong_facts_are_noticed(sounds):
         x_of(df, dfgen.Audio("path", RATE, None))
 
 
-def test_sounds_of_another_rate_or_other_files_are_bad_rows(sounds, tmp_path):
+def test_other_sample_rates_and_files_are_bad_rows(sounds, tmp_path):
     with pytest.raises(DecodeError, match=r"id='a'.*nothing is resampled"):
         x_of(sounds, dfgen.Audio("path", 16_000, 0.1))
     with pytest.raises(DecodeError, match="channels"):

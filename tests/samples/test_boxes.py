@@ -28,7 +28,7 @@ def rows(tmp_path):
     return make
 
 
-def test_labels_are_numbered_by_the_sorted_names_of_the_frame(rows):
+def test_labels_are_numbered_by_sorted_frame_names(rows):
     df = rows([[BOX, BOX], []], [["dog", "cat"], []])
     with dfgen.Sequence(df, SAME, dfgen.Boxes(max_items=2), shuffle=False) as seq:
         y, names = seq[0][1], seq.class_names

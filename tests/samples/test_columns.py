@@ -135,7 +135,7 @@ def arrays(tmp_path):
         ((2, 3), "bool", "bool"),
     ],
 )
-def test_arrays_of_other_shapes_or_types_are_bad_rows(arrays, shape, dtype, word):
+def test_arrays_with_wrong_shape_or_type_are_rejected(arrays, shape, dtype, word):
     if word is None:
         equal(
             x_of(arrays, dfgen.Array("path", shape, dtype))[0],

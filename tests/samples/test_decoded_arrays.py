@@ -82,9 +82,7 @@ FAULTS = [
     ("decode", "options", "message", "processes"),
     [(*fault, False) for fault in FAULTS] + [(*fault, True) for fault in FAULTS[:2]],
 )
-def test_what_a_function_does_wrong_names_row_path_and_function(
-    frame, decode, options, message, processes
-):
+def test_decode_error_names_row_path_and_function(frame, decode, options, message, processes):
     x = Array("path", **{"shape": (2, 3), "decode": decode, **options})
     with (
         sequence(frame, x, use_multiprocessing=processes, workers=1) as seq,

@@ -60,7 +60,7 @@ def frame(suffix):
 
 
 @pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 1, "use_multiprocessing": True}])
-def test_scans_below_a_root_keep_their_numbers_and_are_resized(folder, options):
+def test_resized_scans_below_a_root_keep_their_values(folder, options):
     x = dfgen.Image(size=(4, 4), color_mode="grayscale", dtype="float32", decode=scan)
     with dfgen.Sequence(frame("dcm"), x, y="label", root=folder, shuffle=False, **options) as seq:
         images, _ = seq[0]
@@ -78,7 +78,7 @@ def test_bands_of_satellites_are_cropped_and_flipped_together(folder):
     assert (images == 100 * np.arange(13, dtype=np.uint16)).all() and images.shape == (6, 5, 5, 13)
 
 
-def test_what_it_returns_now_and_then_is_named_by_row_file_and_remedy(folder):
+def test_wrong_results_name_row_file_and_remedy(folder):
     table = frame("tif")
 
     def message(returned, **options):
@@ -95,7 +95,7 @@ def test_what_it_returns_now_and_then_is_named_by_row_file_and_remedy(folder):
     assert "expected numbers" in message({})
 
 
-def test_an_error_names_the_row_and_its_file_and_can_be_skipped(folder, tmp_path):
+def test_decode_error_names_row_and_can_be_skipped(folder, tmp_path):
     table = frame("dcm")
     (tmp_path / "broken.dcm").write_bytes(b"no DICOM")
     table["path"] = [str(tmp_path / "broken.dcm"), *(f"{folder}/{row}.dcm" for row in range(1, 6))]
@@ -107,7 +107,7 @@ def test_an_error_names_the_row_and_its_file_and_can_be_skipped(folder, tmp_path
         assert seq[0][2].tolist() == pytest.approx([0, *[6 / 5] * 5])
 
 
-def test_a_function_of_the_path_is_told_it_below_the_root(folder):
+def test_path_function_gets_path_below_the_root(folder):
     x = dfgen.Column("path", lambda path: tifffile.imread(path).shape[0])
     with dfgen.Sequence(frame("tif"), x, y="label", root=folder) as seq:
         assert (seq[0][0] == 13).all()

@@ -121,7 +121,7 @@ def test_16_bits_are_kept_or_divided_by_257(name):
         decode(data, dtype=None)
 
 
-def test_a_deep_ppm_of_fewer_levels_has_8_bits_alone():
+def test_deep_ppm_with_few_levels_has_8_bits():
     data = b"P6 1 1 1000\n" + np.array([0, 500, 1000], ">u2").tobytes()
     assert decode(data).tolist() == [[[0, 128, 255]]]
     with pytest.raises(DecodeError, match="16 bits"):
@@ -190,7 +190,7 @@ def test_only_jpegs_are_decoded_smaller():
         assert (pixels.shape, size, fewer) == ((23, 37, 3), (23, 37), 1)
 
 
-def test_stray_bytes_in_a_jpeg_do_no_harm_but_hide_nothing():
+def test_stray_jpeg_bytes_are_harmless_and_hide_nothing():
     data, frame = FILES["jpeg"], FILES["jpeg"].index(b"\xff\xc0")
     for stray in (
         data[:-2] + b"stray" + data[-2:], data.replace(b"JFIF\0\1\1", b"JFIF\0\7\7", 1),
@@ -221,7 +221,7 @@ def test_a_truncated_file_is_refused(name):
 
 
 @pytest.mark.parametrize("damage", [0, 1])
-def test_an_old_png_that_refers_farther_back_than_it_announces(damage):
+def test_old_png_with_too_small_window_is_read(damage):
     rows = np.random.default_rng(0).integers(0, 256, (10, 100), dtype=np.uint8)
     gray = np.concatenate([rows, rows])
     stream = bytearray(zlib.compress(np.insert(gray, 0, 0, axis=1).tobytes(), 9))
@@ -283,7 +283,7 @@ assert logging.getLogger("PIL.TiffImagePlugin").handlers == handlers
 """
 
 
-def test_an_import_changes_nothing_of_warnings_logs_and_pillow():
+def test_import_leaves_warnings_logs_and_pillow_unchanged():
     environment = {**os.environ, "KERAS_BACKEND": "numpy"}
     subprocess.run([sys.executable, "-c", UNTOUCHED], check=True, env=environment)
 

@@ -49,7 +49,7 @@ def test_a_follower_of_another_size_is_an_error(df, tmp_path):
         batch_of(df, {"a": dfgen.Image("path"), "b": dfgen.Image("after")}, dfgen.Mask("mask"))
 
 
-def test_a_follower_may_be_a_multiple_of_its_image(df, tmp_path):
+def test_follower_may_be_a_multiple_of_its_image(df, tmp_path):
     large = np.random.default_rng(0).integers(0, 256, (2 * HEIGHT, 2 * WIDTH, 3), np.uint8)
     cv2.imwrite(f"{tmp_path}/large.png", large[..., ::-1])
     df = df[:9].assign(after=f"{tmp_path}/large.png")

@@ -62,7 +62,7 @@ def check(folder, first, last):
     return counts
 
 
-def test_a_case_is_the_same_whatever_was_made_before():
+def test_case_is_independent_of_earlier_cases():
     numbers = [(kind, number) for number in range(3) for kind in KINDS]
     first = {each: case(*each) for each in numbers}
     assert {each: case(*each) for each in reversed(numbers)} == first
@@ -71,7 +71,7 @@ def test_a_case_is_the_same_whatever_was_made_before():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, FEW, STEP))
-def test_two_thousand_damaged_files_give_arrays_or_errors_that_name_them(tmp_path, first):
+def test_damaged_files_give_arrays_or_named_errors(tmp_path, first):
     check(tmp_path, first, first + STEP)
 
 
@@ -102,7 +102,7 @@ print(refused)
 
 
 @pytest.mark.slow
-def test_no_byte_of_the_footer_of_a_table_with_lists_ends_the_process(tmp_path):
+def test_damaged_list_table_footer_never_ends_the_process(tmp_path):
     """PyArrow's description of a column throws where nobody catches."""
     boxes = pa.array([[[1.0, 2, 3, 4]], [], None])
     pq.write_table(pa.table({"path": ["0", "1", "2"], "boxes": boxes}), tmp_path / "whole.parquet")
@@ -113,7 +113,7 @@ def test_no_byte_of_the_footer_of_a_table_with_lists_ends_the_process(tmp_path):
     assert int(done.stdout) > 20
 
 
-def test_text_of_a_parquet_table_that_is_no_utf8_is_refused_by_name(tmp_path):
+def test_non_utf8_text_in_parquet_is_rejected(tmp_path):
     path = tmp_path / "labels.parquet"
     table = pa.table({"path": ["Katze.jpg", "b.jpg"], "kind": ["cat", "dog"]})
     pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)

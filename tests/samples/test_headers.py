@@ -118,7 +118,7 @@ def test_ten_bits_of_avif_and_heif_are_told():
 
 @each("after", [False, True])
 @each("pieces", [1, 5])
-def test_exif_of_a_png_may_stand_before_its_pixels_or_after_them(tmp_path, after, pieces):
+def test_png_exif_may_stand_before_or_after_pixels(tmp_path, after, pieces):
     data = encoded("PNG", Image.fromarray(np.tile(RGB, (40, 40, 1))))
     at, body = data.index(b"IDAT"), data[data.index(b"IDAT") + 4 : -16]
     cuts = [body[n::pieces] if pieces == 1 else body[n * 9 : (n + 1) * 9 or None] for n in range(4)]
@@ -134,7 +134,7 @@ def test_exif_of_a_png_may_stand_before_its_pixels_or_after_them(tmp_path, after
 
 @each("orientation", [0, 9, 255, 65535])
 @each("format", ["JPEG", "PNG", "WEBP", "TIFF"])
-def test_an_orientation_that_does_not_exist_leaves_the_image_as_it_is(format, orientation):
+def test_invalid_orientation_leaves_the_image_unchanged(format, orientation):
     data = encoded(format, exif=exif(orientation))
     header = parse_header(io.BytesIO(data), sniff(data[:16]))
     assert (header.width, header.height, header.orientation) == (8, 6, 1)
@@ -177,7 +177,7 @@ def test_heic_without_its_extra_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize("error", [RuntimeError("boom"), OverflowError(), RecursionError()])
-def test_whatever_a_reader_raises_is_the_fault_of_the_file(monkeypatch, error):
+def test_reader_errors_are_blamed_on_the_file(monkeypatch, error):
     def fails(data):
         raise error
 
@@ -227,7 +227,7 @@ def webp_claiming(side):
      jpeg_claiming(65_500, True), webp_claiming(16_383), b"P6 40000 40000 255\n",
      b"GIF89a" + b"\xff\xff" * 2 + encoded("GIF")[10:]],
 )  # fmt: skip
-def test_an_image_that_would_fill_the_memory_is_refused_by_its_header(data):
+def test_memory_filling_image_is_rejected_by_its_header(data):
     for read in (
         lambda: decode_image(data, reduction=lambda size: 8),
         lambda: parse_header(io.BytesIO(data), sniff(data[:16])),
@@ -243,7 +243,7 @@ def test_a_jpeg_counts_as_it_is_decoded():
             decode_image(data, reduction=lambda size, reduced=reduced: reduced)
 
 
-def test_an_image_of_just_as_many_bytes_as_are_allowed_is_not_refused():
+def test_image_of_exactly_the_allowed_size_is_accepted():
     most = 2**29 // 3
     check_decoded(Header("bmp", 1, most, 3), DEFAULT)
     check_decoded(Header("jpeg", 8, 8 * most, 3), DEFAULT, reduced=8)

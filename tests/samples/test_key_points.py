@@ -37,7 +37,7 @@ def test_objects_are_padded_and_unannotated_ones_are_zero(rows):
     assert y.tolist() == [[one, two, blank], [blank] * 3, [none, two, blank]]
 
 
-def test_the_list_of_one_object_may_stand_by_itself(rows):
+def test_list_of_one_object_may_stand_alone(rows):
     for given in (ONE, [ONE]):
         y = batch_of(rows(given, given), SAME, dfgen.Keypoints(count=2))[1]
         assert y.tolist() == np.reshape([ONE, ONE], (2, 2, 3)).tolist()
@@ -59,14 +59,14 @@ def test_lists_that_are_no_points_are_refused(rows, points, word):
         batch_of(rows([ONE], points), SAME, dfgen.Keypoints(count=2))
 
 
-def test_points_that_all_lie_outside_are_a_damaged_row(rows):
+def test_points_entirely_outside_are_a_damaged_row(rows):
     far = [30, 20, 2, -4, 2, 1]
     with pytest.raises(DecodeError, match=r"r1.*30, 20"):
         batch_of(rows([ONE], [far]), SAME, dfgen.Keypoints(count=2))
 
 
 @pytest.mark.parametrize("size", [(16, 20), (4, 5), (24, 10)])
-def test_a_point_in_the_middle_of_a_pixel_stays_there_when_resized(rows, size):
+def test_pixel_centre_point_survives_resizing(rows, size):
     y = batch_of(rows([ONE]), dfgen.Image(size=size), dfgen.Keypoints(count=2))[1]
     down, across = size[0] / 8, size[1] / 10
     np.testing.assert_allclose(y[0, 0], [3.5 * across - 0.5, 2.5 * down - 0.5, 2])
@@ -78,7 +78,7 @@ def test_flip_pairs_are_pairs_of_different_points(pairs):
         dfgen.Keypoints(count=2, flip_pairs=pairs)
 
 
-def test_a_transform_gets_the_points_and_loses_those_outside(rows):
+def test_transform_gets_points_and_drops_outside_ones(rows):
     def move(sample, rng):
         return {**sample, "keypoints": sample["keypoints"] + np.array([2, 0, 0], np.float32)}
 

@@ -105,7 +105,7 @@ def test_a_missing_class_is_refused_never_numbered(values, missing, place):
 
 @few
 @given(COLUMNS.filter(lambda values: len(set(values)) > 1))
-def test_a_class_that_has_no_name_is_refused_never_numbered(values):
+def test_unnamed_class_is_rejected_instead_of_numbered(values):
     *names, unknown = dict.fromkeys(values)
     for column, y in [
         (values, dfgen.Category("y", class_names=names)),

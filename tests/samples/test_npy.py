@@ -70,7 +70,7 @@ def test_messages_of_broken_arrays():
     st.booleans(),
     st.sampled_from([(1, 0), (2, 0), (3, 0)]),
 )
-def test_a_npy_header_is_read_as_numpy_reads_it(dtype, shape, fortran, version):
+def test_npy_header_is_read_like_numpy(dtype, shape, fortran, version):
     array = np.zeros(shape, dtype, order="F" if fortran else "C")
     file = io.BytesIO()
     np.lib.format.write_array(file, array, version)
@@ -81,7 +81,7 @@ def test_a_npy_header_is_read_as_numpy_reads_it(dtype, shape, fortran, version):
     assert file.tell() == start
 
 
-def test_a_npy_header_that_a_thread_came_in_between_is_read_again(monkeypatch):
+def test_npy_header_read_is_retried_after_thread_interference(monkeypatch):
     file = io.BytesIO()
     np.save(file, np.zeros(2, [("a", "<f4")]))
     file.seek(0)

@@ -131,7 +131,7 @@ class Typo(dfgen.Feature):
         return dfgen.Spec((self.lenght,), np.dtype("float32"))
 
 
-def test_a_mistake_in_a_property_is_raised_as_it_is(recordings):
+def test_property_mistake_is_raised_unchanged(recordings):
     with pytest.raises(AttributeError, match="lenght"):
         x_of(recordings, Typo())
 

@@ -40,7 +40,7 @@ def test_the_second_image_gets_the_same_geometry(df, options):
     equal(same, found)
 
 
-def test_a_follower_may_be_a_whole_number_of_times_as_large(df):
+def test_follower_may_have_a_multiple_of_the_size(df):
     image = dfgen.Image("path", size=(6, 8), load_size=SIZE, crop="random", interpolation="nearest")
     follower = dfgen.Image("large", size=(12, 16), like="path", interpolation="nearest")
     small, large = batch_of(df, image, follower)

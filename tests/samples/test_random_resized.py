@@ -50,14 +50,14 @@ def test_the_box_is_torchvisions(height, width, area, ratio, seed):
     assert top >= 0 and left >= 0 and top + rows <= height and left + columns <= width
 
 
-def test_without_chance_it_is_the_largest_in_the_centre_whose_ratio_is_allowed():
+def test_largest_allowed_centre_crop_is_used_without_chance():
     image = Image(size=SIZE, crop="random_resized")
     assert image.place((300, 400), SIZE).source == (0, 0, 300, 400)
     assert image.place((300, 600), SIZE).source == (0, 100, 300, 400)
     assert image.place((600, 300), SIZE).source == (100, 0, 400, 300)
 
 
-def test_areas_are_uniform_and_ratios_are_in_their_logarithm():
+def test_areas_are_uniform_and_ratios_log_uniform():
     rng = np.random.default_rng(0)
     image = Image(crop="random_resized", area=(0.2, 0.9), ratio=(0.5, 4))
     crops = np.array([image.draw(rng).crops for _ in range(2000)]).reshape(-1, 2)

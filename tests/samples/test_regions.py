@@ -31,7 +31,7 @@ def test_any_polygon_sets_the_pixels_that_pycocotools_sets():
     assert not mask_of([], SIZE).any()
 
 
-def test_run_lengths_as_numbers_and_as_text_are_the_mask():
+def test_numeric_and_text_run_lengths_give_the_mask():
     for _ in range(300):
         size = tuple(RNG.integers(1, 12, 2).tolist())
         mask = (RNG.random(size) < RNG.choice([0, 0.1, 0.5, 1])).astype(np.uint8)
@@ -48,7 +48,7 @@ WHOLE = coco.encode(np.asfortranarray(RNG.integers(0, 2, SIZE, np.uint8)))["coun
     "counts",
     [[10, 20], [-3, 66], [], [70], [2**40], "", WHOLE[:-1], WHOLE + "1", "~~", "oooooooooo0", "P"],
 )
-def test_run_lengths_that_do_not_fill_the_image_are_refused(counts):
+def test_run_lengths_not_filling_the_image_are_rejected(counts):
     with pytest.raises(DecodeError, match="RLE"):
         mask_of({"size": SIZE, "counts": counts}, SIZE)
 
@@ -63,7 +63,7 @@ def test_run_lengths_of_another_size_are_refused():
     [[1, 2, 3, 4], [0] * 7, [0, 0, 1e9, 0, 1e9, 1e9], [0, 0, float("nan"), 1, 2, 3],
      [1e8, 1e8, 1e8, 1e8, 1e8, 1e8], [0, float("inf"), 1, 2, 3, 4]],
 )  # fmt: skip
-def test_polygons_that_pycocotools_would_run_out_of_memory_over_are_refused(polygon):
+def test_polygons_exhausting_pycocotools_memory_are_rejected(polygon):
     with pytest.raises(DecodeError, match="polygon"):
         mask_of([polygon], SIZE)
 

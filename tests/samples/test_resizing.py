@@ -116,7 +116,7 @@ def test_antialias_is_near_to_pillows(shape, size, format):
 
 
 @each(("shape", "size"), PHOTOGRAPHS)
-def test_without_antialias_a_jpeg_is_no_farther_from_pillow_than_four_neighbours(shape, size):
+def test_jpeg_without_antialias_stays_close_to_pillow(shape, size):
     out, whole = loaded(photograph(*shape), "JPEG", size, antialias=False)
     expected = pillow(whole, size)
     assert distance(out, expected) <= 1.02 * distance(half_pixel(whole, size), expected) + 0.1
@@ -148,7 +148,7 @@ def test_crop_and_pad_of_a_jpeg_decoded_smaller(how, antialias):
         ((100, 100), (224, 224), "stretch", False, 1),
     ],
 )
-def test_reduction_leaves_enough_of_the_part_that_is_used(size, wanted, how, antialias, expected):
+def test_reduction_keeps_enough_of_the_used_part(size, wanted, how, antialias, expected):
     assert reduction(place(size, wanted, wanted, how), antialias=antialias) == expected
 
 

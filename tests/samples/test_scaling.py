@@ -172,7 +172,7 @@ def test_numbers_are_kept_or_refused(pixels, dtype, expected):
     [(REAL, "0..1", "float32"), (REAL, (MEAN, DEVIATION), "float32"), (DEEP, None, "float16"),
      (DEEP, (2.0, 0.0), "float16")],
 )  # fmt: skip
-def test_what_a_scale_or_float16_does_not_fit_is_refused(pixels, scale, dtype):
+def test_pixels_unfit_for_scale_or_float16_are_rejected(pixels, scale, dtype):
     with pytest.raises(DecodeError, match="hold"):
         check_scaled(pixels, scale, dtype)
     check_scaled(pixels, (1 / 65535, 0.0), dtype)

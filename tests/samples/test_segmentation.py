@@ -73,7 +73,7 @@ def test_numbers_are_classes_and_0_is_the_background(rows):
         dfgen.Segmentation(ignore=1, class_names=["a"])
 
 
-def test_lists_of_other_lengths_and_missing_regions_are_refused(rows):
+def test_unequal_lists_and_missing_regions_are_rejected(rows):
     for regions, labels in ([[SQUARE], ["a", "b"]], [None, ["a"]], [[1.0], ["a"]], [["x"], ["a"]]):
         with pytest.raises(DfgenError, match=r"segmentation|r0"):
             batch_of(rows([regions], [labels]), SAME, dfgen.Segmentation(class_names=["a", "b"]))
@@ -103,7 +103,7 @@ def masked(rows, tmp_path, pixels, image=SAME, **options):
     return batch_of(df, image, dfgen.Mask("mask", **options))[1][0, ..., 0]
 
 
-def test_the_padding_of_a_mask_has_the_fill_value_by_a_palette_too(rows, tmp_path):
+def test_mask_padding_uses_fill_value_despite_palette(rows, tmp_path):
     pad = dfgen.Image(size=(8, 9), resize="pad")
     for options in ({}, {"palette": {0: 0, 1: 1}}, {"palette": {(0,) * 3: 0, (1,) * 3: 1}}):
         found = masked(rows, tmp_path, DRAWN, pad, fill_value=255, **options)

@@ -86,7 +86,7 @@ def test_the_same_as_keras_makes_of_a_folder(tmp_path, channels, seconds):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_is_read_and_a_part_is_that_of_the_whole(tmp_path, name):
+def test_every_format_is_read_whole_and_in_parts(tmp_path, name):
     format, subtype, error = FORMATS[name]
     path = written(tmp_path, name, encoded(format, subtype))
     whole = read(path, 3, 2)
@@ -96,7 +96,7 @@ def test_every_format_is_read_and_a_part_is_that_of_the_whole(tmp_path, name):
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("share", [0.999, 0.6, 0.1])
-def test_a_sound_that_is_cut_short_is_named_wherever_it_is_cut(tmp_path, name, share):
+def test_truncated_sound_is_named_at_any_cut(tmp_path, name, share):
     data = encoded(*FORMATS[name][:2])
     path = written(tmp_path, name, data[: int(len(data) * share)])
     with pytest.raises(DecodeError, match=r"truncated|broken|cut short"):
@@ -129,7 +129,7 @@ def test_channels_become_their_mean_or_stay(tmp_path):
         read(path)
 
 
-def test_random_places_are_all_that_fit_and_drawn_by_the_row(tmp_path):
+def test_random_places_all_fit_and_follow_the_row(tmp_path):
     frame = pd.DataFrame({"id": range(200), "path": ramp(tmp_path / "a.wav", 12)})
     audio = dfgen.Audio("path", RATE, 8 / RATE, start="random")
     firsts = x_of(frame, audio, seed=1)
@@ -138,7 +138,7 @@ def test_random_places_are_all_that_fit_and_drawn_by_the_row(tmp_path):
     assert (x_of(frame, audio, seed=2) != firsts).any()
 
 
-def test_a_large_file_is_read_by_its_path_as_a_small_one_from_memory(tmp_path, monkeypatch):
+def test_reading_by_path_equals_reading_from_memory(tmp_path, monkeypatch):
     path = ramp(tmp_path / "a.wav", 30_000)
     small = read(path, 1, 2, "center")
     monkeypatch.setattr(module, "_SMALL", 1000)
@@ -179,7 +179,7 @@ def test_a_bad_file_is_named(tmp_path, name):
         read(written(tmp_path, name, data))
 
 
-def test_a_sound_whose_writer_could_not_know_its_length(tmp_path):
+def test_sound_of_unknown_length_is_read_or_rejected(tmp_path):
     path = written(tmp_path, "pipe.wav", wav(promised=2**32 - 1))
     assert np.count_nonzero(read(path)) == 100
     data = bytearray(encoded("FLAC", "PCM_16", channels=1))
@@ -189,7 +189,7 @@ def test_a_sound_whose_writer_could_not_know_its_length(tmp_path):
         read(written(tmp_path, "pipe.flac", bytes(data)))
 
 
-def test_a_wav_file_of_the_other_order_of_bytes(tmp_path):
+def test_big_endian_wav_file_is_read(tmp_path):
     file = io.BytesIO()
     soundfile.write(file, tones(), RATE, format="WAV", subtype="PCM_16", endian="BIG")
     data = file.getvalue()
@@ -211,7 +211,7 @@ def test_tags_around_an_mp3_change_nothing(tmp_path):
         np.testing.assert_array_equal(read(tagged, 1, 2), plain)
 
 
-def test_an_mp3_of_constant_rate_without_a_header_is_read_whole(tmp_path):
+def test_constant_rate_mp3_without_header_is_read_whole(tmp_path):
     options = {"bitrate_mode": "CONSTANT", "compression_level": 0.5}
     data = encoded("MP3", "MPEG_LAYER_III", 44100, 1, 4.0, **options)
     path = written(tmp_path, "a.mp3", data[data.index(data[:2], 60) :])

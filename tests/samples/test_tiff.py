@@ -47,7 +47,7 @@ def test_16_bits_of_every_layout(channels, options):
     np.testing.assert_array_equal(found, pixels.reshape(HEIGHT, WIDTH, channels))
 
 
-def test_16_bits_with_tags_that_nobody_knows_print_nothing(capfd):
+def test_unknown_tags_of_16_bit_tiff_print_nothing(capfd):
     tags = [(33550, 12, 3, (1.0, 2.0, 3.0), True), (65000, "s", 0, "hello", True)]
     data = written(DEEP[..., :3], photometric="rgb", extratags=tags)
     np.testing.assert_array_equal(decode(data), DEEP[..., :3])
@@ -160,7 +160,7 @@ OLD = {
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_a_tiff_written_in_an_old_way_has_the_pixels_that_pillow_sees(name):
+def test_old_style_tiff_matches_pillow_pixels(name):
     seen = np.asarray(Image.open(io.BytesIO(OLD[name]())).convert("RGB"))
     assert abs(seen[:, :12].astype(int) - halves()[:, :12]).max() < 100
     np.testing.assert_array_equal(decode(OLD[name](), dtype="uint8"), seen)

@@ -95,7 +95,7 @@ SAID = {
 
 @pytest.mark.backend
 @pytest.mark.slow
-def test_python_shows_the_users_own_lines_of_an_error_under_fit(tmp_path):
+def test_python_shows_user_lines_of_fit_errors(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -170,12 +170,12 @@ def test_others_are_refused(frame, wrong):
         (lambda s, rng: 1 / 0, "ZeroDivisionError"),
     ],
 )
-def test_a_transform_that_breaks_its_contract_names_the_row(frame, transform, word):
+def test_invalid_transform_result_names_the_row(frame, transform, word):
     with pytest.raises(TransformError, match=f"id=0.*{word}"):
         batch_of(frame(2), dfgen.Image(size=(4, 4)), "label", transform=transform)
 
 
-def test_a_transform_sees_pixels_before_scale_and_may_change_labels(frame):
+def test_transform_sees_unscaled_pixels_and_changes_labels(frame):
     def change(sample, rng):
         assert sample["image"].dtype == np.uint8 and sample["label"].shape == ()
         return {"image": 255 - sample["image"], "label": sample["label"] + np.int32(1)}

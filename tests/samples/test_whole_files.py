@@ -118,7 +118,7 @@ CUT = ["jpg", "progressive.jpg", "png", "opencv.png", "tif", "gif", "bmp", "flac
 CUT_IN_HEADER = ["webp", "lossless.webp", "deflated.tif", "wav", "npy", "h5"]
 
 
-def test_files_cut_short_behind_good_headers_are_found_by_decoding_alone(folder):
+def test_only_decoding_finds_truncation_behind_good_headers(folder):
     frame = build(folder, {name: halved(WHOLE[name]) for name in CUT} | {"whole.png": WHOLE["png"]})
     assert frame["problem"].isna().all()
     assert dfgen.verify("m.parquet").empty
@@ -134,20 +134,20 @@ def test_files_cut_short_behind_good_headers_are_found_by_decoding_alone(folder)
 
 @pytest.mark.filterwarnings("ignore:[0-9]+ problem")
 @pytest.mark.parametrize("name", CUT_IN_HEADER)
-def test_formats_that_tell_their_length_are_found_cut_short(folder, name):
+def test_truncation_is_found_in_formats_with_length(folder, name):
     build(folder, {name: halved(WHOLE[name])})
     assert dfgen.verify("m.parquet", decode=True)["change"].tolist() == ["broken"]
 
 
 @pytest.mark.parametrize("name", ["png", "deflated.tif", "flac", "h5"])
-def test_bytes_changed_on_the_disk_under_the_same_size_and_time_are_found(folder, name):
+def test_decoding_finds_changed_bytes_despite_size_and_time(folder, name):
     build(folder, {name: WHOLE[name]})
     cut_in_silence(folder / f"files/a.{name}", garbled)
     assert dfgen.verify("m.parquet").empty
     assert dfgen.verify("m.parquet", decode=True)["change"].tolist() == ["broken"]
 
 
-def test_what_decoding_found_stays_in_the_manifest_until_the_file_is_another(folder):
+def test_decoding_problem_stays_for_the_unchanged_file(folder):
     frame = build(folder, {"jpg": halved(WHOLE["jpg"]), "png": WHOLE["png"]})
     problem = "cannot be decoded: broken jpeg file: Premature end of JPEG file"
     [found] = dfgen.verify("m.parquet", decode=True, write=True).to_dict("records")
@@ -178,7 +178,7 @@ def test_a_manifest_that_grows_keeps_what_decoding_found(folder):
     assert grown["problem"].isna().tolist() == [False, True]
 
 
-def test_a_file_that_can_be_decoded_after_all_is_no_longer_broken(folder):
+def test_decodable_file_is_no_longer_broken(folder):
     frame = build(folder, {"jpg": WHOLE["jpg"]})
     dfgen.write_manifest(frame.assign(problem="cannot be decoded: no such codec"), "m.parquet")
     assert dfgen.verify("m.parquet")["detail"].tolist() == ["cannot be decoded: no such codec"]
@@ -198,13 +198,13 @@ def test_files_that_a_table_holds_are_decoded(folder):
     assert again["detail"] == found["detail"][0]
 
 
-def test_facts_that_an_older_manifest_lacks_are_no_finding_of_decoding(folder):
+def test_missing_facts_of_older_manifests_are_accepted(folder):
     frame = build(folder, {"jpg": WHOLE["jpg"]})
     assert dfgen.verify(frame.drop(columns=["bits", "frames"]), decode=True).empty
     assert dfgen.verify(frame.assign(bits=pd.array([None], "Int16")), decode=True).empty
 
 
-def test_decoding_sounds_asks_for_the_package_that_reads_them(folder, monkeypatch):
+def test_decoding_sounds_needs_the_sound_package(folder, monkeypatch):
     build(folder, {"flac": WHOLE["flac"]})
 
     def none():
@@ -215,7 +215,7 @@ def test_decoding_sounds_asks_for_the_package_that_reads_them(folder, monkeypatc
         dfgen.verify("m.parquet", decode=True, write=True)
 
 
-def test_nothing_is_written_by_verify_unless_it_is_asked_for(folder):
+def test_verify_writes_nothing_by_default(folder):
     build(folder, {"jpg": halved(WHOLE["jpg"])})
     before = hashlib.sha256((folder / "m.parquet").read_bytes()).hexdigest()
     dfgen.verify("m.parquet", decode=True)

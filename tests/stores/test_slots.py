@@ -86,7 +86,7 @@ def test_kill_leaves_whole_slots_or_none(paths):
             found = Slots(paths, 10, SPEC, Room(""))
 
 
-def test_five_percent_of_the_disk_stay_free_over_runs(paths, tmp_path, monkeypatch):
+def test_cache_leaves_five_percent_of_disk_free(paths, tmp_path, monkeypatch):
     """The bound of a cache without a limit took 95 % of what earlier runs had left."""
     disk = namedtuple("disk", "f_blocks f_bavail f_frsize")
     used = [0]
@@ -124,7 +124,7 @@ def test_segments_are_found_again(tmp_path):
     assert memory_slots(3, SPEC, 100).put(0, filled(1))
 
 
-def test_cache_keys_belong_to_the_folder_of_the_sequence(tmp_path, monkeypatch):
+def test_cache_keys_depend_on_the_sequence_folder(tmp_path, monkeypatch):
     """Two folders with files of one name, size and time: a Sequence got the other's pixels."""
     x = dfgen.Image("path", size=(9, 7))
     frames = []

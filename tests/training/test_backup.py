@@ -40,7 +40,7 @@ SAME_ROWS = pytest.mark.filterwarnings("ignore:validation_data has the 18 rows")
 
 
 @SAME_ROWS
-def test_a_resumed_epoch_logs_what_the_whole_one_did(tmp_path, capsys):
+def test_resumed_epoch_logs_like_a_whole_one(tmp_path, capsys):
     def make():
         return {"validation_data": make_sequence(transform=None, shuffle=False)}
 
@@ -90,7 +90,7 @@ def test_several_steps_per_execution(tmp_path, endless):
     assert_equal_ends(result, run(tmp_path / "b", make=make))
 
 
-def test_unbuilt_models_continue_and_an_ended_run_begins_again(tmp_path, whole):
+def test_unbuilt_models_continue_and_ended_runs_restart(tmp_path, whole):
     stopped(tmp_path, model=make_model(built=False))
     for _ in range(2):
         result = train(tmp_path, model=make_model(built=False))
@@ -107,7 +107,7 @@ def test_a_drawn_seed_is_continued(tmp_path):
     assert_equal_ends(result, whole)
 
 
-def test_rows_that_fill_no_batch_of_another_size_end_their_epoch(tmp_path):
+def test_rows_filling_no_batch_end_their_epoch(tmp_path):
     """12 of 18 rows were taken: one batch of 12, and the last one is left out."""
     stopped(tmp_path, 4, sequence=make_sequence(drop_remainder=True))
     seq = make_sequence(drop_remainder=True, batch_size=12)
@@ -121,7 +121,7 @@ class Halve(keras.callbacks.Callback):
         self.model.optimizer.learning_rate = float(self.model.optimizer.learning_rate) / 2
 
 
-def test_what_callbacks_do_at_the_end_of_an_epoch_is_kept(tmp_path):
+def test_callback_changes_at_epoch_end_are_kept(tmp_path):
     stopped(tmp_path, 6, backup={"save_freq": "epoch"}, callbacks=[Halve()])
     model, _, _ = train(tmp_path, epochs=1)
     assert float(model.optimizer.learning_rate) == pytest.approx(0.0005)
@@ -133,14 +133,14 @@ def test_a_training_that_a_callback_stops_has_ended(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-def test_later_fits_of_the_same_model_begin_at_their_first_epoch(tmp_path):
+def test_later_fits_begin_at_their_first_epoch(tmp_path):
     stopped(tmp_path)
     model, seq, _ = train(tmp_path)
     assert len(model.fit(seq, epochs=2, verbose=0).history["loss"]) == 2
     assert seq.epoch == EPOCHS + 2
 
 
-def test_weights_of_a_type_that_numpy_lacks_are_restored(tmp_path):
+def test_weights_of_non_numpy_types_are_restored(tmp_path):
     def make():
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.layers.Reshape((1,)), keras.layers.Dense(2)])
@@ -264,7 +264,7 @@ def test_wrong_arguments_are_rejected(tmp_path, options, word):
         dfgen.BackupAndRestore(**{"backup_dir": tmp_path, "sequence": make_sequence(), **options})
 
 
-def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
+def test_unwritable_folder_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         train(tmp_path / "file")
@@ -281,7 +281,7 @@ def damage(path, how):
 
 
 @pytest.mark.parametrize("how", ["cut", "one bit"])
-def test_a_damaged_backup_is_replaced_by_the_one_before(tmp_path, whole, how, capsys):
+def test_damaged_backup_is_replaced_by_previous_one(tmp_path, whole, how, capsys):
     stopped(tmp_path)
     older, newest = backups(tmp_path)
     damage(newest, how)
@@ -291,7 +291,7 @@ def test_a_damaged_backup_is_replaced_by_the_one_before(tmp_path, whole, how, ca
     assert_equal_ends(result, whole)
 
 
-def test_training_does_not_begin_again_if_all_backups_are_damaged(tmp_path):
+def test_training_does_not_restart_with_only_damaged_backups(tmp_path):
     stopped(tmp_path)
     for path in backups(tmp_path):
         damage(path, "cut")
@@ -365,7 +365,7 @@ def test_sigterm_in_a_validation_saves_at_its_end(tmp_path):
     assert_equal_ends(result, run(tmp_path, make=make))
 
 
-def test_the_handler_of_the_program_is_called_and_stays(tmp_path):
+def test_program_handler_is_called_and_stays(tmp_path):
     called = []
     with handling(lambda number, frame: called.append(number)):
         with pytest.raises(SystemExit):
@@ -373,7 +373,7 @@ def test_the_handler_of_the_program_is_called_and_stays(tmp_path):
         assert called == [signal.SIGTERM]
 
 
-def test_a_second_sigterm_has_the_effect_that_the_program_has_set(tmp_path):
+def test_second_sigterm_reaches_the_program_handler(tmp_path):
     def handler(number, frame):
         raise Stopped
 
@@ -381,7 +381,7 @@ def test_a_second_sigterm_has_the_effect_that_the_program_has_set(tmp_path):
         train(tmp_path, 3, lambda: (terminate(), terminate()), epochs=1)
 
 
-def test_after_a_fit_that_failed_sigterm_has_the_effect_it_had(tmp_path):
+def test_failed_fit_restores_the_sigterm_handler(tmp_path):
     called = []
     with handling(lambda number, frame: called.append(number)):
         for count in (1, 2):
@@ -453,7 +453,7 @@ np.savez(folder + "/weights.npz", *model.get_weights())
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_killed_at_twenty_random_moments_it_ends_with_the_same_weights(tmp_path):
+def test_randomly_killed_training_ends_with_same_weights(tmp_path):
     model, _, _ = train(tmp_path / "whole", epochs=12)
     tests, kills = Path(__file__).parents[1], 0
     while not (tmp_path / "weights.npz").exists():

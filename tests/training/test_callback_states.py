@@ -102,7 +102,7 @@ def test_each_callback_keeps_its_state_stopped_anywhere(tmp_path, name):
     check(tmp_path, name, 3, 3, 3, 3, 3, 3)
 
 
-def test_states_go_to_callbacks_of_the_same_class_that_watch_the_same(tmp_path):
+def test_states_go_to_callbacks_watching_the_same(tmp_path):
     def made(*monitors):
         return [KERAS.EarlyStopping(m, min_delta=100.0, patience=9) for m in monitors]
 

@@ -111,7 +111,7 @@ def test_mixed_precision_takes_pixels_and_scaled_images(frame, policy):
 
 
 @pytest.mark.backend
-def test_callbacks_copied_for_another_run_watch_the_same_sequence(frame, tmp_path):
+def test_copied_callbacks_watch_the_same_sequence(frame, tmp_path):
     with sequence(frame) as seq:
         callbacks = [dfgen.InputMonitor(), dfgen.BackupAndRestore(tmp_path / "backup", seq)]
         for trial in (1, 2):
@@ -130,7 +130,7 @@ def outcome(run):
 
 
 @pytest.mark.backend
-def test_steps_per_execution_auto_is_what_it_is_for_arrays(frame):
+def test_steps_per_execution_auto_matches_plain_arrays(frame):
     """Keras 3 knows whole numbers alone; one that knows more takes a Sequence too."""
     x, y = np.zeros((ROWS, 4, 4, 3)), np.zeros(ROWS)
     with sequence(frame) as seq:
@@ -173,7 +173,7 @@ def test_data_loader_gives_each_row_once(frame, data, workers, used):
 @pytest.mark.backend
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_pass_of_data_loader_is_of_the_epoch_that_the_state_says(frame, data, workers):
+def test_data_loader_pass_follows_the_state_epoch(frame, data, workers):
     with sequence(frame) as seq:
         loader = data.DataLoader(seq, batch_size=None, num_workers=workers)
         passes = []

@@ -40,7 +40,7 @@ def test_layers_augment_in_training_alone_and_get_bytes(frame):
 
 
 @pytest.mark.backend
-def test_a_model_with_layers_learns_on_what_a_sequence_transforms(frame):
+def test_model_layers_learn_from_transformed_batches(frame):
     """Both at once: what needs the CPU in the workers, the rest in the model."""
 
     def brighten(sample, rng):

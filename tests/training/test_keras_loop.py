@@ -106,9 +106,7 @@ def load_when(place, seq, state):
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize("endless", [False, True])
-def test_a_state_that_a_callback_loads_holds_from_the_next_epoch_of_keras(
-    rows, place, arguments, expected, endless
-):
+def test_state_loaded_by_callback_holds_from_next_epoch(rows, place, arguments, expected, endless):
     if endless and "steps_per_epoch" not in arguments:
         arguments = {**arguments, "steps_per_epoch": STEPS}
         expected = {
@@ -158,7 +156,7 @@ class Failing(keras.Model):
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
-def test_an_error_in_a_step_counts_the_steps_before_it(rows, error):
+def test_step_error_counts_only_previous_steps(rows, error):
     seq, model = sequence(rows), Failing(3, error("mine"))
     model.compile("sgd", "sparse_categorical_crossentropy", run_eagerly=True, jit_compile=False)
     with pytest.raises(error, match="mine"):
@@ -179,7 +177,7 @@ def test_states_are_right_in_every_hook_of_callbacks(rows, verbose):
     assert (first.faults, last.faults) == ([], []) and first.reads == last.reads > 30
 
 
-def test_states_are_right_where_keras_calls_callbacks_in_threads(rows):
+def test_states_are_right_with_callbacks_in_threads(rows):
     """Keras does so on JAX and torch where all callbacks that end batches are `async_safe`."""
     seq, model, threads, faults = sequence(rows), trained_watcher(), set(), []
 
@@ -220,7 +218,7 @@ def test_a_callback_list_serves_several_fits(rows):
 
 
 @pytest.mark.filterwarnings("ignore:validation_data has the")
-def test_evaluate_predict_and_fit_within_a_fit_count_nothing_of_it(rows):
+def test_nested_evaluate_predict_and_fit_count_nothing(rows):
     outer, inner, seq, other = trained_watcher(), watcher(run_eagerly=EAGER), sequence(rows), None
     other, val = sequence(rows), sequence(rows, shuffle=False)
 
@@ -235,7 +233,7 @@ def test_evaluate_predict_and_fit_within_a_fit_count_nothing_of_it(rows):
 
 
 @pytest.mark.filterwarnings("ignore:validation_data has the")
-def test_a_pass_over_the_sequence_of_a_running_fit_counts_nothing(rows):
+def test_inner_pass_during_fit_counts_nothing(rows):
     seq, model, found = sequence(rows), trained_watcher(), []
     look = At(3, lambda model: found.append((len(list(seq)), seq[0][0].shape[0], seq.rows(1)[0])))
     model.fit(seq, epochs=2, callbacks=[look], verbose=0)
@@ -269,7 +267,7 @@ def overriding():
 
 @pytest.mark.filterwarnings("ignore:validation_data has the")
 @pytest.mark.parametrize("epochs_before", [0, 1])
-def test_a_model_may_override_fit_evaluate_and_train_step(rows, epochs_before):
+def test_model_may_override_fit_evaluate_and_train_step(rows, epochs_before):
     model, seq = overriding(), sequence(rows)
     model.compile("sgd", "sparse_categorical_crossentropy", run_eagerly=EAGER, jit_compile=False)
     seq.load_state_dict(state_at(rows, epochs_before, 2))
@@ -332,7 +330,7 @@ def test_a_copied_sequence_and_its_callbacks_train_alone(rows):
     assert (seq.epoch, twin.epoch) == (1, 2)
 
 
-def test_a_loop_of_the_user_may_be_named_fit(rows):
+def test_user_loop_may_be_named_fit(rows):
     seq, model = sequence(rows), trained_watcher()
 
     def fit():
@@ -345,7 +343,7 @@ def test_a_loop_of_the_user_may_be_named_fit(rows):
     assert model.seen() == orders(18, range(2))
 
 
-def test_a_keras_that_reads_its_data_otherwise_is_an_error(rows):
+def test_unknown_keras_reading_style_is_an_error(rows):
     class Other:
         """Calls as an unknown Keras would."""
 
@@ -356,7 +354,7 @@ def test_a_keras_that_reads_its_data_otherwise_is_an_error(rows):
         Other(sequence(rows))
 
 
-def test_a_sequence_and_its_batches_are_freed_after_fit(rows):
+def test_sequence_and_batches_are_freed_after_fit(rows):
     seq, model = sequence(rows), watcher(run_eagerly=EAGER)
     model.fit(seq, verbose=0)
     model.evaluate(seq, verbose=0)

@@ -187,7 +187,7 @@ def test_the_check_does_not_build_a_model(df):
     assert not model.built
 
 
-def test_evaluate_raises_for_a_class_index_without_a_unit(df):
+def test_evaluate_rejects_class_index_without_a_unit(df):
     model = dense(3, "softmax")
     train(model, SPARSE, numbers(df, "whole"))
     with pytest.raises(ArgumentError, match="odd"):
@@ -209,7 +209,7 @@ def heads(kind, nested):
 
 @pytest.mark.parametrize("nested", [dict, list])
 @pytest.mark.parametrize("loss", [{"kind": SPARSE, "share": "mse"}, [SPARSE, "mse"]])
-def test_outputs_are_compared_with_their_own_losses_and_targets(df, nested, loss):
+def test_outputs_are_compared_with_own_losses_and_targets(df, nested, loss):
     seq = numbers(df, {"share": "share", "kind": "kind"})
     assert np.isfinite(train(heads(3, nested), loss, seq))
     with pytest.raises(ArgumentError, match="kind"):
@@ -222,7 +222,7 @@ def test_an_output_without_a_loss_needs_no_target(df):
     assert np.isfinite(model.evaluate(numbers(df, {"share": "share"}), verbose=0))
 
 
-def test_a_model_with_its_own_compute_loss_takes_any_targets(df):
+def test_model_with_own_compute_loss_takes_any_targets(df):
     class Own(keras.Model):
         def __init__(self):
             super().__init__()
@@ -238,7 +238,7 @@ def test_a_model_with_its_own_compute_loss_takes_any_targets(df):
     train(Own(), SPARSE, numbers(df, "kind"))
 
 
-def test_a_model_that_adds_its_loss_needs_no_targets(df):
+def test_model_adding_its_loss_needs_no_targets(df):
     class Penalty(layers.Layer):
         def call(self, x):
             self.add_loss(ops.mean(ops.square(x)))

@@ -22,7 +22,7 @@ def weights(model):
 
 @pytest.mark.parametrize("bad", [1, 9])
 @pytest.mark.parametrize("verb", ["fit", "evaluate", "predict"])
-def test_a_model_is_of_use_after_a_file_that_cannot_be_read(verb, bad, frame):
+def test_model_stays_usable_after_an_unreadable_file(verb, bad, frame):
     model, rows = trained_watcher(), frame(12)
     before = weights(model)
     paths = rows["path"].tolist()
@@ -36,7 +36,7 @@ def test_a_model_is_of_use_after_a_file_that_cannot_be_read(verb, bad, frame):
     assert all(np.isfinite(each).all() for each in weights(model))
 
 
-def test_a_file_of_validation_that_cannot_be_read_leaves_what_was_trained(frame, tmp_path):
+def test_unreadable_validation_file_keeps_trained_weights(frame, tmp_path):
     model, rows = trained_watcher(), frame(16)
     (tmp_path / "bad.png").write_bytes(b"no image")
     validation = rows[12:].assign(path=str(tmp_path / "bad.png"))

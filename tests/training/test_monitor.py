@@ -49,13 +49,13 @@ def test_every_epoch_has_figures(frame, options):
         assert train(seq) == ALWAYS
 
 
-def test_an_endless_view_and_validation_have_the_same_figures(frame):
+def test_endless_view_and_validation_have_same_figures(frame):
     with sequence(frame(40)) as seq, sequence(frame(16)) as val:
         assert train(seq.repeat(), steps_per_epoch=3, validation_data=val) == ALWAYS
 
 
 @SEVERAL_STEPS
-def test_several_steps_in_one_execution_have_the_same_figures(frame):
+def test_several_steps_per_execution_have_same_figures(frame):
     with sequence(frame(90)) as seq:
         assert train(seq, watcher(steps_per_execution=5)) == ALWAYS
 
@@ -69,14 +69,14 @@ def test_numbers_alone_have_no_stages_but_their_headroom(frame):
         assert train(seq, model) == ALWAYS
 
 
-def test_a_row_that_is_skipped_and_an_epoch_without_a_whole_batch_have_figures(frame):
+def test_skipped_rows_and_batchless_epochs_have_figures(frame):
     df = frame(5)
     df.loc[2, "path"] = "gone.png"
     with sequence(df, on_error="skip", y=None) as seq:
         assert train(seq) == ALWAYS
 
 
-def test_csv_logger_gets_the_same_columns_of_every_epoch(frame, tmp_path):
+def test_csv_logger_gets_equal_columns_every_epoch(frame, tmp_path):
     callbacks = [dfgen.InputMonitor(), keras.callbacks.CSVLogger(tmp_path / "log.csv")]
     with sequence(frame(40)) as seq:
         trained_watcher().fit(seq, epochs=3, verbose=0, callbacks=callbacks)
@@ -104,7 +104,7 @@ def test_a_training_of_few_steps_gets_no_advice(frame, capsys, rows):
     assert said.endswith((": too short for advice.", ": nothing to gain."))
 
 
-def test_callbacks_shared_with_evaluate_before_and_after_fit_watch_fit_alone(frame):
+def test_shared_callbacks_watch_only_fit(frame):
     monitor, model = dfgen.InputMonitor(), trained_watcher()
     with sequence(frame(40), shuffle=False) as seq:
         model.evaluate(seq, verbose=0, callbacks=[monitor])
@@ -134,7 +134,7 @@ def test_the_verdict_knows_how_many_threads_make_batches(frame, monkeypatch):
     assert [one.workers for one in found] == [1]
 
 
-def test_where_batches_are_waited_for_the_verdict_says_what_would_help(frame, capsys):
+def test_verdict_on_waiting_suggests_a_remedy(frame, capsys):
     class Waited(dfgen.InputMonitor):
         def on_train_end(self, logs=None):
             for epoch in self._epochs:  # as if it had waited for so long

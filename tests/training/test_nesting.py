@@ -91,14 +91,14 @@ def test_each_output_learns_from_its_own_target(df, name):
         ([dfgen.Number(["a", "b"]), "c"], "{'b': 'a, b', 'a': 'c'}"),
     ],
 )
-def test_a_list_for_a_dict_of_outputs_raises_with_the_dict(df, method, y, shown):
+def test_list_for_output_dict_raises_with_the_dict(df, method, y, shown):
     with pytest.raises(ArgumentError) as error:
         getattr(heads(), method)(sequence(df, y), verbose=0)
     assert f"y={shown}" in str(error.value)
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate"])
-def test_a_list_for_a_dict_of_a_subclassed_model_raises(df, method):
+def test_list_for_subclassed_model_dict_raises(df, method):
     made, seq = heads(subclassed=True, run_eagerly=False), sequence(df, ["b", "a"])
     for _ in range(2):
         with pytest.raises(ArgumentError, match="dict"):
@@ -123,7 +123,7 @@ def test_an_output_without_a_loss_needs_no_target(df):
     assert heads(loss={"a": "mse"}).evaluate(seq, verbose=0) == pytest.approx(6.5**2)
 
 
-def test_a_list_of_losses_has_the_order_of_keras(df):
+def test_loss_list_follows_the_order_of_keras(df):
     logits = keras.losses.BinaryCrossentropy(from_logits=True)
     df = df.assign(a=7.5, b=pd.Categorical(["x", "y"] * 4))
     seq = sequence(df, {"a": "a", "b": "b"})
@@ -149,7 +149,7 @@ def test_boxes_are_nested_in_an_output(df, files):
     assert results[0] == results[1] and results[0]["c_loss"] == pytest.approx(0)
 
 
-def test_a_list_for_a_dict_of_inputs_raises_with_the_dict(df):
+def test_list_for_input_dict_raises_with_the_dict(df):
     inputs = {name: keras.Input((1,), name=name) for name in "ab"}
     made = keras.Model(inputs, inputs["a"] - inputs["b"])
     made.compile("sgd", "mse")

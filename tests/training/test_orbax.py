@@ -74,7 +74,7 @@ def run(folder, kill_at):
 
 @pytest.mark.clients
 @pytest.mark.timeout(600)
-def test_killed_in_the_middle_of_an_epoch_it_takes_each_row_once(tmp_path):
+def test_run_killed_mid_epoch_takes_each_row_once(tmp_path):
     """Killed twice, at step 8 of the first epoch and 5 of the second: 6 and 15 were saved."""
     pytest.importorskip("orbax.checkpoint")
     whole = run(tmp_path / "whole", 99)

@@ -248,7 +248,7 @@ class TestProcesses:
             assert (whole[0], halves[0]) == ([index, 2], [0, 1])
             close(whole[1], halves[1])
 
-    def test_sigterm_to_one_stops_all_and_they_go_on(self, backend, files, tmp_path):
+    def test_sigterm_to_one_stops_all_and_they_resume(self, backend, files, tmp_path):
         (_, digest, *_), (weights, *_) = (
             run(backend, "resuming", count, files, tmp_path, drop_remainder=True)[0]
             for count in (1, 2)
@@ -263,7 +263,7 @@ class TestProcesses:
             assert (after, receipt) == (weights, [FULL * BATCH_SIZE // 2, 0, 0])
         assert sum(rank[1] for rank in ranks) % 2**128 == digest
 
-    def test_after_a_kill_one_goes_on_with_smaller_batches(self, backend, files, tmp_path):
+    def test_single_process_resumes_with_smaller_batches_after_kill(self, backend, files, tmp_path):
         options = {"batch_size": 12, "name": "SIGKILL", "after": 5, "save_freq": 1}
         with started(backend, "resuming", 2, files, tmp_path, **options) as processes:
             assert processes[1].wait(300) == -signal.SIGKILL
@@ -323,7 +323,7 @@ class TestOneOfSeveral:
         )
         assert np.mean(parts) == pytest.approx(whole, rel=1e-4)
 
-    def test_too_few_rows_for_a_batch_can_only_be_evaluated(self, images):
+    def test_rows_filling_no_batch_can_only_be_evaluated(self, images):
         seq, model = of_process(images, rows=5, shard=(1, 2)), watcher()
         for act in (lambda: model.fit(seq, verbose=0), lambda: seq[0], lambda: next(iter(seq))):
             with pytest.raises(ArgumentError, match="5 rows fill no batch of batch_size=6"):

@@ -31,7 +31,7 @@ def noise(sample, rng):
 
 
 @pytest.mark.parametrize("asks", [False, True])
-def test_a_state_at_the_end_of_an_epoch_begins_the_next(asks):
+def test_state_at_epoch_end_begins_the_next(asks):
     """Before and after the loop has asked for one more batch: meta-pytorch/data#1437."""
     first = sequence(ROWS)
     batches = iter(first)
@@ -56,7 +56,7 @@ def test_transforms_draw_the_same_after_a_resume(options, seed):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_the_rest_of_the_epoch_comes_in_any_order_of_rows(name):
+def test_epoch_resumes_in_any_row_order(name):
     first = sequence(ROWS, **OPTIONS[name])
     states, batches = [first.state_dict()], []
     for batch in (batch for _ in range(2) for batch in first):

@@ -28,7 +28,7 @@ def rows_of(batch):
 # -- passes ------------------------------------------------------------------------------------
 
 
-def test_a_loop_that_ends_counts_an_epoch_and_one_left_early_does_not(frame):
+def test_only_finished_loops_count_an_epoch(frame):
     seq = sequence(frame(10))
     assert [row for batch in seq for row in rows_of(batch)] == order(10, 0)
     for _ in seq:
@@ -45,7 +45,7 @@ def test_two_loops_at_once_see_the_same_epoch(frame):
     assert all(a == b for a, b in pairs)
 
 
-def test_a_loop_that_ends_behind_later_ones_does_not_set_the_epoch_back(frame):
+def test_late_ending_loop_does_not_reset_the_epoch(frame):
     seq = sequence(frame(10))
     first = iter(seq)
     next(first)
@@ -56,7 +56,7 @@ def test_a_loop_that_ends_behind_later_ones_does_not_set_the_epoch_back(frame):
 
 
 @pytest.mark.parametrize("options", [{}, {"drop_remainder": True}, {"shard": (1, 2)}])
-def test_rows_and_ids_of_a_batch_are_those_that_it_holds(frame, options):
+def test_rows_and_ids_match_their_batch(frame, options):
     df = frame(10).assign(id=[f"r{row}" for row in range(10)])
     seq = sequence(df, **options)
     for _ in range(2):
@@ -92,7 +92,7 @@ def test_any_batch_in_any_order_from_any_thread(frame):
     ],
     ids=["plain", "several targets", "transforms", "own sizes", "balance", "processes"],
 )
-def test_a_batch_that_nobody_holds_is_freed_at_once(frame, options):
+def test_unreferenced_batch_is_freed_at_once(frame, options):
     """Not when Python looks for garbage, until when memory would grow."""
     df = frame(24).assign(weight=1.0)
     with sequence(df, **{"y": "label", **options}) as seq:
@@ -105,12 +105,12 @@ def test_a_batch_that_nobody_holds_is_freed_at_once(frame, options):
             gc.enable()
 
 
-def test_an_index_past_the_epoch_is_an_index_error(frame):
+def test_index_past_the_epoch_raises_index_error(frame):
     with pytest.raises(IndexError, match=r"batch 3 does not exist: an epoch has 3 batches"):
         sequence(frame(12))[3]
 
 
-def test_repeat_goes_on_for_ever_and_moves_the_epoch(frame):
+def test_repeat_is_endless_and_advances_the_epoch(frame):
     seq = sequence(frame(10))
     endless = iter(seq.repeat())
     found = [row for _ in range(7) for row in rows_of(next(endless))]
@@ -118,7 +118,7 @@ def test_repeat_goes_on_for_ever_and_moves_the_epoch(frame):
     assert seq.epoch == 2
 
 
-def test_look_ahead_into_the_next_epoch_is_used_by_the_next_pass(frame):
+def test_look_ahead_is_used_by_the_next_epoch(frame):
     """Nothing is made twice: three loops of three batches start nine batches and the look-ahead."""
     seq = sequence(frame(12), max_queue_size=2)
     started, start = [], seq._loader.start
@@ -147,13 +147,13 @@ def test_a_seed_of_none_is_drawn_and_shown(frame):
     ]
 
 
-def test_batches_are_aligned_and_labels_do_not_keep_pixels(frame):
+def test_batches_are_aligned_and_labels_release_pixels(frame):
     x, y = sequence(frame(8))[0]
     assert x.ctypes.data % 64 == 0 and y.ctypes.data % 64 == 0
     assert x.base is not y.base and y.base.nbytes < 200
 
 
-def test_a_closed_sequence_says_so_and_ends_its_threads(frame):
+def test_closed_sequence_raises_and_ends_its_threads(frame):
     before = set(threading.enumerate())
     with sequence(frame(40)) as seq:
         next(iter(seq))
@@ -166,7 +166,7 @@ def test_a_closed_sequence_says_so_and_ends_its_threads(frame):
         assert not thread.is_alive()
 
 
-def test_a_transform_draws_the_same_for_any_workers_and_otherwise_each_epoch(frame):
+def test_transform_draws_depend_on_epoch_but_not_workers(frame):
     def shift(sample, rng):
         return {**sample, "image": sample["image"] + rng.integers(100, dtype=np.uint8)}
 
@@ -181,7 +181,7 @@ def test_a_transform_draws_the_same_for_any_workers_and_otherwise_each_epoch(fra
 # -- what a frame becomes --------------------------------------------------------------------
 
 
-def test_a_plain_frame_of_id_path_label_needs_no_other_argument(frame):
+def test_plain_frame_needs_no_other_argument(frame):
     seq = dfgen.Sequence(frame(10))
     x, y = seq[0]
     assert (x.shape, x.dtype, y.shape, y.dtype) == ((10, 256, 256, 3), "uint8", (10,), "int32")
@@ -196,7 +196,7 @@ def test_a_plain_frame_of_id_path_label_needs_no_other_argument(frame):
     ("label_mode", "shape", "dtype"),
     [("int", (4,), "int32"), ("categorical", (4, 2), "float32"), ("binary", (4, 1), "float32")],
 )
-def test_label_modes_have_the_shapes_and_dtypes_of_keras(frame, label_mode, shape, dtype):
+def test_label_modes_match_keras_shapes_and_dtypes(frame, label_mode, shape, dtype):
     _, y = sequence(frame(8), label_mode=label_mode, shuffle=False)[0]
     assert (y.shape, y.dtype) == (shape, dtype)
     assert (y.argmax(1) if label_mode == "categorical" else y.ravel()).tolist() == [0, 1, 0, 1]
@@ -207,7 +207,7 @@ def test_without_labels_batches_hold_inputs_alone(frame):
     assert len(sequence(frame(8).drop(columns="label"))[0]) == 1
 
 
-def test_class_numbers_follow_the_categories_of_a_filtered_frame(frame):
+def test_class_numbers_follow_categories_of_filtered_frame(frame):
     df = frame(8)
     odd = sequence(df[df.label == "odd"], shuffle=False)
     assert odd.class_names == ["even", "odd"]
@@ -237,7 +237,7 @@ def test_later_changes_of_the_frame_do_nothing(frame):
     assert seq.manifest["age"].tolist() == [*range(8)]
 
 
-def test_any_index_any_path_object_and_extra_columns_serve(frame, tmp_path):
+def test_any_index_path_objects_and_extra_columns_work(frame, tmp_path):
     from pathlib import Path
 
     df = frame(8).set_index(pd.Index([3, 3, 1, 9, 7, 0, 2, 5]))
@@ -252,7 +252,7 @@ def test_relative_paths_begin_at_root(frame, files):
     assert rows_of(sequence(df, root=folder, shuffle=False)[0]) == [0, 1, 2, 3]
 
 
-def test_a_manifest_file_gives_the_same_batches_as_its_frame(frame, tmp_path):
+def test_manifest_file_and_frame_give_equal_batches(frame, tmp_path):
     df = frame(20)
     dfgen.write_manifest(df, tmp_path / "m.parquet")
     by_path, by_frame = sequence(tmp_path / "m.parquet"), sequence(df)
@@ -262,7 +262,7 @@ def test_a_manifest_file_gives_the_same_batches_as_its_frame(frame, tmp_path):
         assert a[0].tobytes() == b[0].tobytes() and a[1].tolist() == b[1].tolist()
 
 
-def test_a_text_column_of_image_files_is_an_image_under_any_name(frame):
+def test_image_file_column_is_recognized_under_any_name(frame):
     df = frame(8).rename(columns={"path": "file"})
     assert rows_of(sequence(df, x="file", id="id", shuffle=False)[0]) == [0, 1, 2, 3]
 
@@ -271,7 +271,7 @@ def test_paths_serve_as_ids_where_there_are_none(frame):
     assert len(sequence(frame(8).drop(columns="id"))) == 2
 
 
-def test_class_weight_takes_numbers_or_names_and_multiplies_sample_weight(frame):
+def test_class_weight_accepts_names_and_multiplies_sample_weight(frame):
     df = frame(8).assign(weight=2.0)
     for class_weight in ({0: 1, 1: 5}, {"even": 1, "odd": 5}):
         seq = sequence(
@@ -296,7 +296,7 @@ def test_class_weight_takes_numbers_or_names_and_multiplies_sample_weight(frame)
         (["a", "b", "c"], "even", "even"),
     ],
 )
-def test_keys_of_class_weight_are_all_names_or_all_numbers(frame, names, class_weight, expected):
+def test_class_weight_keys_are_all_names_or_numbers(frame, names, class_weight, expected):
     df = frame(3).assign(label=pd.Categorical(names, categories=names))
     options = {"shuffle": False, "class_weight": class_weight}
     if isinstance(expected, str):
@@ -307,7 +307,7 @@ def test_keys_of_class_weight_are_all_names_or_all_numbers(frame, names, class_w
 
 
 @pytest.mark.parametrize("class_weight", [{"a": 5, "b": 2.5}, {0: 5, 1: 2.5}])
-def test_a_class_without_a_weight_is_told_and_counts_one(frame, class_weight):
+def test_class_without_a_weight_warns_and_counts_one(frame, class_weight):
     names = ["a", "b", "c", "d"]
     df = frame(3).assign(label=pd.Categorical(names[:3], categories=names))
     with pytest.warns(UserWarning, match="class_weight has no weight for 'c'"):
@@ -341,7 +341,7 @@ def test_a_transform_that_fails_is_no_bad_row(frame):
         list(sequence(frame(8), transform=fail, on_error="skip"))
 
 
-def test_rows_whose_facts_name_a_problem_are_refused_or_skipped(frame):
+def test_rows_with_known_problems_are_rejected_or_skipped(frame):
     df = frame(8).assign(problem=None)
     df.loc[[2, 3], "problem"] = "truncated"
     with pytest.raises(dfgen.DfgenError, match=r"row id=2, .*truncated\n  row id=3, .*truncated"):
@@ -397,7 +397,7 @@ def test_wrong_arguments_are_named(frame, options, word):
         sequence(frame(8), **options)
 
 
-def test_an_argument_that_never_was_is_a_type_error_with_a_hint(frame):
+def test_unknown_argument_is_a_type_error_with_hint(frame):
     with pytest.raises(TypeError, match=r"(?s)batchsize.*batch_size"):
         sequence(frame(8), batchsize=3)
 
@@ -412,7 +412,7 @@ def test_a_column_of_ids_is_no_label(frame, name, options):
     assert len(sequence(df.drop(columns="label"), **options).element_spec) == 1
 
 
-def test_a_column_of_class_numbers_may_be_a_label_whatever_its_name(frame):
+def test_class_number_column_may_have_any_name(frame):
     df = frame(8).drop(columns="label").assign(class_id=[0, 1] * 4)
     assert sequence(df)[0][1].dtype == np.int32
     assert sequence(df[:1])[0][1].tolist() == [0]  # one row tells nothing
@@ -468,6 +468,6 @@ def test_lists_are_no_manifest():
         dfgen.Sequence([1, 2])
 
 
-def test_one_row_and_fewer_rows_than_a_batch_make_one_batch(frame):
+def test_few_rows_make_one_batch(frame):
     assert sequence(frame(1))[0][0].shape == (1, 4, 4, 3)
     assert sequence(frame(3), batch_size=64)[0][0].shape == (3, 4, 4, 3)

@@ -36,7 +36,7 @@ def test_a_model_trains_and_validates(split):
     assert sorted(model.seen()) == sorted(2 * [*range(28), *range(30, 40)])
 
 
-def test_what_chooses_or_weighs_rows_of_training_goes_to_train_alone(split):
+def test_training_row_options_apply_to_train_only(split):
     manifest = split.assign(key=split["label"].astype("category"))
     seqs = dfgen.sequences(
         manifest, y="label", balance="key", drop_remainder=True, class_weight="balanced", **SMALL
@@ -46,7 +46,7 @@ def test_what_chooses_or_weighs_rows_of_training_goes_to_train_alone(split):
     assert len(seqs["val"][0]) == 2
 
 
-def test_x_and_y_may_be_nested_and_y_left_out(split):
+def test_nested_x_and_y_and_omitted_y_work(split):
     seqs = dfgen.sequences(split, ["path", dfgen.Number("id")], **SMALL)
     (_, number), label = seqs["val"][0]
     assert number.tolist() == [28, 29]

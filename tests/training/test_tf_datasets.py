@@ -10,7 +10,7 @@ from public.test_keras_devices import rows_of as rows_of
 import dfgen
 
 
-def test_loop_over_a_tf_dataset_raises_the_error_of_a_row(frame):
+def test_loop_over_tf_dataset_raises_row_error(frame):
     import tensorflow as tf
 
     df = frame(20)

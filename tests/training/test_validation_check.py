@@ -129,7 +129,7 @@ def test_repeat_as_validation_needs_steps(frame):
         begin(sequence(df[:12]), sequence(df[12:]), validation_batch_size=3)
 
 
-def test_a_model_with_its_own_test_step_takes_any_scale(frame):
+def test_model_with_own_test_step_takes_any_scale(frame):
     class Own(keras.Sequential):
         def test_step(self, *arguments):
             raise AssertionError
@@ -192,11 +192,11 @@ def test_metrics_of_bad_rows_warn(frame):
         layers.Rescaling(2.0, -1),
     ],
 )
-def test_a_model_may_enlarge_pixels_before_it_divides_them(frame, first):
+def test_model_may_enlarge_pixels_before_dividing_them(frame, first):
     begin(sequence(frame(8), image(scale="0..1")), None, model(first, layers.Rescaling(1 / 255)))
 
 
-def test_one_of_two_images_may_be_scaled_by_the_model(frame):
+def test_model_may_scale_one_of_two_images(frame):
     df = frame(8).assign(share=np.arange(8) / 8)
     inputs = {name: keras.Input((4, 4, 3), name=name) for name in ("one", "two")}
     both = layers.concatenate([inputs["one"], layers.Rescaling(1 / 255)(inputs["two"])])

@@ -38,7 +38,7 @@ def model(metrics=None):
     return made
 
 
-def test_weighted_metrics_are_means_over_labelled_rows_and_losses_over_all_rows(df):
+def test_weighted_metrics_count_labelled_rows_and_losses_all(df):
     made, seq = model(), numbers(df, Y)
     results = made.evaluate(seq, verbose=0, return_dict=True)
     predicted = made.predict(seq, verbose=0)
@@ -62,7 +62,7 @@ def test_metrics_that_count_rows_without_a_label_warn(df, names):
         )
 
 
-def test_targets_that_can_be_missing_have_weights_if_no_row_lacks_them(df):
+def test_possibly_missing_targets_always_have_weights(df):
     """So that training and validation have one structure."""
     full = df.assign(kind=df["kind"].fillna("x"), age=1.0)
     for y, names in ((Y, ["kind", "age"]), ({"kind": Y["kind"], "age": "age"}, ["kind", "age"]),
@@ -92,7 +92,7 @@ def masks(df, units, loss, **options):
     return made, dfgen.Sequence(df, x, y, batch_size=ROWS, shuffle=False, workers=0)
 
 
-def test_missing_masks_count_nothing_in_a_loss_of_pixels(df):
+def test_missing_masks_count_nothing_in_pixel_loss(df):
     made, seq = masks(df, 2, SPARSE(from_logits=True))
     _, targets, weights = seq[0]
     assert weights.shape == (ROWS, 1, 1) and (targets[1] == 1).all()
@@ -115,7 +115,7 @@ def test_missing_masks_count_nothing_beside_an_ignored_class(df):
     assert np.isfinite(made.fit(seq, verbose=0).history["loss"][0])
 
 
-def test_a_loss_with_one_number_a_row_has_one_weight_a_row(df):
+def test_loss_per_row_has_one_weight_per_row(df):
     """Weights of (batch, 1, 1) would broadcast such losses over the rows of a batch."""
     loss = keras.losses.Dice(axis=(1, 2, 3), reduction="sum_over_batch_size")
     made, seq = masks(df.assign(mask=df["mask"].bfill()), 1, loss)

@@ -92,7 +92,7 @@ def loaded(code):
 
 
 @pytest.mark.parametrize("backend", [None, "torch"])
-def test_no_backend_is_one_error_that_says_what_to_install(run, backend):
+def test_missing_backend_error_names_the_package(run, backend):
     said = run(None, hidden("tensorflow", "jax", "torch") + TELL, backend)
     check(said, backend or "tensorflow")
 
@@ -101,7 +101,7 @@ def test_backend_that_is_missing_beside_another(run):
     check(run(None, hidden("jax", "torch") + TELL, "jax"), "jax")
 
 
-def test_other_packages_that_keras_misses_are_its_own_to_tell(run):
+def test_other_import_errors_of_keras_pass_through(run):
     code = """
 try:
     import dfgen.training
