@@ -111,7 +111,10 @@ def _feature(columns: Columns, argument: str, leaf: Any, arguments: SequenceArgu
     resolved = leaf.resolve(replace(columns, checks_classes=argument == "y"))
     if resolved.class_names:
         name = getattr(leaf, "labels", None) or leaf.columns[0]
-        warn_of_lookalikes(name, resolved.class_names)
+        known = leaf.class_names or columns.labels.get(name, {}).get("class_names")
+        can_change = not known and getattr(leaf, "sep", None) is None
+        source, kind = columns.source if can_change else None, columns[name].type
+        warn_of_lookalikes(name, resolved.class_names, source, kind)
     return resolved
 
 

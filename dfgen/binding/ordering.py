@@ -112,7 +112,7 @@ def _balanced(columns: Columns, balance: str | Mapping[str, Any]) -> Drawn:
             f'balance="{name}": the column holds {values.type}, expected classes, as text, whole '
             "numbers or booleans. To draw rows by weight, give sampling_weight="
         )
-    warn_of_lookalikes(str(name), values)
+    warn_of_lookalikes(str(name), values, columns.source)
     values = values.cast(kind)  # nulls may stand among the categories
     if values.null_count:
         raise ManifestError(

@@ -28,7 +28,7 @@ def split_rows(columns: Columns, fold: int | None = None) -> Masks:
         )
     values = columns[column]
     refuse_empty_keys(column, values, column)
-    warn_of_lookalikes(column, values)
+    warn_of_lookalikes(column, values, columns.source)
     return _by_split(values) if fold is None else _by_fold(columns, values, whole("fold", fold))
 
 

@@ -66,6 +66,14 @@ def told(call):
     return [str(one.message) for one in caught if "look alike" in str(one.message)]
 
 
+def corrected(df, message):
+    """Return the frame after the code of a message."""
+    code = message[message.index("df[") :]
+    found = {"df": df.copy()}
+    exec(code, found)
+    return found["df"]
+
+
 def sequence(df, **options):
     with dfgen.Sequence(df, "f", workers=0, **options) as seq:
         return seq[0]
@@ -96,7 +104,7 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 @PROPERTY
 @given(word=WORDS, change=st.sampled_from([*CHANGES]))
-def test_lookalikes_of_frames_are_one_warning(place, word, change):
+def test_lookalikes_of_frames_are_corrected_by_the_code(place, word, change):
     module._WARNED.clear()
     word = "train" if place == "split" else word
     other = CHANGES[change](word)
@@ -109,7 +117,12 @@ def test_lookalikes_of_frames_are_one_warning(place, word, change):
     messages = told(lambda: call(df))
     assert len(messages) == 1 and f"column {column!r}" in messages[0]
     assert repr(word) in messages[0] or ascii(word) in messages[0]
-    assert repr(other) in messages[0] or ascii(other) in messages[0]
+    fixed = corrected(df, messages[0])
+    module._WARNED.clear()
+    assert told(lambda: call(fixed)) == []
+    flat = [name for value in fixed[column] for name in (value if made is as_lists else [value])]
+    assert len({*flat} - {"zz", "other"}) == 1
+    assert fixed[column].dtype == df[column].dtype or made is pd.Categorical
 
 
 @PROPERTY
@@ -140,6 +153,15 @@ def test_many_names_are_one_warning_of_some_length():
     [message] = told(lambda: sequence(df, y="kind"))
     assert "and 47 more groups" in message and len(message) < 1_000
     assert told(lambda: sequence(df, y="kind")) == []  # once per process
+
+
+def test_ordered_categories_keep_their_order():
+    sizes = pd.Categorical(["big", "small", "Big", None], ["small", "big", "Big"], ordered=True)
+    df = pd.DataFrame({"f": 0.0, "size": sizes, "id": range(4)}).dropna()
+    [message] = told(lambda: sequence(df, y="size"))
+    fixed = corrected(df, message)
+    assert fixed["size"].dtype == pd.CategoricalDtype(["small", "big"], ordered=True)
+    assert fixed["size"].tolist() == ["big", "small", "big"]
 
 
 @pytest.mark.parametrize("empty", ["", "nan"])

@@ -212,7 +212,7 @@ def build_frame(recipe: Recipe, old: Old | None, out: str | None, access: Access
         wanted = (*recipe["label"], *recipe["category"], recipe["path_column"])
         kept = [name for name in kept if name in wanted]
     _warn_of_lookalikes(grown.table, grown.labels, kept)
-    recipe.splitting.warn_of_lookalikes(frame)
+    recipe.splitting.warn_of_lookalikes(frame, None)
     recipe.splitting.warn_of_lacking(frame, kept)
     recorded, how = recipe.recorded(), recipe.splitting
     before = old.recipe if old else {}

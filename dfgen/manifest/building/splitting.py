@@ -13,6 +13,7 @@ from typing import Any, Never
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from dfgen.errors import (
     EXAMPLES,
@@ -252,10 +253,13 @@ class Splitting:
         columns = {"stratify": self.stratify, "group": self.group}
         return {name: column for name, column in columns.items() if column is not None}
 
-    def warn_of_lookalikes(self, frame: pd.DataFrame) -> None:
-        """Warn about groups and classes that look alike."""
+    def warn_of_lookalikes(self, frame: pd.DataFrame, source: object) -> None:
+        """Warn about groups and classes that look alike; `source` is the table of the user."""
         for name in self.named.values():
-            warn_of_lookalikes(name, frame[name].unique())
+            keys = [key for key in frame[name].unique() if isinstance(key, str)]
+            names = pa.array(keys, pa.string())
+            categorical = isinstance(frame[name].dtype, pd.CategoricalDtype)
+            warn_of_lookalikes(name, names.dictionary_encode() if categorical else names, source)
 
     def parts(self, frame: pd.DataFrame, kept: MaybeSeries = None) -> pd.Series:
         """Return the split or fold of each row; rows that have one in `kept` keep it."""
@@ -392,7 +396,7 @@ def split(
         )
     known = frame.attrs.get("dfgen")
     parts = how.parts(frame)
-    how.warn_of_lookalikes(frame)
+    how.warn_of_lookalikes(frame, manifest)
     from_source = any(name in frame for name in PARTS)
     frame = frame.drop(columns=[name for name in PARTS if name in frame])
     place = len([name for name in frame.columns if name not in FACTS])
