@@ -7,6 +7,9 @@ import pandas as pd
 
 from dfgen.errors import brief, column_list, did_you_mean, listed
 
+_LISTED = 5_000  # names of a folder that are compared
+_SUBFOLDERS = 50
+_SHOWN = 3
 _IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif")
 
 
@@ -53,7 +56,7 @@ def near_name(path: str) -> str:
 def _names(folder: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            names = [entry.name for entry, _ in zip(entries, range(5_000), strict=False)]
+            names = [entry.name for entry, _ in zip(entries, range(_LISTED), strict=False)]
     except (OSError, ValueError):
         return []  # advice must not fail
     return sorted(name for name in names if not name.startswith("."))
@@ -75,7 +78,7 @@ def _other_name(path: str, folder: str, source: str) -> str:
 
 
 def _other_root(path: str, folder: str, argument: str) -> str:
-    below = [os.path.join(folder, name) for name in _names(folder)][:50]
+    below = [os.path.join(folder, name) for name in _names(folder)][:_SUBFOLDERS]
     roots = [os.path.dirname(folder), *filter(os.path.isdir, below)]
     roots = [root for root in roots if os.path.exists(os.path.join(root, path))]
     if os.path.isabs(path) or not roots:
@@ -92,8 +95,8 @@ def _content(path: str, folder: str) -> str:
     while where != os.path.dirname(where) and not os.path.isdir(where):
         where, name = os.path.split(where)
     names = _names(where)
-    shown = f"holds {listed(names[:3])}" if names else "is empty"
-    return f"the folder {where!r} has no {name!r}, it {shown}" + ", ..." * (len(names) > 3)
+    shown = f"holds {listed(names[:_SHOWN])}" if names else "is empty"
+    return f"the folder {where!r} has no {name!r}, it {shown}" + ", ..." * (len(names) > _SHOWN)
 
 
 def not_a_column(argument: str, value: Any, names: list[str], source: Any) -> str:
@@ -109,12 +112,13 @@ def not_a_column(argument: str, value: Any, names: list[str], source: Any) -> st
     if isinstance(value, str):
         hint = _hint(argument, value, names, source)
         return f'{argument}="{value}" is not a column of the manifest. {columns}{hint}'
-    is_one = isinstance(value, list | tuple) and len(value) == 1
-    name = value[0] if is_one else getattr(value, "name", None)
+    only = value[0] if isinstance(value, list | tuple) and len(value) == 1 else None
+    name = only or getattr(value, "name", None)
     if isinstance(name, str) and name in names:
         advice = f'write {argument}="{name}"'
     elif hasattr(value, "__len__"):
-        advice = f'put it into the frame, df["{argument}"] = ..., and write {argument}="{argument}"'
+        name = name if isinstance(name, str) else argument
+        advice = f'put it into the frame, df["{name}"] = ..., and write {argument}="{name}"'
     else:
         advice = f"give the name of a column, or leave {argument} out"
     return (
@@ -131,6 +135,21 @@ def _hint(argument: str, name: str, names: list[str], source: Any) -> str:
         return f' "{name}" is the index: write df = df.reset_index()'
     if any(other.strip() == name for other in names):
         return f' With blanks there is "{name}": write df.columns = df.columns.str.strip()'
+    if os.path.isdir(name):
+        return f' It is a folder: if relative paths start there, write root="{name}"'
     if os.path.exists(name) or name.lower().endswith(_IMAGES):
         return f' It is a path: give the column of the paths, such as {argument}="path"'
+    if argument == "x":
+        image = next((one for one in names if _names_image(source, one)), None)
+        if image is not None:
+            return f' Column "{image}" has names of images: write x="{image}"'
+        if name == "path" and not any("path" in one.lower() for one in names):
+            join = 'dfgen.build_manifest(FOLDER, labels=df, on="stem=COLUMN")'
+            return f" No column has names of files: join the table with them, {join}, or give x="
     return did_you_mean(name, names)
+
+
+def _names_image(source: Any, column: str) -> bool:
+    is_frame = isinstance(source, pd.DataFrame)
+    values = source[column].head(1).tolist() if is_frame else source[column][:1].to_pylist()
+    return bool(values) and str(values[0]).lower().endswith(_IMAGES)
