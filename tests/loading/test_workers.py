@@ -1,4 +1,4 @@
-"""Batches: buffers, weights, chunks, and functions that ask, print or fail."""
+"""Batches: buffers, weights, chunks, and functions that ask, print, fork or fail."""
 
 import os
 import subprocess
@@ -170,12 +170,15 @@ def test_bad_decoder_rows_are_blank_in_place(frame):
     assert rows.tolist() == [0, 1, 2, 3, 4, 0, 0, 7] and not pixels[[0, 5, 6]].any()
 
 
-def test_a_printing_transform_leaves_the_parent_alone(frame, capfd):
+def test_a_printing_forking_transform_leaves_the_parent_alone(frame, capfd):
     def talk(sample, rng):
         print("of Python")
         os.write(1, b"of C\n")
         assert sys.stdin.read() == "" and os.read(0, 1) == b""
-        return sample
+        if os.fork():
+            assert os.wait()[1] == 0
+            return sample
+        os._exit(0)
 
     with ordered(frame, "process", transform=talk) as seq:
         assert of_pass(seq)[1] == [*range(23)]

@@ -15,6 +15,7 @@ import traceback
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import accumulate
 from math import prod
 from typing import IO, Any
@@ -132,6 +133,7 @@ def serve() -> None:
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # output of a transform must not get between replies
+    os.register_at_fork(after_in_child=partial(_close, os.getpid(), (requests, replies)))
     message, memory_size, parent = _received(requests)
     end_with_parent()
     if os.getppid() != parent:  # it has ended before
@@ -161,6 +163,13 @@ def serve() -> None:
             replies.flush()
         except BrokenPipeError:  # the parent has ended
             os._exit(0)
+
+
+def _close(worker: int, pipes: tuple[IO[bytes], ...]) -> None:
+    """Close the parent's pipes in a process that a transform has forked."""
+    if os.getppid() == worker:
+        for pipe in pipes:
+            os.close(pipe.fileno())
 
 
 def _received(requests: IO[bytes]) -> tuple[Any, ...]:
