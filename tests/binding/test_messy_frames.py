@@ -44,7 +44,10 @@ columns = st.one_of(
     whole.flatmap(lambda numbers: st.sampled_from([*_column(numbers)])),
     st.lists(st.sampled_from(ODD), min_size=ROWS, max_size=ROWS),
     st.sampled_from(ODD).map(lambda one: [one] * ROWS),
-    st.sampled_from(TEXTS).map(lambda one: pd.Categorical([one, "b", one])),
+    # pandas makes no categories of surrogates
+    st.sampled_from([one for one in TEXTS if not one.startswith("\ud800")]).map(
+        lambda one: pd.Categorical([one, "b", one])
+    ),
 )
 
 
