@@ -159,6 +159,10 @@ class Bucketed:
         parts = self.order, self.sizes, self.batch_size, self.seed, self.window
         return lru_cache(maxsize=2)(partial(_arranged, *parts))
 
+    def __reduce__(self) -> tuple[Any, ...]:  # without the cache
+        parts = self.order, self.sizes, self.batch_size, self.name, self.seed, self.window
+        return Bucketed, parts
+
     @property
     def places(self) -> int:
         """See `Order`."""

@@ -61,6 +61,9 @@ class Windowed:
         parts = self.starts, self._epoch, self.batch_size, self.seed
         return lru_cache(maxsize=4)(partial(_lanes_of, *parts))
 
+    def __reduce__(self) -> tuple[Any, ...]:  # without the caches
+        return Windowed, (self.starts, self.blocks, self.rows, self.batch_size, self.seed)
+
     @property
     def places(self) -> int:
         """See `Order`."""
