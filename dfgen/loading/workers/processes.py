@@ -37,6 +37,7 @@ from dfgen.loading.workers.process_main import (
     shared_arrays,
     shared_memory,
 )
+from dfgen.loading.workers.retries import WAITS, waited
 from dfgen.machine import IS_WINDOWS, interrupts_blocked, python_command
 from dfgen.samples.transforms import pickled_by_value
 from dfgen.spec import Spec
@@ -124,31 +125,39 @@ class ProcessWorker(Worker):
         return {}
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Start a process, in a group of its own: Ctrl-C and Ctrl-Z are the parent's."""
-        try:
-            if self._file is None:
-                self._file, self._memory = shared_memory(self._memory_size)
-                self._header = np.frombuffer(self._memory, np.float64, 3)
-            self._header[ROW] = STARTING
-            handle = self._file.fileno()
-            command, environment = python_command("dfgen.loading.workers.process_main", str(handle))
-            with interrupts_blocked():
-                child = self._child = subprocess.Popen(
-                    command,
-                    bufsize=0,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    pass_fds=[handle, self._payload.handle],
-                    env=environment,
-                    process_group=0,
-                )
-        except OSError as error:
-            advice = _FILES if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-            raise StartError(f"a worker process cannot start: {error}{advice}") from error
+        for seconds in (*WAITS, None):
+            try:
+                child = self._child = self._spawned()
+                break
+            except OSError as error:
+                is_short = error.errno in (errno.EMFILE, errno.ENFILE)
+                may_retry = is_short and seconds is not None
+                if not may_retry or not waited(seconds or 0, lambda: self.abandoned):
+                    advice = _FILES if is_short else ""
+                    raise StartError(f"a worker process cannot start: {error}{advice}") from error
         if self.abandoned:  # meanwhile, so that `abandon` has not seen it
             child.kill()
         _send((self._payload.message, self._memory_size, os.getpid()), child)
         return child
+
+    def _spawned(self) -> subprocess.Popen[bytes]:
+        """Start a process, in a group of its own: Ctrl-C and Ctrl-Z are the parent's."""
+        if self._file is None:
+            self._file, self._memory = shared_memory(self._memory_size)
+            self._header = np.frombuffer(self._memory, np.float64, 3)
+        self._header[ROW] = STARTING
+        handle = self._file.fileno()
+        command, environment = python_command("dfgen.loading.workers.process_main", str(handle))
+        with interrupts_blocked():
+            return subprocess.Popen(
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=[handle, self._payload.handle],
+                env=environment,
+                process_group=0,
+            )
 
     def _note_death(self, chunk: Chunk, deaths: Counter[int]) -> dict[int, Problem]:
         """Count a death for the row in the making; return the row and why if it is to be skipped.
@@ -160,6 +169,8 @@ class ProcessWorker(Worker):
         deaths[row] += 1
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if deaths[row] < _DEATHS and deaths.total() < _MOST_DEATHS:
+            if row == STARTING:  # as without descriptors, which may be there later
+                waited(WAITS[1 + deaths[row]], lambda: self.abandoned)
             return {}
         if deaths[row] == _DEATHS and row >= 0:
             cause = _SHORT * (code == -signal.SIGKILL)

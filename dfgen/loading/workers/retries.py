@@ -53,11 +53,8 @@ def retry(
             if _errno(error) is None:
                 raise error
             watch(IDLE)
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
-                if cancelled():
-                    raise error
-                time.sleep(_SLICE)
+            if not waited(seconds, cancelled):
+                raise error
             try:
                 return read()
             except Exception as another:
@@ -83,3 +80,13 @@ def _errno(error: BaseException) -> int | None:
         error = error.__cause__
     number = error.errno if isinstance(error, OSError) else errno.ENOMEM  # as decoders report it
     return number if number in _ADVICE else None
+
+
+def waited(seconds: float, cancelled: Callable[[], bool]) -> bool:
+    """Wait; return False as soon as `cancelled` returns True."""
+    end = time.monotonic() + seconds
+    while not cancelled():
+        if time.monotonic() >= end:
+            return True
+        time.sleep(_SLICE)
+    return False
