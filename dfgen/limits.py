@@ -22,8 +22,7 @@ FIXED = {
 `file_bytes`: a file that is read as a whole; a sparse file of any size costs nothing to make.
 `header_bytes`: the header of an image or a .npy file, and YAML or TOML files. Each piece of a JPEG
 or PNG before its pixels counts 1 KiB more, each strip or tile of a TIFF 64 bytes. `chunk_bytes`:
-a chunk of a PNG, a line of a .jsonl table.
-`aliases`: of YAML.
+a chunk of a PNG, a line of a .jsonl table. `aliases`: of YAML.
 """
 
 Amount = int | str | None
@@ -60,9 +59,9 @@ class Limits:
             (default) leaves it to `max_queue_size`. The memory of decoders is not counted.
         read_timeout: seconds to read and decode one file in a worker, `decode=` included; default
             120, None waits for ever. A row that takes longer is an error, or a problem with
-            `on_error="skip"`. Its thread is abandoned and replaced; `seq.metrics.abandoned` counts
-            them. Code that keeps the GIL is noticed in processes only. Has no effect with
-            `workers=0`.
+            `on_error="skip"`. Its thread is abandoned and replaced, at most 32 times;
+            `seq.metrics.abandoned` counts them. Code that keeps the GIL is noticed in processes
+            only. Needs workers.
         problems: how many rows may fail in training with `on_error="skip"`, beyond those that are
             marked in the manifest: a count, or a share of all rows from 0.0 to 1.0; None (default)
             is 5 % or 10, whichever is more. One more stops training with a list. With `shard` each

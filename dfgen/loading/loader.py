@@ -107,6 +107,8 @@ class Loader:
         advice = "leave it out to use all CPUs, or write workers=4"
         self.workers = whole("workers", number, advice=advice)
         self.limits = limits or Limits()
+        if not self.workers and self.limits.read_timeout not in (None, Limits.read_timeout):
+            raise ArgumentError("limits.read_timeout needs workers: with workers=0 nobody watches")
         advice = "write max_queue_size=1 for the fewest"
         self.max_queue_size = whole("max_queue_size", max_queue_size, least=1, advice=advice)
         self.use_multiprocessing = flag("use_multiprocessing", use_multiprocessing)
@@ -298,7 +300,7 @@ class Loader:
         chunks = []
         for part in (slice(at, at + size) for at in range(0, len(rows), size)):
             some = rows[part].tolist()
-            bad = frozenset(self._known).intersection(some)
+            bad = self._known.intersection(some)
             far = [row for row in some if row not in bad] if reader.store.far else []
             paths = [path for row in far for path in reader.remote_paths(row)]
             chunks.append((Chunk(self.seed, epoch, rows[part], earlier[part], bad, paths), part))

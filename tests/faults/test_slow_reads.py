@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from loaders import batches_of
 
+from dfgen.errors import ReadTimeoutError
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
 from dfgen.samples.bound_feature import BoundFeature
@@ -119,9 +120,21 @@ def test_hung_user_decode_times_out(files, pipes, processes):
     made.close()
 
 
-def test_read_timeout_is_not_watched_without_workers(files):
-    for timeout in (Limits().read_timeout, 60):
-        assert len(list(batches_of(loader(files[:4], workers=0, timeout=timeout)))) == 1
+def test_more_than_32_stuck_threads_are_an_error(pipes):
+    limits = Limits(read_timeout=0.1, problems=1.0)
+    options = {"on_error": "skip", "workers": 16, "batch_size": 48}
+    made = loader(pipes(40), limits=limits, **options)
+    with pytest.raises(ReadTimeoutError, match="32 files took longer"):
+        list(batches_of(made))
+    assert made.metrics.abandoned == 32
+    made.close()
+
+
+def test_read_timeout_needs_workers(files):
+    made = loader(files[:4], workers=0, timeout=Limits().read_timeout)
+    assert len(list(batches_of(made))) == 1
+    with pytest.raises(ValueError, match="needs workers"):
+        loader(files[:4], workers=0, timeout=60)
 
 
 @KINDS

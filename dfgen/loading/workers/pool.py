@@ -10,13 +10,14 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dfgen.errors import ArgumentError, WorkerError
+from dfgen.errors import ArgumentError, ReadTimeoutError, WorkerError
 from dfgen.loading.metrics import Stopwatch
 from dfgen.samples.pixels.decoders import prepare_worker
 
 CLOSED = "this Sequence was closed: make a new one"
 _PATIENCE = 2.0  # seconds that closing waits for threads, in case one is stuck in a read
 _LOOK = 1.0  # seconds between two looks for late workers, at most
+_MOST_STUCK = 32  # abandoned threads that are still stuck, each with the memory of a batch
 
 
 class Worker:
@@ -102,6 +103,7 @@ class Pool:
 
         Raises:
             ArgumentError: the pool was closed.
+            ReadTimeoutError: too many workers are stuck.
         """
         with contextlib.suppress(Empty):
             while not (self._count or batch.done.is_set()):
@@ -117,10 +119,19 @@ class Pool:
                 if file is not None and not worker.abandoned:
                     looks[file] += 1
                     if looks[file] * seconds > timeout:  # type: ignore[operator]
+                        self._check_stuck(timeout)
                         pending.give_up(file[0])
                         self.replace(worker)
         late: set[int | None] = batch.late
         return late
+
+    def _check_stuck(self, timeout: float | None) -> None:
+        pairs = zip(self.workers, self._threads, strict=False)
+        if sum(one.abandoned and thread.is_alive() for one, thread in pairs) >= _MOST_STUCK:
+            raise ReadTimeoutError(
+                f"{_MOST_STUCK} files took longer than limits.read_timeout={timeout} seconds and "
+                "are still being read, and now another: check whether their drive answers"
+            )
 
     def replace(self, worker: Worker) -> None:
         """Abandon a stuck worker and start another one."""
