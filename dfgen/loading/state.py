@@ -152,6 +152,11 @@ class Identity:
                 f"the state was saved after {taken:,} rows of an epoch, which are no whole batches "
                 f"of batch_size={self.batch_size}: use one of {', '.join(map(str, fitting))}"
             )
+        if taken and taken - size >= self.rows:
+            raise ArgumentError(
+                f"step={step} of the state, of batches of {size} rows, is beyond the end of an "
+                f"epoch of {self.rows:,} rows"
+            )
         digest = state["receipt"]
         if not isinstance(digest, str) or re.fullmatch("[0-9a-f]{1,32}", digest) is None:
             raise ArgumentError(f"receipt of the state={digest!r} is not a hexadecimal number")
