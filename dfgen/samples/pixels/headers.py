@@ -5,6 +5,7 @@ The headers of JPEG, PNG and WebP are parsed here, as each decode asks for them;
 
 import io
 import struct
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -19,7 +20,7 @@ _PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type -> channels; a palette is RGB
 _PNG_TAIL = 2**16  # bytes at the end of a PNG that are searched for EXIF
 _WEBP_ANIMATED, _WEBP_EXIF, _WEBP_ALPHA = 0x02, 0x08, 0x10
-_FIRST_READ = 2**16  # bytes that hold most headers
+_FIRST_READS = 2**12, 2**16  # bytes of most headers, and of nearly all
 _ORIENTATION = 0x0112  # tag of EXIF and TIFF
 _NUMBERS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i"}  # types of whole numbers in EXIF
 
@@ -67,10 +68,11 @@ def check_decoded(header: Header, limits: Limits, channels: int = 1, reduced: in
 
 def from_file(parse: Callable[[bytes], Header], file: IO[bytes], limits: Limits) -> Header:
     """Parse the first bytes of a file, or the whole file if they are too few."""
-    try:
-        return parse(file.read(_FIRST_READ))
-    except (IndexError, struct.error):
-        return parse(read_file(file, limits))
+    for size in _FIRST_READS:
+        file.seek(0)
+        with suppress(IndexError, struct.error):
+            return parse(file.read(size))
+    return parse(read_file(file, limits))
 
 
 def orientation_of(exif: bytes) -> int:
@@ -144,7 +146,7 @@ def png_header(data: bytes, file: IO[bytes] | None = None) -> Header:
         if file is not None:
             file.seek(max(0, file.seek(0, io.SEEK_END) - _PNG_TAIL))
             tail = file.read()
-        exif = tail.rpartition(b"eXIf")[2] if b"eXIf" in tail else b""
+        exif = _late_exif(tail)
     return header._replace(orientation=orientation_of(exif)) if exif else header
 
 
@@ -154,6 +156,16 @@ def _png_start(start: bytes) -> Header:
     if color not in _PNG_CHANNELS:
         raise DecodeError(f"no PNG has the colour type {color}")
     return Header("png", width, height, _PNG_CHANNELS[color], 1, 8 if color == 3 else bits, 1)
+
+
+def _late_exif(tail: bytes) -> bytes:
+    """Return EXIF that stands after the pixels of a PNG; its checksum tells it from pixels."""
+    at = tail.rfind(b"eXIf")
+    if at < 4:
+        return b""
+    end = at + 4 + int.from_bytes(tail[at - 4 : at], "big")
+    whole = zlib.crc32(tail[at:end]).to_bytes(4, "big") == tail[end : end + 4]
+    return tail[at + 4 : end] if whole else b""
 
 
 def webp_header(data: bytes) -> Header:
@@ -180,4 +192,6 @@ def _webp_exif(data: bytes) -> bytes:
         if name == b"EXIF":
             return struct.unpack_from(f"{size}s", data, at + 8)[0]  # type: ignore[no-any-return]
         at += 8 + size + size % 2
+    if at > end + 1:
+        raise DecodeError("the chunks of the WebP do not fit its length")
     return b""

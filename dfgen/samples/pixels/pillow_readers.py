@@ -181,7 +181,14 @@ def _sixteen_bits(image: ImageFile) -> Pixels:
 
 
 def heif(file: IO[bytes]) -> ImageFile:
-    """Open HEIC; the decoder turns it upright."""
+    """Open HEIC, or AVIF of the same first bytes; the decoder turns HEIC upright."""
+    size = int.from_bytes(file.read(4), "big")
+    brands = file.read(min(size, 2**12) - 4)
+    file.seek(0)
+    if b"avif" in brands:
+        from PIL.AvifImagePlugin import AvifImageFile
+
+        return AvifImageFile(file)
     try:
         from pillow_heif import HeifImageFile
     except ImportError as error:
