@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, column_list, listed, warn, whole
 from dfgen.explain.names import warn_of_lookalikes
-from dfgen.manifest.duplicates import shared_paths
+from dfgen.manifest.duplicates import leak_message, shared_paths
 from dfgen.table.arrow_types import is_text, refuse_empty_keys, value_type
 
 Masks = dict[str, npt.NDArray[np.bool_]]
@@ -77,7 +77,11 @@ def where_split(where: Any, name: str, fold: int | None) -> Any:
 
 
 def warn_of_split_leaks(columns: Columns, parts: Masks, of_files: bool) -> None:
-    """Warn about files in several splits; rows of array files share a path."""
+    """Warn about files in several splits, else about equal perceptual hashes.
+
+    Rows of array files share a path, and hashes that differ in some bits are not compared, because
+    that takes 10 s for a million rows.
+    """
     if of_files and "path" in columns.names and "index" not in columns.names:
         is_arrow = isinstance(columns.source, pa.Table)
         paths = columns.source["path"] if is_arrow else columns["path"]
@@ -85,3 +89,18 @@ def warn_of_split_leaks(columns: Columns, parts: Masks, of_files: bool) -> None:
         pa.default_memory_pool().release_unused()
         if message is not None:
             warn(message)
+            return
+    hashes = columns["phash"] if "phash" in columns.names else None
+    if hashes is None or hashes.type != pa.uint64():
+        return
+    train = parts["train"]
+    trained = hashes.filter(pa.array(train))
+    shared = pc.is_in(hashes, value_set=trained.drop_null()).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(shared & ~train)
+    if not len(rows):
+        return
+    copy = np.flatnonzero(train)[pc.index(trained, hashes[rows[0]]).as_py()]
+    places = [int(rows[0]), int(copy)]
+    ids = columns["id"].take(pa.array(places)).to_pylist() if "id" in columns.names else places
+    part = next(name for name, mask in parts.items() if mask[rows[0]])
+    warn(leak_message(len(rows), ids[0], part, ids[1], "train"))

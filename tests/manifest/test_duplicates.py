@@ -298,6 +298,21 @@ def warned(make):
     return [str(one.message) for one in caught]
 
 
+def test_handmade_splits_that_leak_are_warned_of(leaking):
+    frame, _ = built(leaking, pattern="{place}/{file:int}.png")
+    frame["split"] = frame.pop("place").astype(str)
+    frame.loc[frame["id"].isin(["train/7.png", "val/9.png"]), "phash"] = None  # no copies
+    with pytest.warns(UserWarning) as caught:
+        dfgen.sequences(frame, image_size=(8, 8), y="file")
+    assert [str(one.message) for one in caught] == [OF_VAL]
+    folds = frame.drop(columns="split").assign(fold=(frame["split"] == "train") * 1)
+    with pytest.warns(UserWarning, match='as id "val/0.png" of "val" that of id "train/0.png" of'):
+        dfgen.sequences(folds, image_size=(8, 8), y="file", fold=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dfgen.sequences(frame.drop(dfgen.leaks(frame).index), image_size=(8, 8), y="file")
+
+
 def test_recipe_keeps_copies_together_in_growing_manifest(leaking, tmp_path):
     how = {"split": {"train": 0.5, "val": 0.5}, "group_duplicates": True}
     shutil.copytree(leaking / "imgs", tmp_path / "imgs")

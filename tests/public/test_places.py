@@ -118,3 +118,13 @@ def test_damaged_members_of_a_zip_are_errors(frame, tmp_path):
     x = dfgen.Array("path", (54,), "uint8", decode=lambda data: np.frombuffer(data[:54], "uint8"))
     with pytest.raises(DfgenError, match=r"0\.bin"):
         passes(frame[:1].assign(path=f"zip://0.bin::{path}"), x)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+def test_left_out_members_of_a_zip_are_warned_of(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        for name in ("a.png", "b.png", "a.png", "../c.png"):
+            file.writestr(name, PNG[name == "b.png"])
+    with pytest.warns(UserWarning, match=r"leaves the archive.*c\.png\n.*repeated.*: a\.png"):
+        found = dfgen.build_manifest(tmp_path / "a.zip")
+    assert found["id"].tolist() == ["a.png", "b.png"]

@@ -6,7 +6,7 @@ By a pattern such as `{kind}/{shard}/{id:int}.jpg`, parts of their paths become 
 import os
 import re
 import string
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -279,12 +279,15 @@ def _members(archive: Member, skipped: Skipped) -> pa.ChunkedArray:
             f"the archive {archive.archive} has no folder {archive.name!r}: list its files with "
             f"dfgen.build_manifest({archive.archive!r})"
         )
-    inside = {name[len(below) :] for name in names}
-    odd = sorted(name for name in inside if _LEAVES.search(name))
+    counts = Counter(name[len(below) :] for name in names)
+    odd = sorted(filter(_LEAVES.search, counts))
     if odd:
         reason = "path that leaves the archive, or is not allowed in it"
         skipped[reason] += map(_printable, odd)
-    safe = sorted(inside.difference(odd), key=_as_walked)
+    safe = sorted(counts.keys() - odd, key=_as_walked)
+    if repeated := [name for name in safe if counts[name] > 1]:
+        reason = "repeated name in the archive; the last one counts"
+        skipped[reason] += map(_printable, repeated)
     return _opened(pa.chunked_array([_as_text(safe, skipped)]), skipped)[0]
 
 
