@@ -249,9 +249,12 @@ class _Sigterm:
 
     def exit(self) -> Never:
         """Call the handler that the program has set, if any, and exit with status 143."""
-        signal.signal(signal.SIGTERM, self._previous)
-        if callable(self._previous):
-            self._previous(signal.SIGTERM, None)
+        previous = self._previous
+        while isinstance(other := getattr(previous, "__self__", None), _Sigterm):
+            previous = other._previous  # of a fit that failed, or that runs around this one
+        signal.signal(signal.SIGTERM, previous)
+        if callable(previous):
+            previous(signal.SIGTERM, None)
         raise SystemExit(128 + signal.SIGTERM)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
