@@ -247,10 +247,11 @@ def brief(value: Any) -> str:
         return f"the class {name}"
     if isroutine(value):
         return f"the function {value.__qualname__.rpartition('<locals>.')[2]}"
-    text = repr(value)
-    if len(text) <= _SHORT and "\n" not in text and " at 0x" not in text:
+    size = len(value) if isinstance(value, list | tuple | dict | bytes) else 0
+    text = repr(value) if size <= _SHORT else ""  # of millions of values it takes seconds
+    if text and len(text) <= _SHORT and "\n" not in text and " at 0x" not in text:
         return text
-    of = f" of {len(value):,}" if isinstance(value, list | tuple | dict | bytes) else ""
+    of = f" of {size:,}" if size else ""
     of = f" of shape {value.shape}" if isinstance(getattr(value, "shape", None), tuple) else of
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}{of}"
 

@@ -70,9 +70,10 @@ def look_for_files(
     missing, number = [], 0
     files = [(row, *file) for row in sorted(rows) for file in reader.paths(row)]
     for row, column, path in files:
-        if os.path.isfile(path) or not has_store(scheme_of(path)):
+        exists = os.path.isfile(path)
+        if exists or not has_store(scheme_of(path)):
             number += 1
-            if not os.path.isfile(path) and (what := _fault(reader.store, path)):
+            if not exists and (what := _fault(reader.store, path)):
                 missing.append((row, column, path, what))
     if missing and not (skips and len(missing) < number):
         row, column, path, what = missing[0]

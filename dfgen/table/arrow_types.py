@@ -85,9 +85,7 @@ def lengths_of(values: pa.Array) -> npt.NDArray[np.int32]:
 
 def are_numbers(kind: pa.DataType) -> bool:
     """Whether an Arrow type is a number."""
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
+    return bool(pa.types.is_integer(kind) or are_fractions(kind))
 
 
 def are_fractions(kind: pa.DataType) -> bool:
