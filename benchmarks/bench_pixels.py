@@ -3,7 +3,6 @@
 import shutil
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ def stored(folder: Path) -> str:
         for number, (images,) in enumerate(sequence):
             pixels[number * BATCH : number * BATCH + len(images)] = images
     cached = partial(opened, frame, image_size=(SIDE, SIDE))
-    memory = cached(cache="memory")
+    memory, packed = cached(cache="memory"), opened(folder / "pack")
     drain(memory)
     with cached(cache=folder / "full") as sequence:
         drain(sequence)
@@ -63,13 +62,14 @@ def stored(folder: Path) -> str:
                 later_epochs, partial(cached, cache=folder / "full")
             ),
             "cache in memory, later epochs": partial(drain, memory, EPOCHS),
-            "pack": partial(later_epochs, partial(opened, folder / "pack")),
+            "pack": partial(drain, packed, EPOCHS),
             LOOP: partial(copy_loop, pixels),
             "tf.data, cache() in memory": tf_cache(pixels),
             **peers.ffcv(pixels, folder, BATCH, EPOCHS),
         }
     )
     memory.close()
+    packed.close()
     return rates.table(f"{len(frame)} images of {SIDE}x{SIDE}, {THREADS} CPUs", "no cache")
 
 
@@ -106,20 +106,16 @@ def drain(sequence: dfgen.Sequence, epochs: int = 1) -> int:
 
 
 def copy_loop(pixels: npt.NDArray[np.uint8]) -> int:
-    """Copy all rows in random order, a batch at a time, into arrays that are used again."""
+    """Copy all rows in random order into batches, row by row."""
     rng = np.random.default_rng(0)
-    outs = [np.empty((BATCH, *pixels.shape[1:]), np.uint8) for _ in range(2 * THREADS)]
-
-    def take(task: tuple[int, npt.NDArray[np.int64]]) -> int:
-        number, rows = task
-        out = outs[number % len(outs)][: len(rows)]
-        np.take(pixels, rows, axis=0, out=out, mode="clip")
-        return len(rows)
-
-    orders = [rng.permutation(len(pixels)) for _ in range(EPOCHS)]
-    batches = [order[i : i + BATCH] for order in orders for i in range(0, len(order), BATCH)]
-    with ThreadPoolExecutor(THREADS) as pool:
-        return sum(pool.map(take, enumerate(batches)))
+    for _ in range(EPOCHS):
+        order = rng.permutation(len(pixels))
+        for start in range(0, len(order), BATCH):
+            rows = order[start : start + BATCH]
+            batch = np.empty((len(rows), *pixels.shape[1:]), np.uint8)
+            for image, row in zip(batch, rows, strict=True):
+                image[...] = pixels[row]
+    return EPOCHS * len(pixels)
 
 
 def tf_cache(pixels: npt.NDArray[np.uint8]) -> Callable[[], int]:

@@ -118,6 +118,8 @@ class NextWindow:
         start, end = step * plan.batch_size, plan.rows
         window_of = partial(order.window, epoch)
         last = window_of(end - 1)
+        if not last and plan.shard[1] == 1:
+            epoch = 0  # the same rows in each epoch, which the page cache has
         for at in range(window_of(start), window_of(min(start + plan.batch_size, end) - 1) + 2):
             window = (order, epoch, at) if at <= last else (order, epoch + 1, 0)
             if window not in self._recent:

@@ -46,8 +46,8 @@ def receipt(epoch: int, positions: npt.ArrayLike, ids: Iterable[object]) -> int:
         True
     """
     pairs = zip(np.asarray(positions).tolist(), ids, strict=True)
-    texts = (f"{epoch}|{position}|{id}" for position, id in pairs)
-    digests = (blake2b(text.encode(), digest_size=16).digest() for text in texts)
+    texts = [f"{epoch}|{position}|{id}".encode() for position, id in pairs]
+    digests = [blake2b(text, digest_size=16).digest() for text in texts]
     return sum(int.from_bytes(digest, "little") for digest in digests) % 2**128
 
 
