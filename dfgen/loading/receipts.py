@@ -62,7 +62,6 @@ class Receipt:
 class Handed:
     """A batch that was handed out."""
 
-    when: float  # by `time.perf_counter`
     rows: IntArray
     skipped: Sequence[int] = ()  # places of rows that could not be read
 

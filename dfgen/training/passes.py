@@ -1,7 +1,6 @@
 """A pass: an iterator over batches, from the place where training is."""
 
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -105,7 +104,7 @@ class Pass:
         if self._is_first:
             self._consumer.check_first(nested)
             self._is_first = False
-        self._handed(Handed(time.perf_counter(), batch.rows, batch.skipped))
+        self._handed(Handed(batch.rows, batch.skipped))
         if self._left is not None:
             self._left -= 1
             if not self._left:

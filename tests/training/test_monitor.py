@@ -2,9 +2,11 @@
 
 import csv
 import math
+import threading
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 from watching import SEVERAL_STEPS, trained_watcher, watcher
 
@@ -47,6 +49,22 @@ def sequence(df, **options):
 def test_every_epoch_has_figures(frame, options):
     with sequence(frame(40), **options) as seq:
         assert train(seq) == ALWAYS
+
+
+def test_waiting_counts_if_keras_takes_batch_ahead(monkeypatch):
+    if keras.backend.backend() == "jax":  # as Keras does for GPUs
+        monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+
+    def slow(sample, rng):
+        threading.Event().wait(0.02)
+        return sample
+
+    df = pd.DataFrame({"id": range(64), "x": np.arange(64.0)})
+    with dfgen.Sequence(df, x="x", y="x", batch_size=8, transform=slow, workers=1) as seq:
+        model = keras.Sequential([keras.layers.Reshape((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        history = model.fit(seq, epochs=2, verbose=0, callbacks=[dfgen.InputMonitor()]).history
+    assert history["input_wait"][1] > 0.5
 
 
 def test_endless_view_and_validation_have_same_figures(frame):
@@ -138,7 +156,7 @@ def test_verdict_on_waiting_suggests_a_remedy(frame, capsys):
     class Waited(dfgen.InputMonitor):
         def on_train_end(self, logs=None):
             for epoch in self._epochs:  # as if it had waited for so long
-                epoch["waited"] += 100.0
+                epoch["consumer_wait"] += 100.0
                 epoch["decode"] += 200.0
             super().on_train_end(logs)
 
