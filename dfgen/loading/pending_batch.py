@@ -189,12 +189,6 @@ class PendingBatch:
     def _run(self, chunk: Chunk, part: slice, worker: Worker) -> None:
         worker.thread, worker.batch = threading.get_ident(), self
         try:
-            self._fill(chunk, part, worker)
-        finally:
-            worker.batch = None
-
-    def _fill(self, chunk: Chunk, part: slice, worker: Worker) -> None:
-        try:
             if not self.cancelled:
                 arrays = {name: array[part] for name, array in self._allocated().items()}
                 cancelled = lambda: self.cancelled or worker.abandoned  # noqa: E731
@@ -209,16 +203,16 @@ class PendingBatch:
         with self._lock:
             self._ended += 1
             is_last = self._ended == len(self.chunks)
-        if not is_last:
-            return
-        try:
-            if self.transform is not None and not (self._errors or self.cancelled):
-                worker.stopwatch.begin("batch_transform")
+        if is_last and self.transform is not None and not (self._errors or self.cancelled):
+            worker.stopwatch.begin("batch_transform")
+            try:
                 self._arrays = self.transform(self._allocated())
-        except BaseException as error:
-            self._errors[0] = error
-        worker.stopwatch.rest()
-        self.done.set()
+            except BaseException as error:
+                self._errors[0] = error
+            worker.stopwatch.rest()
+        worker.batch = None
+        if is_last:
+            self.done.set()
 
 
 class LookAhead:

@@ -245,7 +245,8 @@ class SampleReader(BoundRows):
         except Exception as error:  # a bug in a feature
             error.add_note(f"while reading {self.where(row)}")
             raise
-        self._blank(row, sample)
+        if self.present:
+            self._blank(row, sample)
         if straight:
             return
         try:

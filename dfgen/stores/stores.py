@@ -158,8 +158,7 @@ class Stores(Store):
         """Return the bytes of one file."""
         data, place = content_parts(path)
         if data is None:
-            data = None if self.fetched is None else self.fetched(place)
-            if data is None:
+            if self.fetched is None or (data := self.fetched(place)) is None:
                 return self.of(place).read(place, size)
             check_size(len(data), size)
         elif not data:

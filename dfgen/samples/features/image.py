@@ -247,14 +247,15 @@ class Image(Feature):
             check_scaled(pixels, self.scale, self.dtype)
             out = out.of(pixels.dtype)
         reading.watch("resize")
-        options: Any = {"antialias": self.antialias, "reduced": reduced}
-        for first in range(0, out.shape[2] if out.shape[2] > _MOST else 0, _MOST):
+        how, channels = (self.interpolation, self.antialias, reduced), out.shape[2]
+        if channels <= _MOST:
+            resize(pixels, geometry, out, *how)
+            return geometry
+        for first in range(0, channels, _MOST):
             part = np.ascontiguousarray(pixels[..., first : first + _MOST])
             made = np.empty((*out.shape[:2], part.shape[2]), out.dtype)
-            resize(part, geometry, made, self.interpolation, **options)
+            resize(part, geometry, made, *how)
             out[..., first : first + _MOST] = made
-        if out.shape[2] <= _MOST:
-            resize(pixels, geometry, out, self.interpolation, **options)
         return geometry
 
     def takes(self, spec: Spec) -> bool:

@@ -69,7 +69,10 @@ def decode_stored(
     header, image = open_image(sniff(data[:16]), data, limits)
     reduced = reduction(header.size) if reduction and header.format == "jpeg" else 1
     check_decoded(header, limits, CHANNELS[color_mode], reduced)
-    return header, _decoded(_pixels, header, image, data, color_mode, reduced), reduced
+    try:
+        return header, _pixels(header, image, data, color_mode, reduced), reduced
+    except Exception as error:
+        raise_broken(f"{header.format} file", error)
 
 
 def decode_values(data: bytes, in_colours: bool = False, limits: Limits = DEFAULT) -> Pixels:
@@ -85,10 +88,13 @@ def decode_values(data: bytes, in_colours: bool = False, limits: Limits = DEFAUL
             "save masks as PNG"
         )
     check_decoded(header, limits, 3 if in_colours else 1)
-    if in_colours:
-        values = in_depth(_decoded(_pixels, header, image, data, "rgb"), "uint8")
-    else:
-        values = with_channels(_decoded(_values, header, image, data))
+    try:
+        if in_colours:
+            values = in_depth(_pixels(header, image, data, "rgb"), "uint8")
+        else:
+            values = with_channels(_values(header, image, data))
+    except Exception as error:
+        raise_broken(f"{header.format} file", error)
     return turn(values, header.orientation)
 
 
@@ -115,13 +121,6 @@ def prepare_worker() -> None:
     # Freeing the largest block that moves the thresholds of mallopt(3) makes the GNU C library keep
     # freed memory, which saves a fifth of the time of a JPEG.
     np.empty(2**25 - 2**14, np.uint8)
-
-
-def _decoded(decode: Callable[..., Pixels], header: Header, *args: Any) -> Pixels:
-    try:
-        return decode(header, *args)
-    except Exception as error:
-        raise_broken(f"{header.format} file", error)
 
 
 def _pixels(header: Header, image: Any, data: bytes, color_mode: str, reduced: int = 1) -> Pixels:
@@ -173,8 +172,9 @@ def _png(data: bytes, color_mode: str) -> Pixels:
     as_rgb = color_mode == "rgb" and bits <= 8
     gray_clear = color_mode == "rgba" and color == 0 and bits <= 8 and b"tRNS" in data
     if not gray_clear:  # OpenCV ignores the transparent grey
-        with suppress(DecodeError):  # old encoders announce a window that is too small
-            pixels = _by_opencv(data, _AS_RGB if as_rgb else cv2.IMREAD_UNCHANGED)
+        flags = _AS_RGB if as_rgb else cv2.IMREAD_UNCHANGED
+        pixels: Pixels | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+        if pixels is not None:  # None also if an old encoder announced a window that is too small
             return pixels if as_rgb else in_color_mode(pixels, color_mode)
     return pixels_of(_by_pillow("png", data), color_mode)
 
@@ -205,8 +205,8 @@ def _with_chunks(data: bytes, names: Collection[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def _by_opencv(data: bytes, flags: int = cv2.IMREAD_UNCHANGED) -> Pixels:
-    pixels: Pixels | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+def _by_opencv(data: bytes) -> Pixels:
+    pixels: Pixels | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None:
         raise DecodeError("the file is truncated or damaged")
     return pixels

@@ -185,19 +185,21 @@ def open_image(
     """Read the header of an image and check it; also return Pillow's image if Pillow decodes it."""
     check_holds(name, "image")
     format = FORMATS[name]
-    file = io.BytesIO(source) if isinstance(source, bytes) else source
     try:
         if format.parse is None:
+            file = io.BytesIO(source) if isinstance(source, bytes) else source
             return pillow.open_by_pillow(name, format.reader, file, limits)
         if isinstance(source, bytes):
             header = format.parse(source)
         else:
-            parse = partial(headers.png_header, file=file) if name == "png" else format.parse
-            header = headers.from_file(parse, file, limits)
+            parse = partial(headers.png_header, file=source) if name == "png" else format.parse
+            header = headers.from_file(parse, source, limits)
         headers.check_decoded(header, limits, reduced=8 if name == "jpeg" else 1)
         if header.frames is not None:
             return header, None
-        file.seek(0)  # OpenCV does not draw the first frame of an animation on its canvas
+        # OpenCV does not draw the first frame of an animation on its canvas
+        file = io.BytesIO(source) if isinstance(source, bytes) else source
+        file.seek(0)
         return header, format.reader(file)
     except Exception as error:
         raise_broken(f"{name} file", error)

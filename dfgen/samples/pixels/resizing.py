@@ -41,8 +41,8 @@ def resize(
     out: Pixels,
     interpolation: str = "bilinear",
     antialias: bool = True,
-    *,
     reduced: int = 1,
+    *,
     fill_value: float = 0,
 ) -> None:
     """Fill `out`, (*geometry.size, channels), with the pixels of an upright image of its dtype.
