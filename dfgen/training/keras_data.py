@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Never
+from typing import Any
 
 import keras
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
@@ -90,9 +90,11 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
         loop.iterator.data_adapter = run = Run(self, loop, self._loader, plan, layout)
         return run.num_batches
 
-    def get_numpy_iterator(self, *_: Any) -> Never:
-        """Raise: Keras calls this method of a Run."""
-        raise unknown_keras("it reads the Sequence itself")
+    def get_numpy_iterator(self, *_: Any) -> Iterator[Any]:
+        """Return an iterator over batches. Keras calls this method of a Run instead."""
+        if called_by_keras():
+            raise unknown_keras("it reads the Sequence itself")
+        return iter(self)
 
     get_jax_iterator = get_torch_dataloader = get_numpy_iterator
 
