@@ -1,7 +1,5 @@
 """The public names of dfgen and where they are: one line each, which `__init__.py` obeys."""
 
-from dfgen.binding.preprocessing import Preprocessing as Preprocessing
-from dfgen.binding.preprocessing import load_preprocessing as load_preprocessing
 from dfgen.errors import DfgenError as DfgenError
 from dfgen.limits import Limits as Limits
 from dfgen.manifest.building.build import build_manifest as build_manifest
@@ -29,6 +27,8 @@ from dfgen.samples.features.image import Image as Image
 from dfgen.samples.features.masks import Mask as Mask
 from dfgen.samples.features.masks import Segmentation as Segmentation
 from dfgen.samples.transforms import albumentations as albumentations
+from dfgen.serving.preprocessing import Preprocessing as Preprocessing
+from dfgen.serving.preprocessing import load_preprocessing as load_preprocessing
 from dfgen.spec import Spec as Spec
 from dfgen.training.callbacks.backup import BackupAndRestore as BackupAndRestore
 from dfgen.training.callbacks.monitor import InputMonitor as InputMonitor

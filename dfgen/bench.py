@@ -60,7 +60,7 @@ def bench(
     settings: dict[str, Any] = {"image_size": image_size, "batch_size": batch_size}
 
     def sequence() -> dfgen.Sequence:
-        label = dfgen.Column("id", _class_0, dtype="int32")
+        label = dfgen.Column("id", lambda _: 0, dtype="int32")
         return dfgen.Sequence(
             manifest, y=label, on_error="skip", workers=workers, cache=cache, root=root, **settings
         )
@@ -76,10 +76,6 @@ def bench(
             figures["model"] = {"name": model, **_fit(seq, trained, seconds)}
     setting = {"dfgen": dfgen.__version__, "backend": keras.backend.backend()}
     return {"manifest": str(manifest), **setting, "cpus": usable_cpus(), **settings, **figures}
-
-
-def _class_0(_: object) -> int:
-    return 0
 
 
 def _rate(seq: dfgen.Sequence, batches: Iterator[Any], seconds: float) -> dict[str, Any]:

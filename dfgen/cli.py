@@ -80,7 +80,7 @@ def _run(
     **values: Any,
 ) -> None:
     """Run the function of a command with the values of its options, and print the result."""
-    from dfgen.commands.executor import executor_of
+    from dfgen.commands.options import executor_of
 
     given = {}
     for name, parameter, read in options:

@@ -121,8 +121,9 @@ def spread(
                 if not flying:  # otherwise the results that are still to come are yielded first
                     raise
             done, _ = wait(flying, PULSE, FIRST_COMPLETED)
-            if not done:
-                run.check_client()
+            client = getattr(run.executor, "_client", None)
+            if not done and getattr(client, "status", "") == "closed":  # futures stay pending
+                raise run.gone("its Dask client has lost the scheduler")
             for future in done:
                 task = flying.pop(future)
                 if task in suspects:
@@ -172,7 +173,7 @@ class _Run(Generic[_Task]):
         except Exception as error:
             self.check(task, error)
             if self._make is None:
-                raise self._gone(reason(error)) from error
+                raise self.gone(reason(error)) from error
         self.leave()
         self.executor = self._make()
         return self.executor.submit(*call)  # type: ignore[no-any-return]
@@ -186,12 +187,8 @@ class _Run(Generic[_Task]):
                 f"need dfgen {__version__}, as here, and the task must be picklable"
             ) from error
 
-    def check_client(self) -> None:
-        """Raise if a Dask client has lost its scheduler: its futures stay pending."""
-        if getattr(getattr(self.executor, "_client", None), "status", "") == "closed":
-            raise self._gone("its Dask client has lost the scheduler")
-
-    def _gone(self, why: str) -> WorkerError:
+    def gone(self, why: str) -> WorkerError:
+        """Return the error to raise."""
         return WorkerError(
             f"the executor takes no more tasks: {why.rstrip('.')}. Finished work is not lost: "
             f"{self._work.advice}"

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from types import ModuleType
@@ -160,6 +161,7 @@ def usable_cpus() -> int:
     return max(1, cpus)
 
 
+@cache
 def machine_memory() -> int:
     """Return the bytes of memory of this machine, or of this process's cgroup if that has less.
 

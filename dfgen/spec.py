@@ -1,7 +1,8 @@
-"""Spec: shape and dtype of one sample's array."""
+"""Specs: shape and dtype of one sample's array; and the nesting of the arrays of a batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,3 +81,40 @@ def empty(spec: Spec, size: tuple[int, ...]) -> Any:
     if None in shape:
         shape = tuple(size[axis] if length is None else length for axis, length in enumerate(shape))
     return LazyArray(shape) if spec.dtype is None else np.empty(shape, spec.dtype)
+
+
+Tree = Any
+"""One leaf, a list of leaves, or a dict of leaves."""
+
+
+def leaves(tree: Tree) -> Iterator[Any]:
+    """Yield the leaves of a tree in order."""
+    if isinstance(tree, Mapping):
+        yield from tree.values()
+    elif isinstance(tree, list | tuple):
+        yield from tree
+    elif tree is not None:
+        yield tree
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Tree) -> Tree:
+    """Return a tree with each leaf replaced; lists become tuples, as TensorFlow needs."""
+    if isinstance(tree, Mapping):
+        return {key: function(leaf) for key, leaf in tree.items()}
+    if isinstance(tree, list | tuple):
+        return tuple(function(leaf) for leaf in tree)
+    return None if tree is None else function(tree)
+
+
+def tree_of(tree: Tree, of: Callable[[str], Any]) -> Tree:
+    """Return a tree of trees of names with the names replaced.
+
+    A recursive closure would be a reference cycle, which keeps the arrays of a batch until the
+    next garbage collection.
+    """
+    return of(tree) if isinstance(tree, str) else map_leaves(partial(tree_of, of=of), tree)
+
+
+def channels_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return (..., height, width, channels) as contiguous (..., channels, height, width)."""
+    return np.ascontiguousarray(np.moveaxis(array, -1, -3))

@@ -9,7 +9,7 @@ from threading import Lock
 
 import dfgen
 from dfgen import executors
-from dfgen.commands.executor import executor_of
+from dfgen.commands.options import executor_of
 from dfgen.manifest.building import file_facts, scan
 
 

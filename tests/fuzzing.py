@@ -30,10 +30,9 @@ from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileE
 from dfgen.limits import Limits
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.scan import read_facts
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.arrays import Array
 from dfgen.samples.features.image import Image
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundFeature, SampleReader
 from dfgen.spec import empty
 from dfgen.stores.stores import Stores
 

@@ -6,7 +6,7 @@ import pandas as pd
 import PIL.Image
 
 import dfgen
-from dfgen.loading.order.shuffle import permutation
+from dfgen.loading.order.draws import permutation
 
 ROWS = 30
 ROTATED = 4  # this row's file lies on its side, by EXIF orientation 6

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from dfgen.loading.order.shuffle import permutation
+from dfgen.loading.order.draws import permutation
 
 CAPACITY = 4000
 EAGER = keras.backend.backend() == "tensorflow"  # where tracing costs more than a few steps do

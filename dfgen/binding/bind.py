@@ -9,34 +9,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dfgen.binding.arguments import SequenceArguments
-from dfgen.binding.default_features import named_features
-from dfgen.binding.nested import Tree, leaves, map_leaves
-from dfgen.binding.ordering import order_of
+from dfgen.binding.arguments import SequenceArguments, named_features
+from dfgen.binding.ordering import order_of, row_weights
 from dfgen.binding.packed_rows import open_columns
-from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_problems import (
     check_problems,
     deep_problems,
     known_problems,
 )
-from dfgen.binding.row_sizes import row_sizes
-from dfgen.binding.row_sources import row_sources
-from dfgen.binding.row_weights import row_weights
+from dfgen.binding.row_sources import row_sizes, row_sources
 from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, column_list, reason
 from dfgen.explain.labels import warn_of_infinite
 from dfgen.loading.order.epochs import Order
 from dfgen.loading.pending_batch import Weights
-from dfgen.loading.state import ids_digest
+from dfgen.loading.receipts import ids_digest
 from dfgen.manifest.schema import refuse_repeated
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.ragged import Ragged
-from dfgen.samples.reader import BoundRows, SampleReader
-from dfgen.samples.transforms import Pipeline, Transform, check_transform
-from dfgen.spec import Present
+from dfgen.samples.reader import BoundFeature, BoundRows, SampleReader
+from dfgen.samples.transforms import Pipeline
+from dfgen.spec import Present, Tree, leaves, map_leaves
 from dfgen.stores.stores import store_of
 from dfgen.table.arrow_types import in_one, is_text, nulls, paths_of, refuse_empty_keys, value_type
 from dfgen.table.mapped_column import MappedColumn
@@ -71,27 +65,6 @@ class Binding:
     def arrays(self, tree: Tree) -> Tree:
         """Return `x` or `y` with the names of arrays, a dict of names if a feature has several."""
         return map_leaves(lambda name: self[name].feature.arrays(name), tree)
-
-    def preprocessing(self, data_format: str, transform: Transform | None) -> Preprocessing:
-        """Return the preprocessing of a row, and the meaning of predictions."""
-        inputs = {name: self._unbound(name) for name in leaves(self.x)}
-        for name, feature in inputs.items():
-            if feature.like is not None and feature.like not in inputs:
-                raise ArgumentError(
-                    f"{name!r} in x follows {feature.like!r} in y, which no row has when serving"
-                )
-        check_transform("transform", transform, "sample")
-        targets = {name: self._unbound(name) for name in leaves(self.y)}
-        classes = {n: None if one.class_names is None else one for n, one in targets.items()}
-        return Preprocessing(self.x, self.y, inputs, classes, data_format, transform)
-
-    def _unbound(self, name: str) -> Feature:
-        """Return a feature with its class names, for rows without an array file."""
-        bound = self[name]
-        feature = bound.feature
-        if isinstance(feature, Image):
-            feature = replace(feature, index=None, dataset=None)
-        return feature if bound.like is None else replace(feature, like=bound.like)  # type: ignore[type-var]
 
     @property
     def class_names(self) -> list[Any] | dict[str, list[Any]] | None:

@@ -9,18 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.binding.arguments import SequenceArguments, open_table
-from dfgen.binding.row_sizes import known_sizes
+from dfgen.binding.row_sources import known_sizes
 from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest.metadata import Metadata, metadata_of
 from dfgen.manifest.paths import absolute_paths, absolute_place, ends_of
 from dfgen.packs.format import PATH, Pack, is_pack, pack_table, read_pack
-from dfgen.packs.remote_shards import RemoteShards, check_sizes
 from dfgen.packs.rows import PackedFiles, PackedPixels, PackRows, PackSource
-from dfgen.packs.shards import Shards, check_shard
-from dfgen.samples.bound_feature import BoundFeature
+from dfgen.packs.shards import RemoteShards, Shards, check_shard, check_sizes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import DEFAULT_SIZE, Image
+from dfgen.samples.reader import BoundFeature
 from dfgen.samples.sources import FileSource
 from dfgen.spec import IntArray, Spec
 from dfgen.stores.stores import is_remote, store_at

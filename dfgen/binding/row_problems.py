@@ -9,10 +9,9 @@ import pyarrow.compute as pc
 from dfgen.binding.table_columns import Columns, whole_column
 from dfgen.errors import DfgenError, ManifestError, MissingFileError
 from dfgen.explain.missing import missing_path
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.scaling import too_deep
-from dfgen.samples.reader import BoundRows, SampleReader
+from dfgen.samples.reader import BoundFeature, BoundRows, SampleReader
 from dfgen.stores.store import Store
 from dfgen.stores.stores import has_store, scheme_of
 from dfgen.table.arrow_types import is_text

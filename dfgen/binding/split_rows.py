@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, column_list, listed, warn, whole
-from dfgen.explain.names import warn_of_lookalikes
+from dfgen.explain.labels import warn_of_lookalikes
 from dfgen.manifest.duplicates import leak_message, shared_paths
 from dfgen.table.arrow_types import is_text, refuse_empty_keys, value_type
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from dfgen.errors import ArgumentError, ManifestError, brief, column_list
+from dfgen.explore.charts import SUGGESTED, own_labels, suffixes_of
 from dfgen.explore.figures import new_figure
-from dfgen.explore.predictions import SUGGESTED, own_labels, suffixes_of
 from dfgen.explore.show import show
 from dfgen.explore.tiles import one_line, require_column
 from dfgen.files import refuse_others, write_whole

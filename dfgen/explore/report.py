@@ -12,9 +12,15 @@ import pandas as pd
 
 from dfgen import __version__
 from dfgen.errors import ArgumentError, ManifestError, whole
-from dfgen.explore.charts import problems, show_balance, show_sizes
+from dfgen.explore.charts import (
+    open_frame,
+    problems,
+    show_balance,
+    show_sizes,
+    suffixes_of,
+    with_predictions,
+)
 from dfgen.explore.mistakes import mistakes
-from dfgen.explore.predictions import open_frame, suffixes_of, with_predictions
 from dfgen.explore.show import show, show_duplicates, show_leaks
 from dfgen.explore.tiles import one_line, word
 from dfgen.files import check_writable, refuse_others, write_whole

@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, ManifestError, whole
+from dfgen.explore.charts import caption_columns, captions, open_frame, with_predictions
 from dfgen.explore.figures import in_lines, picture_figure
-from dfgen.explore.predictions import caption_columns, captions, open_frame, with_predictions
 from dfgen.explore.tiles import Tile, batch_tiles, limits, read_row, require_column, row_tiles, word
 from dfgen.manifest.duplicates import duplicates, leaks
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import part_column
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.annotations import Boxes
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.masks import Mask
-from dfgen.spec import IntArray
+from dfgen.samples.reader import BoundFeature
+from dfgen.spec import IntArray, leaves
 from dfgen.table.any_table import Table
 
 _VALUES = 12  # of `by`

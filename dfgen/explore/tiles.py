@@ -26,14 +26,13 @@ from dfgen.explain.missing import not_a_column
 from dfgen.loading.metrics import Stopwatch
 from dfgen.loading.workers.chunks import Chunk, ChunkMaker
 from dfgen.machine import usable_cpus
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.annotations import Boxes
 from dfgen.samples.features.arrays import Bytes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.masks import Mask
 from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
 from dfgen.samples.pixels.sounds import load_soundfile
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundFeature, SampleReader
 from dfgen.stores.stores import Stores
 from dfgen.table.arrow_types import content_parts
 

@@ -128,11 +128,11 @@ class Loader:
         self._epochs: dict[Plan, Epochs] = {}
         largest = reader.padding.specs(slice(None), reader.specs)
         rows = min(self.plan.size, len(reader))
-        self.specs, self._transform = reader.specs, None
+        self.specs, self.batch_transform = reader.specs, None
         nbytes = most = row_bytes(largest)
         if batch_transform is not None:
-            self._transform = tried(batch_transform, reader, largest, rows)
-            self.specs, most = self._transform.specs, nbytes + self._transform.row_bytes
+            self.batch_transform = tried(batch_transform, reader, largest, rows)
+            self.specs, most = self.batch_transform.specs, nbytes + self.batch_transform.row_bytes
         if most * rows > (memory := machine_memory()):
             name, spec = max(largest.items(), key=lambda item: row_bytes(dict([item])))
             raise ArgumentError(
@@ -171,11 +171,6 @@ class Loader:
 
     def __len__(self) -> int:
         return len(self.plan)
-
-    @property
-    def transforms_batches(self) -> bool:
-        """Whether there is a `batch_transform`."""
-        return self._transform is not None
 
     @property
     def shuffle(self) -> bool:
@@ -231,7 +226,7 @@ class Loader:
         return Metrics(
             {**sums.seconds, "consumer_wait": self._waited}, counts["samples"], self._handed_out,
             counts["bytes"], workers.abandoned, counts["cache_hits"], counts["cache_misses"],
-            nbytes, *workers.used,
+            nbytes, *workers.chooser.used,
         )  # fmt: skip
 
     def batch(self, epoch: int, step: int, plan: Plan | None = None) -> Batch:
@@ -281,7 +276,8 @@ class Loader:
     def start(self, epoch: int, step: int, plan: Plan, spread: bool = True) -> PendingBatch:
         """Begin to make a batch, shared by all workers if `spread`."""
         self._reopen_if_forked()
-        if self._workers.are_on(threading.get_ident()):
+        here = threading.get_ident()
+        if any(worker.thread == here and worker.batch for worker in self._workers.started):
             raise ArgumentError(
                 "a function that makes the rows of a Sequence asks that Sequence for a batch, "
                 "which would wait for itself: to mix the rows of a batch write batch_transform=, "
@@ -304,10 +300,10 @@ class Loader:
             far = [row for row in some if row not in bad] if reader.store.far else []
             paths = [path for row in far for path in reader.remote_paths(row)]
             chunks.append((Chunk(self.seed, epoch, rows[part], earlier[part], bad, paths), part))
-        if self._transform is not None:
+        if self.batch_transform is not None:
             rng = batch_rng(self.seed, epoch, step, plan.shard[0])
             where = f"batch {step} of epoch {epoch}"
-            transform = partial(self._transform, rng=rng, where=where)
+            transform = partial(self.batch_transform, rng=rng, where=where)
         specs: Mapping[str, Spec] | None = None
         if reader.padding.sizes:  # the same on all hosts
             every, whole = rows, replace(plan, shard=(0, 1))

@@ -20,7 +20,6 @@ from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.scan import is_undecodable, problems_now, read_facts, refresh_facts
 from dfgen.manifest.io import Path, only_writer_of, read_manifest, write_manifest
-from dfgen.manifest.not_a_manifest import path_of_manifest
 from dfgen.manifest.paths import stored_paths
 from dfgen.manifest.schema import (
     FACTS,
@@ -36,8 +35,8 @@ from dfgen.manifest.schema import (
     without,
 )
 from dfgen.manifest.table_reading import read_table
-from dfgen.packs.format import is_pack
-from dfgen.packs.pack_check import PackFinding, check_pack
+from dfgen.manifest.writing import path_of_manifest
+from dfgen.packs.format import PackFinding, check_pack, is_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.table.any_table import PANDAS_TYPES, Table, arrow_table, data_frame
 from dfgen.table.arrow_types import (

@@ -12,10 +12,9 @@ from dfgen.errors import ManifestError, reason
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.files import only_writer
 from dfgen.limits import Limits, limits_given
-from dfgen.manifest.not_a_manifest import check_out, path_of_manifest
 from dfgen.manifest.table_reading import Path as Path
 from dfgen.manifest.table_reading import read_table
-from dfgen.manifest.writing import write_rows
+from dfgen.manifest.writing import check_out, path_of_manifest, write_rows
 from dfgen.packs.format import folder_of, is_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of

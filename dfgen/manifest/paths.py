@@ -66,11 +66,6 @@ def at_folder(member: Member, folder: str) -> Member:
     return member._replace(archive=posix(os.path.abspath(os.path.join(folder, member.archive))))
 
 
-def has_members(paths: pa.ChunkedArray) -> bool:
-    """Whether there are members of archives among some paths."""
-    return any(pc.any(pc.starts_with(paths, f"{kind}://")).as_py() for kind in ARCHIVES)
-
-
 def ends_of(place: str) -> tuple[str, str]:
     """Return the texts before and after the relative paths that begin at an absolute place."""
     member = member_of(place)
@@ -109,7 +104,7 @@ def common_archive(paths: pa.ChunkedArray) -> str | None:
 
 def with_absolute_archives(paths: pa.Array, folder: str) -> pa.Array:
     """Return paths whose archives are absolute; relative archives start at a folder."""
-    if not has_members(paths):
+    if not any(pc.any(pc.starts_with(paths, f"{kind}://")).as_py() for kind in ARCHIVES):
         return paths
     relative = pc.invert(
         pc.match_substring_regex(paths, r"(?s)::(?:file://)?(?:[/\\]|[A-Za-z]:)[^:]*$")

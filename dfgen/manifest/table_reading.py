@@ -32,7 +32,6 @@ from dfgen.manifest.metadata import (
     hashed_columns,
     metadata_of,
 )
-from dfgen.manifest.not_a_manifest import missing_manifest, path_of_manifest
 from dfgen.manifest.paths import (
     absolute_paths,
     absolute_place,
@@ -52,6 +51,7 @@ from dfgen.manifest.schema import (
     with_column,
 )
 from dfgen.manifest.where import Condition, columns_asked, condition_of
+from dfgen.manifest.writing import missing_manifest, path_of_manifest
 from dfgen.packs.format import INDEX, folder_of, in_pack, is_pack, pack_table, read_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at

@@ -1,4 +1,4 @@
-"""Write the rows of a manifest as one Parquet file, batch by batch.
+"""Write the rows of a manifest as one Parquet file, to a path where they replace no other data.
 
 The fingerprint and the class names in the key are known only after the last batch. So the footer
 that Parquet writes is replaced at the end by one with the key.
@@ -6,16 +6,19 @@ that Parquet writes is replaced at the end by one with the key.
 
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dfgen.errors import ArgumentError, ManifestError
-from dfgen.files import write_whole
+from dfgen.errors import ArgumentError, DfgenError, ManifestError, WriteError, brief
+from dfgen.explain.missing import near_name
+from dfgen.files import check_writable, refuse_others, write_whole
 from dfgen.manifest.metadata import (
     KEY,
     Metadata,
@@ -26,6 +29,7 @@ from dfgen.manifest.metadata import (
 )
 from dfgen.manifest.paths import (
     check_stored_paths,
+    is_utf8,
     portable_root,
     stored_paths,
 )
@@ -43,6 +47,67 @@ from dfgen.manifest.schema import (
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
 from dfgen.table.arrow_types import are_files
+
+_OTHERS = re.compile(
+    r"\.(csv|tsv|txt|xlsx|jsonl?|xml|ya?ml|toml|pkl|feather|arrow|np[yz]|h5|hdf5|keras|db|html)",
+    re.IGNORECASE,
+)
+"""Suffixes of other kinds of files."""
+
+
+def path_of_manifest(path: Any) -> str:
+    """Return the absolute path of a manifest, or its URL."""
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(
+            f"the path of a manifest is text, such as 'pets.parquet', got {brief(path)}"
+        )
+    place = os.fsdecode(path)
+    place = place if has_store(scheme_of(place)) else os.path.abspath(place)
+    if not is_utf8(place):
+        raise ArgumentError(
+            f"the path {os.fsencode(place)!r} is not UTF-8, which Parquet's readers need: rename "
+            "the file or folder"
+        )
+    return place
+
+
+def missing_manifest(path: str) -> str:
+    """Return the message for a path without a file."""
+    near = "" if has_store(scheme_of(path)) else near_name(path)
+    return f"there is no manifest {path}.{near}".rstrip(".")
+
+
+def check_out(path: str, options: StorageOptions | None = None) -> None:
+    """Raise a WriteError if a manifest cannot be written to a path, or another file is there."""
+    far = has_store(scheme_of(path))
+    if not far:
+        check_writable(path)
+    stem, suffix = os.path.splitext(path)
+    if _OTHERS.fullmatch(suffix):
+        raise WriteError(
+            f"{path} is called {suffix}, and a manifest is a Parquet file: name it {stem}.parquet"
+        )
+    opened = {"opened": partial(_opened, options)} if far else {}
+    refuse_others(path, "manifest of dfgen", _has_key, **opened)
+
+
+def _opened(options: StorageOptions | None, path: str) -> IO[bytes]:
+    """Open a remote file; errors of reading are left to the writer."""
+    try:
+        return store_at(path, options=options).begin(path)[1]
+    except DfgenError as error:
+        raise FileNotFoundError from error
+
+
+def _has_key(file: IO[bytes]) -> bool:
+    """Whether a Parquet file is a manifest; a damaged one counts as such."""
+    if file.read(4) != b"PAR1":
+        return False
+    try:
+        return KEY in (pq.read_schema(file).metadata or {})
+    except (pa.ArrowException, OSError):
+        return True
+
 
 GROUP_ROWS = 1 << 17
 """Rows of a row group."""

@@ -23,7 +23,7 @@ from dfgen.errors import ArgumentError, WriteError, legible, listed, reason, who
 from dfgen.executors import Made, Work, check_executor, spread
 from dfgen.files import LOCK_SUFFIX, FileLock, write_whole
 from dfgen.limits import Limits, limits_given
-from dfgen.loading.state import ids_digest
+from dfgen.loading.receipts import ids_digest
 from dfgen.machine import usable_cpus
 from dfgen.manifest.io import Path
 from dfgen.manifest.schema import with_column

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from dfgen.binding.row_problems import known_problems, look_for_files
-from dfgen.binding.row_sizes import sizes_of_rows
+from dfgen.binding.row_sources import sizes_of_rows
 from dfgen.binding.table_columns import Columns, whole_column
 from dfgen.errors import ArgumentError, ManifestError, reason
 from dfgen.limits import Limits
-from dfgen.loading.order.shuffle import permutation
+from dfgen.loading.order.draws import permutation
 from dfgen.manifest.building.file_facts import Access
 from dfgen.manifest.building.scan import stat_files
 from dfgen.manifest.metadata import Metadata, columns_digest
@@ -24,9 +24,8 @@ from dfgen.manifest.writing import as_written
 from dfgen.packing.packers import PackArguments
 from dfgen.packing.write_shard import ShardTask
 from dfgen.packs.format import PATH, in_pack, is_pack
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundFeature, SampleReader
 from dfgen.spec import IntArray
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import store_of
@@ -102,7 +101,7 @@ def make_plan(
     store, bad = store_of([bound.values], limits, options), known_problems(columns)
     look_for_files(columns, SampleReader(table["id"], (bound,), None, store), bad, skips=True)
     sizes = None
-    if arguments.needs_sizes:
+    if arguments.format != "original" and arguments.image_size is None:
         sizes, errors = sizes_of_rows(columns, bound, None, store)
         bad = {row: reason(error) for row, error in errors.items()} | bad
         if not sizes.any():

@@ -11,13 +11,22 @@ import simplejpeg
 
 from dfgen.errors import ArgumentError, flag, one_of, whole
 from dfgen.limits import bytes_given
-from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.features.base import Reading
 from dfgen.samples.features.image import Image, checked_size
 from dfgen.samples.pixels.decoders import decode_image
 from dfgen.samples.pixels.formats import parse_header, sniff
-from dfgen.samples.pixels.geometry import CHANNELS, RESIZE, Geometry, Size, place, shrunk
-from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
+from dfgen.samples.pixels.geometry import (
+    CHANNELS,
+    INTERPOLATIONS,
+    RESIZE,
+    Geometry,
+    Size,
+    place,
+    reduction,
+    resize,
+    shrunk,
+)
+from dfgen.samples.reader import Sizes
 from dfgen.spec import IntArray, Present
 from dfgen.table.arrow_types import Content
 
@@ -189,11 +198,6 @@ class PackArguments:
     def nbytes(self) -> int:
         """The bytes of a shard."""
         return whole("shard_size", bytes_given("shard_size", self.shard_size), least=1)
-
-    @property
-    def needs_sizes(self) -> bool:
-        """Whether the sizes of images must be known before packing."""
-        return self.format == "jpeg" or (self.format == "pixels" and self.image_size is None)
 
     def packer(self, size: Size | None) -> Packer:
         """Return the packer; `size` is the common size of all images, if any."""

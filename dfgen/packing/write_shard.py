@@ -14,14 +14,13 @@ import pyarrow.ipc
 from dfgen.errors import DecodeError, ManifestError, MissingFileError
 from dfgen.files import write_whole
 from dfgen.limits import Limits
-from dfgen.loading.workers.retries import retry
+from dfgen.loading.workers.chunks import retry
 from dfgen.manifest.schema import with_column
 from dfgen.packing.packers import Packer
 from dfgen.packs.format import PACK_KEY, PATH, PackFile, checksum_of
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.decoders import prepare_worker
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundFeature, SampleReader
 from dfgen.spec import IntArray, unwatched
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import OfSize, Stores, store_of

@@ -8,9 +8,9 @@ import numpy as np
 
 from dfgen.errors import DecodeError
 from dfgen.packs.shards import Shards
-from dfgen.samples.bound_feature import Sizes
 from dfgen.samples.features.base import Reading
 from dfgen.samples.pixels.geometry import Geometry, Size, after, place, shrunk
+from dfgen.samples.reader import Sizes
 from dfgen.samples.sources import FileSource, RowSource
 from dfgen.spec import IntArray, Present, Spec, Values
 

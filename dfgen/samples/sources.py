@@ -25,7 +25,7 @@ from dfgen.samples.pixels.geometry import Geometry
 from dfgen.spec import IntArray, Present, Spec, Values
 from dfgen.stores.archives import Member, member_of
 from dfgen.stores.array_files import BROKEN_ROWS, ArrayFiles
-from dfgen.stores.cache_folder import Keys, Segment
+from dfgen.stores.slots import Keys, Segment
 from dfgen.stores.store import Store
 from dfgen.stores.stores import OfSize, is_remote
 

@@ -53,8 +53,10 @@ def check_call(name: str, function: Any, count: int, call: str, advice: str) -> 
 
 def name_of(function: Any) -> str:
     """Return the name of a function's definition."""
-    inner = unwrapped(function)
-    return str(getattr(inner, "__qualname__", type(inner).__name__)).rpartition("<locals>.")[2]
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__qualname__", type(function).__name__)
+    return str(name).rpartition("<locals>.")[2]
 
 
 def run(who: str, error_type: type[DfgenError], function: Callable[..., Any], *args: Any) -> Any:
@@ -67,7 +69,12 @@ def run(who: str, error_type: type[DfgenError], function: Callable[..., Any], *a
     try:
         return function(*args)
     except BaseException as cause:
-        if _is_ctrl_c(cause) or (error_type is DecodeError and is_outside(cause)):
+        is_ctrl_c = (
+            isinstance(cause, KeyboardInterrupt)
+            and threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+        )
+        if is_ctrl_c or (error_type is DecodeError and is_outside(cause)):
             raise
         error = error_type(f"{who} raised {type(cause).__name__}: {' '.join(str(cause).split())}")
         lines = cause.__traceback__
@@ -80,21 +87,6 @@ def run(who: str, error_type: type[DfgenError], function: Callable[..., Any], *a
     finally:
         if os.getpid() != process:  # a child that the function forked would make all rows again
             os._exit(0)
-
-
-def _is_ctrl_c(error: BaseException) -> bool:
-    return (
-        isinstance(error, KeyboardInterrupt)
-        and threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
-    )
-
-
-def unwrapped(function: Any) -> Any:
-    """Return the innermost function of nested `functools.partial`."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
 
 
 def pickled_by_value(value: object, **options: Any) -> bytes:

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from dfgen.errors import DecodeError, DfgenError, reason, unreadable
 from dfgen.limits import DEFAULT, Limits
 from dfgen.spec import IntArray, Values
-from dfgen.stores.local_files import prefetch
-from dfgen.stores.store import MOST_OPEN, Store, check_size
+from dfgen.stores.store import MOST_OPEN, Store, check_size, prefetch
 
 ArrayHeader = tuple[tuple[int, ...], bool, np.dtype[Any]]
 """Shape, Fortran order and dtype."""

@@ -14,10 +14,8 @@ from dfgen.limits import DEFAULT, Limits
 from dfgen.spec import Values
 from dfgen.stores.archives import ARCHIVES, Archives
 from dfgen.stores.array_files import ArrayFiles
-from dfgen.stores.fsspec_files import FsspecFiles, of_fsspec
-from dfgen.stores.local_files import Files
-from dfgen.stores.objects import OBJECTS, Objects
-from dfgen.stores.store import Head, Store, check_size
+from dfgen.stores.remote_files import OBJECTS, FsspecFiles, Objects, of_fsspec
+from dfgen.stores.store import Files, Head, Store, check_size
 from dfgen.table.arrow_types import Content, content_parts, flattened, is_list, may_hold, paths_of
 
 STORES: dict[str, Callable[..., Store]] = {

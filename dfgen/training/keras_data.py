@@ -11,8 +11,7 @@ from dfgen.errors import ArgumentError, DfgenError, brief, whole
 from dfgen.loading.loader import Loader
 from dfgen.loading.metrics import Metrics
 from dfgen.loading.order.epochs import Plan
-from dfgen.loading.receipts import Receipt
-from dfgen.loading.state import OF_RANK, State
+from dfgen.loading.receipts import OF_RANK, Receipt, State
 from dfgen.spec import IntArray
 from dfgen.training.backends import tensorflow_dataset
 from dfgen.training.checks.check import check
@@ -25,8 +24,7 @@ from dfgen.training.keras_loop import (
     loop_of,
     unknown_keras,
 )
-from dfgen.training.layout import Layout, SequenceView
-from dfgen.training.passes import Pass, UserLoop
+from dfgen.training.passes import Layout, Pass, Progress, SequenceView, UserLoop
 from dfgen.training.processes import (
     alike,
     check_not_empty,
@@ -36,7 +34,6 @@ from dfgen.training.processes import (
     divide,
     mesh_division,
 )
-from dfgen.training.progress import Progress
 
 
 class KerasData(keras.utils.PyDataset, DataAdapter):

@@ -25,14 +25,12 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from dfgen.errors import UnknownKerasError
 from dfgen.loading.loader import Loader
 from dfgen.loading.order.epochs import Plan
-from dfgen.loading.receipts import Handed, Ledger
-from dfgen.loading.state import Place
+from dfgen.loading.receipts import Handed, Ledger, Place
 from dfgen.training.backends import TorchBatches, stacked, tensorflow_dataset
 from dfgen.training.checks.check import note_trained
 from dfgen.training.checks.losses import check_first_batch
 from dfgen.training.checks.model_outputs import nested
-from dfgen.training.layout import Layout, SequenceView
-from dfgen.training.passes import Consumer, Pass
+from dfgen.training.passes import Consumer, Layout, Pass, SequenceView
 
 _LOOPS = "fit", "evaluate", "predict"
 _ARGUMENTS = ("y", "sample_weight", "class_weight", "batch_size", "steps_per_epoch",

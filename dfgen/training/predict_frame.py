@@ -20,14 +20,14 @@ import pyarrow.parquet as pq
 from dfgen.errors import ArgumentError, ManifestError, brief, listed, warn
 from dfgen.files import write_whole
 from dfgen.loading.order.epochs import Plan
-from dfgen.loading.state import ids_digest
+from dfgen.loading.receipts import ids_digest
 from dfgen.manifest.metadata import columns_digest
 from dfgen.progress_bars import progress
 from dfgen.table.arrow_types import are_files
 from dfgen.training.checks.check import check_trained
 from dfgen.training.checks.model_outputs import nested
 from dfgen.training.keras_data import view_of
-from dfgen.training.layout import SequenceView
+from dfgen.training.passes import SequenceView
 from dfgen.training.prediction_columns import prediction_columns
 from dfgen.training.processes import keras_division, settings
 from dfgen.training.sequence import Sequence
@@ -108,7 +108,7 @@ def predict_frame(
 
 
 def _check(model: Any, view: SequenceView) -> None:
-    if view.loader.transforms_batches:
+    if view.loader.batch_transform is not None:
         raise ArgumentError(
             "the Sequence has a batch_transform, which can mix rows, so that no prediction belongs "
             "to one row: make a Sequence without it"

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dfgen.errors import ArgumentError, listed
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.classes import Category, MultiLabel, Number
+from dfgen.samples.reader import BoundFeature
 from dfgen.spec import Present
 from dfgen.table.arrow_types import is_text, lists_of, with_ends
 from dfgen.training.checks.model_outputs import (
@@ -23,7 +23,7 @@ from dfgen.training.checks.model_outputs import (
     outputs_of,
     steps_as_keras,
 )
-from dfgen.training.layout import SequenceView
+from dfgen.training.passes import SequenceView
 
 Floats = npt.NDArray[np.float32]
 NO_PREDICTION = "the model gave NaN"  # the problem of a row whose file has none

@@ -12,24 +12,22 @@ import pandas as pd
 
 from dfgen.binding.arguments import Balance, Cache, ClassWeight, SampleWeight, SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.nested import Tree
-from dfgen.binding.preprocessing import Preprocessing
 from dfgen.binding.row_problems import look_for_files
 from dfgen.errors import ArgumentError, brief, whole
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits
 from dfgen.loading.batch_transforms import BatchTransform
 from dfgen.loading.loader import Loader
-from dfgen.loading.receipts import digest_before
-from dfgen.loading.state import Identity, Place, State
+from dfgen.loading.receipts import Identity, Place, State, digest_before
 from dfgen.samples.features.image import DEFAULT_SIZE
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform
+from dfgen.serving.preprocessing import Preprocessing, preprocessing_of
+from dfgen.spec import Tree
 from dfgen.table.any_table import Table
 from dfgen.training.keras_data import KerasData
-from dfgen.training.layout import layout_of, problems_frame, summary
+from dfgen.training.passes import Progress, layout_of, problems_frame, summary
 from dfgen.training.processes import resolve_shard
-from dfgen.training.progress import Progress
 
 
 class Sequence(KerasData):
@@ -271,7 +269,7 @@ class Sequence(KerasData):
                 f"preprocessing(transform={brief(transform)}): expected a function or nothing. To "
                 "preprocess a picture, write seq.preprocessing()(picture)"
             )
-        return self._binding.preprocessing(keras.config.image_data_format(), transform)
+        return preprocessing_of(self._binding, keras.config.image_data_format(), transform)
 
     def state_dict(self) -> State:
         """Return the state of training as a dict for JSON of less than 1 kB.

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dfgen.binding.arguments import FEATURE_OPTIONS, SequenceArguments, open_table
-from dfgen.binding.default_features import chosen_features
-from dfgen.binding.nested import Tree, leaves, map_leaves
+from dfgen.binding.arguments import FEATURE_OPTIONS, SequenceArguments, chosen_features, open_table
 from dfgen.binding.split_rows import split_rows, warn_of_split_leaks, where_split
 from dfgen.errors import ArgumentError
 from dfgen.packs.format import is_pack
 from dfgen.samples.features.audio import Audio
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import Image
+from dfgen.spec import Tree, leaves, map_leaves
 from dfgen.table.any_table import Table
 from dfgen.training.checks.check import warn_of_unseen
 from dfgen.training.keras_data import view_of

@@ -16,6 +16,7 @@ from dfgen.errors import ArgumentError, DecodeError
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.masks import Mask
+from dfgen.serving.preprocessing import preprocessing_of
 from dfgen.stores.stores import Stores
 
 N, HEIGHT, WIDTH = 24, 12, 18
@@ -140,7 +141,7 @@ def test_rows_of_target_size_are_read_in_chunks(frame, monkeypatch):
 
 def test_serving_takes_images_as_files_and_arrays(frame):
     found = bind(SequenceArguments(frame, Image("rgb.npy", (6, 9), index="index"), label_mode=None))
-    preprocessing = found.preprocessing("channels_last", None)
+    preprocessing = preprocessing_of(found, "channels_last", None)
     expected = batches(frame, Image("png", (6, 9)))["image"][3:4]
     pixels = np.load(frame["rgb.npy"][0])[3]
     for given in (frame["png"][3], pixels):

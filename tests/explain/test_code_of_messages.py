@@ -13,7 +13,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import DfgenError
-from dfgen.explain import names as names_module
+from dfgen.explain import labels as names_module
 
 ROWS = 8
 TWO = ["a", "b"] * 4

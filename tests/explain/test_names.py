@@ -19,7 +19,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import DfgenError
-from dfgen.explain import names as module
+from dfgen.explain import labels as module
 from dfgen.training.checks import check as module_of_checks
 
 CHANGES = {

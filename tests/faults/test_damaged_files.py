@@ -22,12 +22,11 @@ from public.first_batch import x_of
 import dfgen
 from dfgen.errors import DecodeError, DfgenError, MissingFileError
 from dfgen.loading.loader import Loader
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.arrays import Array
 from dfgen.samples.features.audio import Audio
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.decoders import decode_image
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundFeature, SampleReader
 
 ROWS, BAD, SIZE = 6, 3, (17, 24)
 IMAGES = ("jpg", "png", "webp", "gif", "tif", "bmp")

@@ -15,10 +15,9 @@ from loaders import batches_of
 
 from dfgen.errors import DecodeError, TransformError, WorkerError
 from dfgen.loading.loader import Loader
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.arrays import Array, Column
 from dfgen.samples.features.classes import Number
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundFeature, SampleReader
 
 WORKERS = {
     "caller": {"workers": 0},
@@ -127,7 +126,7 @@ import sys
 import cloudpickle
 import numpy as np
 from dfgen.loading.loader import Loader
-from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.reader import BoundFeature
 from dfgen.samples.features.classes import Number
 from dfgen.samples.reader import SampleReader
 
@@ -268,7 +267,7 @@ os.environ["TMPDIR"] = f"{sys.argv[1]}/tmp"
 import numpy as np
 from dfgen.errors import WorkerError
 from dfgen.loading.loader import Loader
-from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.reader import BoundFeature
 from dfgen.samples.features.arrays import Array
 from dfgen.samples.reader import SampleReader
 import pyarrow as pa

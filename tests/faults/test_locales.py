@@ -25,7 +25,7 @@ from dfgen.binding.bind import bind
 from dfgen.loading.loader import Loader
 bound = bind(SequenceArguments(frame, y="kind"))
 loader = Loader(bound.reader, batch_size=len(frame), workers=0)
-names = bound.preprocessing("channels_last", None).class_names
+names = bound.class_names
 print(sorted(loader.batch(0, 0).arrays["label"].tolist()), *names)
 """
 

@@ -16,7 +16,7 @@ from cases import each
 
 import dfgen
 from dfgen.errors import ArgumentError, DecodeError, ProblemsError, ReadError, is_outside
-from dfgen.loading.workers import retries
+from dfgen.loading.workers import chunks
 from dfgen.stores.stores import Stores
 
 SHIM = r"""
@@ -78,8 +78,8 @@ OPENED(open64)
 IN_A_PROCESS = """
 import sys, pandas as pd
 import dfgen
-from dfgen.loading.workers import retries
-retries.WAITS = (0.01,) * 4
+from dfgen.loading.workers import chunks
+chunks.WAITS = (0.01,) * 4
 df = pd.DataFrame({"id": range(8), "path": [f"{sys.argv[1]}/{row}.png" for row in range(8)]})
 seq = dfgen.Sequence(df, image_size=(4, 4), label_mode=None, batch_size=4, shuffle=False,
                      on_error="skip", workers=2)
@@ -124,7 +124,7 @@ def failing(started):
 
 
 def test_closing_ends_waits_for_a_disk(folder, monkeypatch):
-    monkeypatch.setattr(retries, "WAITS", (1000.0,))
+    monkeypatch.setattr(chunks, "WAITS", (1000.0,))
     started = threading.Event()
     seq = sequence(folder, failing(started))
     with ThreadPoolExecutor() as pool:

@@ -12,9 +12,9 @@ import pytest
 import dfgen
 from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.preprocessing_json import digest_of, from_text
 from dfgen.errors import ArgumentError, DecodeError, DfgenError, ManifestError
 from dfgen.samples.features.arrays import Array
+from dfgen.serving.preprocessing_json import digest_of, from_text
 from dfgen.stores.array_files import decode_array
 from dfgen.stores.stores import Stores
 from dfgen.training.callbacks.backup_files import Generations

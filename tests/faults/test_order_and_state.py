@@ -31,7 +31,7 @@ MEMORY = """
 import sys
 import numpy as np, psutil
 from dfgen.loading.loader import Loader
-from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.reader import BoundFeature
 from dfgen.samples.features.classes import Number
 from dfgen.samples.reader import SampleReader
 

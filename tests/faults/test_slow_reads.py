@@ -17,10 +17,9 @@ from loaders import batches_of
 from dfgen.errors import ReadTimeoutError
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.arrays import Array
 from dfgen.samples.features.image import Image
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundFeature, SampleReader
 
 KINDS = pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
 
@@ -220,7 +219,7 @@ import os, signal, sys, threading, time
 import numpy as np, pyarrow as pa
 from dfgen.limits import Limits
 from dfgen.loading.loader import Loader
-from dfgen.samples.bound_feature import BoundFeature
+from dfgen.samples.reader import BoundFeature
 from dfgen.samples.features.arrays import Array
 from dfgen.samples.reader import SampleReader
 

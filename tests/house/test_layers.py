@@ -37,7 +37,9 @@ LAYERS = {
     "binding": LOW | {"stores", "samples", "packs", "loading", "explain", "manifest"},
     "packing": LOW
     | {"stores", "samples", "packs", "loading", "explain", "executors", "manifest", "binding"},
-    "training": LOW | {"stores", "samples", "packs", "loading", "explain", "manifest", "binding"},
+    "serving": LOW | {"stores", "samples", "packs", "binding"},
+    "training": LOW
+    | {"stores", "samples", "packs", "loading", "explain", "manifest", "binding", "serving"},
 }
 # The only rooms that may import a library.
 ROOMS_OF = {

@@ -11,10 +11,9 @@ from loaders import batches_of
 
 import dfgen
 from dfgen.loading.loader import Loader
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.base import Reading
 from dfgen.samples.features.image import Image
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundFeature, SampleReader
 from dfgen.stores.stores import Stores
 
 pytestmark = pytest.mark.timeout(60)

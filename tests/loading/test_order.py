@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order import shuffle as order
+from dfgen.loading.order import draws as order
+from dfgen.loading.order.draws import permutation
 from dfgen.loading.order.epochs import Plan
-from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.pending_batch import batch_weights
 from dfgen.loading.workers.chunks import batch_rng, sample_rng
 

@@ -10,10 +10,9 @@ from watching import trained_watcher
 import dfgen
 from dfgen.errors import ArgumentError
 from dfgen.loading.order import epochs
+from dfgen.loading.order.draws import permutation
 from dfgen.loading.order.epochs import Epochs, Plan, Shuffled
-from dfgen.loading.order.shuffle import permutation
-from dfgen.loading.receipts import Handed, Ledger, Receipt
-from dfgen.loading.state import Place, receipt
+from dfgen.loading.receipts import Handed, Ledger, Place, Receipt, receipt
 
 ROWS, BATCH = 10, 3
 ORDER = Epochs(Shuffled(ROWS, 5), Plan(rows=ROWS, batch_size=BATCH))

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfgen.loading.order.shuffle import permutation
-from dfgen.loading.state import ids_digest, receipt
+from dfgen.loading.order.draws import permutation
+from dfgen.loading.receipts import ids_digest, receipt
 
 N, BATCH_SIZE = 50, 12
 IDS = [f"row-{row}" for row in range(N)]

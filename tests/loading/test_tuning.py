@@ -16,9 +16,8 @@ from dfgen.binding.bind import bind
 from dfgen.loading.loader import Loader
 from dfgen.loading.workers import workers
 from dfgen.loading.workers.workers import Chooser, may_be_processes
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
-from dfgen.samples.reader import SampleReader
+from dfgen.samples.reader import BoundFeature, SampleReader
 
 ROWS = 64
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dfgen.loading.order.draws import permutation
 from dfgen.loading.order.epochs import Epochs, Plan
-from dfgen.loading.order.shuffle import permutation
 from dfgen.loading.order.windows import Windowed, fitting, windows_of
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=30)

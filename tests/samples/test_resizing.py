@@ -12,8 +12,7 @@ from PIL import Image, ImageOps
 from public.corpus import exif
 
 from dfgen.samples.pixels.decoders import decode_image
-from dfgen.samples.pixels.geometry import place
-from dfgen.samples.pixels.resizing import reduction, resize
+from dfgen.samples.pixels.geometry import place, reduction, resize
 
 RNG = np.random.default_rng(0)
 SHAPES = [(37, 53), (5, 5), (1, 1), (1, 300), (300, 1), (64, 8)]

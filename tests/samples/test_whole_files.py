@@ -15,7 +15,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import ArgumentError
-from dfgen.manifest.building import whole_files
+from dfgen.manifest.building import file_facts
 from dfgen.manifest.building.file_facts import decode_whole
 from dfgen.stores.stores import Stores
 
@@ -210,7 +210,7 @@ def test_decoding_sounds_needs_the_sound_package(folder, monkeypatch):
     def none():
         raise ArgumentError("dfgen.Audio needs the package soundfile")
 
-    monkeypatch.setattr(whole_files, "load_soundfile", none)
+    monkeypatch.setattr(file_facts, "load_soundfile", none)
     with pytest.raises(ArgumentError, match="needs the package soundfile"):
         dfgen.verify("m.parquet", decode=True, write=True)
 

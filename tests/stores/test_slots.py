@@ -14,8 +14,7 @@ from public.leftovers import of_pass, pictures, sequence, written
 import dfgen
 from dfgen.spec import Spec
 from dfgen.stores import slots as slots_module
-from dfgen.stores.cache_folder import open_segments
-from dfgen.stores.slots import Room, Slots, memory_slots
+from dfgen.stores.slots import Room, Slots, memory_slots, open_segments
 
 SPEC = Spec((4, 4, 3), np.dtype(np.uint8))
 

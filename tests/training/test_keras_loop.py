@@ -348,10 +348,17 @@ def test_unknown_keras_reading_style_is_an_error(rows):
         """Calls as an unknown Keras would."""
 
         def __init__(self, seq):
-            exec("seq.num_batches\niter(seq.get_numpy_iterator())", {"seq": seq})
+            code = "seq.num_batches\niter(seq.get_numpy_iterator())"
+            exec(code, {"seq": seq, "__name__": "keras.src.trainers"})
 
     with pytest.raises(UnknownKerasError, match=r"supports Keras 3\.12"):
         Other(sequence(rows))
+
+
+def test_get_numpy_iterator_gives_a_user_the_batches(rows):
+    seq = sequence(rows, shuffle=False)
+    pairs = zip(seq.get_numpy_iterator(), sequence(rows, shuffle=False), strict=True)
+    assert all(np.array_equal(x, other) for (x, *_), (other, *_) in pairs)
 
 
 def test_sequence_and_batches_are_freed_after_fit(rows):

@@ -12,8 +12,8 @@ from cases import each
 from watching import order, orders
 
 import dfgen
-from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError
+from dfgen.spec import leaves
 
 
 def sequence(df, **options):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dfgen.errors import ArgumentError
-from dfgen.loading.order.shuffle import permutation
+from dfgen.loading.order.draws import permutation
 from dfgen.spec import IntArray
 
 _BLOCK = 8192  # positions at once; one batch at a time costs ten times as much

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dfgen.loading.order.draws import domain, permutation, round_keys, walk
 from dfgen.loading.order.epochs import Plan
-from dfgen.loading.order.shuffle import domain, permutation, round_keys, walk
 from dfgen.spec import IntArray
 
 _LANES = 64  # the most; 2, 3 or 4 hosts share few of them or none

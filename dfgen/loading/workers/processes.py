@@ -23,7 +23,7 @@ import numpy as np
 from dfgen.errors import ArgumentError, WorkerError
 from dfgen.loading.metrics import IDLE, Stopwatch
 from dfgen.loading.problems import WORKER, Problem
-from dfgen.loading.workers.chunks import Blanks, Chunk, ChunkArrays, ChunkMaker
+from dfgen.loading.workers.chunks import WAITS, Blanks, Chunk, ChunkArrays, ChunkMaker, waited
 from dfgen.loading.workers.pool import Worker
 from dfgen.loading.workers.process_main import (
     HEADER,
@@ -37,7 +37,6 @@ from dfgen.loading.workers.process_main import (
     shared_arrays,
     shared_memory,
 )
-from dfgen.loading.workers.retries import WAITS, waited
 from dfgen.machine import IS_WINDOWS, interrupts_blocked, python_command
 from dfgen.samples.transforms import pickled_by_value
 from dfgen.spec import Spec

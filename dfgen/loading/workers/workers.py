@@ -169,25 +169,20 @@ class Workers:
         self._lock = threading.Lock()
         self._closed = False
 
-    @property
-    def used(self) -> Choice:
-        """The number of workers that make batches, and whether they are processes."""
-        return self.chooser.used
-
     def start(self, begin: Callable[[Pool], None]) -> None:
         """Call `begin` with the pool that makes batches now."""
         with self._lock:
             if self._closed:
                 raise ArgumentError(CLOSED)
-            count, processes = self.used
-            if self.used not in self._pools:
+            count, processes = used = self.chooser.used
+            if used not in self._pools:
                 make: Callable[[], Worker] = partial(Worker, self._maker.fill)
                 if processes:
                     self._payload = self._payload or pickled(self._maker)
                     parts = self._payload, *self._memory, self._is_optional
                     make = partial(ProcessWorker, self._maker, *parts)
-                self._pools[self.used] = Pool(count, make)
-            begin(self._pools[self.used])
+                self._pools[used] = Pool(count, make)
+            begin(self._pools[used])
 
     def note(self, rows: int, waited: float, now: float) -> None:
         """Note that a consumer has taken a batch, as `Chooser.note`.
@@ -199,7 +194,7 @@ class Workers:
         try:
             self.chooser.note(rows, waited, now)
             if self.chooser.done:
-                for choice in self._pools.keys() - {self.used}:
+                for choice in self._pools.keys() - {self.chooser.used}:
                     self._pools[choice].drain()
         finally:
             self._lock.release()
@@ -208,10 +203,6 @@ class Workers:
     def started(self) -> list[Worker]:
         """The workers that have started, abandoned ones included."""
         return [worker for pool in [*self._pools.values()] for worker in pool.workers]
-
-    def are_on(self, thread: int) -> bool:
-        """Return whether one of them works on a thread now."""
-        return any(worker.thread == thread and worker.batch for worker in self.started)
 
     @property
     def abandoned(self) -> int:

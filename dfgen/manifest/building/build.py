@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, ManifestError, MissingFileError, count, quote, warn
 from dfgen.executors import Made
+from dfgen.explain.labels import warn_of_lookalikes
 from dfgen.explain.missing import missing_path
-from dfgen.explain.names import warn_of_lookalikes
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.limits import Limits, limits_given
 from dfgen.manifest.building.box_columns import place_boxes
@@ -25,7 +25,6 @@ from dfgen.manifest.building.splitting import Splitting
 from dfgen.manifest.building.update import Grown, Old, grow, read_old
 from dfgen.manifest.duplicates import warn_of_leaks
 from dfgen.manifest.io import is_plain, only_writer_of, write_frame
-from dfgen.manifest.not_a_manifest import check_out
 from dfgen.manifest.paths import stored_paths
 from dfgen.manifest.schema import (
     FACTS,
@@ -43,6 +42,7 @@ from dfgen.manifest.schema import (
 )
 from dfgen.manifest.sources.source import Rows
 from dfgen.manifest.table_reading import Path
+from dfgen.manifest.writing import check_out
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of
 from dfgen.table.any_table import PANDAS_TYPES, Table, to_frame

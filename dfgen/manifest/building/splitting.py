@@ -26,7 +26,7 @@ from dfgen.errors import (
     warn,
     whole,
 )
-from dfgen.explain.names import warn_of_lookalikes
+from dfgen.explain.labels import warn_of_lookalikes
 from dfgen.explain.other_libraries import refuse_unknown
 from dfgen.manifest.duplicates import file_copies, first_rows, joined_rows, warn_of_leaks
 from dfgen.manifest.io import Path, frame_of_manifest, write_manifest

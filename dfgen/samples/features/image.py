@@ -10,7 +10,7 @@ from dfgen.errors import ArgumentError, DecodeError, brief, flag, one_of, whole
 from dfgen.samples.features.base import Feature, Reading, check_column, numbers_of, set_fields
 from dfgen.samples.pixels import geometry as geo
 from dfgen.samples.pixels.decoders import decode_image
-from dfgen.samples.pixels.resizing import INTERPOLATIONS, reduction, resize
+from dfgen.samples.pixels.geometry import INTERPOLATIONS, reduction, resize
 from dfgen.samples.pixels.scaling import (
     DEPTHS,
     Scale,
@@ -394,14 +394,9 @@ def in_mode(pixels: geo.Pixels, image: Any) -> geo.Pixels:
     return np.ascontiguousarray(pixels)
 
 
-def holds_pixels(shape: tuple[int, ...]) -> bool:
-    """Whether an array may be an image: (height, width), with 1, 3 or 4 channels, or without."""
-    return 0 not in shape and (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4)))
-
-
 def with_pixels(row: geo.Pixels) -> geo.Pixels:
     """Return a row of an array file as (height, width, channels)."""
-    if not holds_pixels(row.shape):
+    if not row.size or row.ndim not in (2, 3) or row.shape[2:] not in ((), (1,), (3,), (4,)):
         raise DecodeError(
             f"the row has shape {row.shape}, expected (height, width), or (height, width, "
             "channels) with 1, 3 or 4 channels"

@@ -23,8 +23,8 @@ from dfgen.samples.features.classes import class_numbers, names_of_lists
 from dfgen.samples.features.image import check_followed_size, spec_on
 from dfgen.samples.features.ragged import PADDING, Ragged
 from dfgen.samples.pixels.decoders import decode_values
+from dfgen.samples.pixels.geometry import resize
 from dfgen.samples.pixels.regions import mask_of, parsed
-from dfgen.samples.pixels.resizing import resize
 from dfgen.spec import Spec, Values
 from dfgen.table import arrow_types as arrow
 

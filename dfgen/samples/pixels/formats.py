@@ -21,8 +21,7 @@ from dfgen.samples.pixels import pillow_readers as pillow
 from dfgen.samples.pixels.headers import Header
 from dfgen.samples.pixels.sounds import sound_header
 from dfgen.stores.array_files import array_header
-from dfgen.stores.local_files import Files
-from dfgen.stores.store import Store
+from dfgen.stores.store import Files, Store
 from dfgen.table.arrow_types import Content
 
 DECODERS = 1

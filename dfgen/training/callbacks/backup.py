@@ -22,8 +22,8 @@ from dfgen.training.callbacks.backup_files import (
 )
 from dfgen.training.keras_data import view_of
 from dfgen.training.keras_loop import Fit, running_fit
+from dfgen.training.passes import Progress
 from dfgen.training.processes import by_rank, connected, gathered, mesh_division
-from dfgen.training.progress import Progress
 from dfgen.training.sequence import Sequence
 
 

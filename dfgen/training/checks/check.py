@@ -9,14 +9,14 @@ import keras
 import numpy as np
 import pandas as pd
 
-from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, listed, warn
 from dfgen.loading.loader import Loader
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.image import Image
 from dfgen.samples.pixels.scaling import rescale
+from dfgen.samples.reader import BoundFeature
+from dfgen.spec import leaves
 from dfgen.training.checks.losses import check_losses
-from dfgen.training.layout import SequenceView
+from dfgen.training.passes import SequenceView
 
 _IGNORED = "y", "sample_weight", "class_weight", "batch_size", "validation_batch_size"
 """Arguments that Keras drops without a warning."""
@@ -134,7 +134,7 @@ def _check_validation(call: Any, train: SequenceView, val: SequenceView) -> None
 def _scaled(view: SequenceView, bound: BoundFeature) -> Any:
     """Return pixels as an image scales them, or 0 if a function of the user can scale them too."""
     image, transform = bound.feature, view.loader.reader.transform
-    if not isinstance(image, Image) or view.loader.transforms_batches:
+    if not isinstance(image, Image) or view.loader.batch_transform is not None:
         return 0
     if transform is not None and image.spec.stage(False).dtype is None:
         return 0
@@ -188,7 +188,7 @@ def scaled_twice(model: Any, view: SequenceView) -> Iterator[str]:
 
 
 def _scales(view: SequenceView) -> list[Any]:
-    if view.loader.transforms_batches:
+    if view.loader.batch_transform is not None:
         return []  # a function of the user can scale them
     inputs = [bound for bound in features(view, "x").values() if _is_image(bound)]
     return [getattr(bound.feature, "scale", None) for bound in inputs]

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from dfgen.errors import ArgumentError, listed, warn
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.classes import MultiLabel
+from dfgen.samples.reader import BoundFeature
 from dfgen.samples.transforms import Pipeline
 from dfgen.spec import Spec
 from dfgen.training.checks.model_outputs import (
@@ -23,7 +23,7 @@ from dfgen.training.checks.model_outputs import (
     outputs_of,
     steps_as_keras,
 )
-from dfgen.training.layout import SequenceView
+from dfgen.training.passes import SequenceView
 
 SPARSE, CATEGORICAL, BINARY, REGRESSION = LossKind
 
@@ -68,7 +68,9 @@ def _trained(model: Any, view: SequenceView, purpose: str) -> Iterator[_Trained]
         loss, array = known_loss(losses.get(name)), targets.get(name)
         if loss is not None and isinstance(array, str):
             bound, spec = loader.reader.by_array[array], loader.specs[array]
-            changes = loader.transforms_batches or not isinstance(transform, Pipeline | None)
+            changes = loader.batch_transform is not None or not isinstance(
+                transform, Pipeline | None
+            )
             classes = () if changes or len(bound.specs) > 1 else bound.feature.class_names or ()
             column = ", ".join(bound.feature.columns)
             if view.layout.turned(array, spec) is spec:  # else the last axis is not that of classes

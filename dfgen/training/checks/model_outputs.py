@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import keras
 
-from dfgen.binding.nested import leaves
 from dfgen.errors import ArgumentError, listed
 from dfgen.loading.loader import Loader
-from dfgen.training.layout import Layout
+from dfgen.spec import leaves
+from dfgen.training.passes import Layout
 
 LossKind = StrEnum("LossKind", ["SPARSE", "CATEGORICAL", "BINARY", "REGRESSION"])
 """The families of losses that take the same targets and outputs."""

@@ -5,8 +5,8 @@ import json
 import pytest
 
 import dfgen
-from dfgen.binding.preprocessing import Preprocessing
 from dfgen.errors import ArgumentError
+from dfgen.serving.preprocessing import Preprocessing
 
 MADE = Preprocessing(
     x=("image", "age"),

@@ -7,29 +7,31 @@ import io
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dfgen.binding.nested import Tree, channels_first, leaves, map_leaves, tree_of
-from dfgen.binding.preprocessing_json import from_text, to_text
-from dfgen.binding.row_sizes import row_sizes
+from dfgen.binding.row_sources import row_sizes
 from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.files import write_whole
-from dfgen.samples.bound_feature import BoundFeature
 from dfgen.samples.features.arrays import Array
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.classes import Category, MultiLabel
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.masks import Mask
-from dfgen.samples.reader import SampleReader
-from dfgen.samples.transforms import Transform
+from dfgen.samples.reader import BoundFeature, SampleReader
+from dfgen.samples.transforms import Transform, check_transform
+from dfgen.serving.preprocessing_json import from_text, to_text
+from dfgen.spec import Tree, channels_first, leaves, map_leaves, tree_of
 from dfgen.stores.stores import Stores, store_of
 from dfgen.table.arrow_types import FILE
+
+if TYPE_CHECKING:
+    from dfgen.binding.bind import Binding
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,30 @@ def _meaning(feature: Feature | None, predictions: Any) -> Any:
     if is_binary:
         return [names[index] for index in (scores.reshape(-1) > 0.5).astype(int).tolist()]
     return [[names[index] for index in np.flatnonzero(row > 0.5)] for row in scores]
+
+
+def preprocessing_of(
+    binding: "Binding", data_format: str, transform: Transform | None
+) -> Preprocessing:
+    """Return the preprocessing of a row as in training, and the meaning of predictions."""
+    inputs = {name: _unbound(binding[name]) for name in leaves(binding.x)}
+    for name, feature in inputs.items():
+        if feature.like is not None and feature.like not in inputs:
+            raise ArgumentError(
+                f"{name!r} in x follows {feature.like!r} in y, which no row has when serving"
+            )
+    check_transform("transform", transform, "sample")
+    targets = {name: _unbound(binding[name]) for name in leaves(binding.y)}
+    classes = {n: None if one.class_names is None else one for n, one in targets.items()}
+    return Preprocessing(binding.x, binding.y, inputs, classes, data_format, transform)
+
+
+def _unbound(bound: BoundFeature) -> Feature:
+    """Return a feature with its class names, for rows without an array file."""
+    feature = bound.feature
+    if isinstance(feature, Image):
+        feature = replace(feature, index=None, dataset=None)
+    return feature if bound.like is None else replace(feature, like=bound.like)  # type: ignore[type-var]
 
 
 def load_preprocessing(

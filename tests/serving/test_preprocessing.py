@@ -16,11 +16,11 @@ from PIL import Image as Pillow
 import dfgen
 from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
-from dfgen.binding.preprocessing import Preprocessing
-from dfgen.binding.preprocessing_json import to_plain
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, MissingFileError
 from dfgen.loading.loader import Loader
 from dfgen.samples.features.base import Feature
+from dfgen.serving.preprocessing import Preprocessing, preprocessing_of
+from dfgen.serving.preprocessing_json import to_plain
 
 ROWS = 6
 NO_LABELS = {"label_mode": None}
@@ -78,7 +78,7 @@ IMAGES = {
 @pytest.mark.parametrize("image", IMAGES.values(), ids=IMAGES.keys())
 def test_paths_bytes_and_rows_match_training_inputs(df, image):
     binding = bound(df, image)
-    preprocessing, expected = binding.preprocessing("channels_last", None), seen(binding)
+    preprocessing, expected = preprocessing_of(binding, "channels_last", None), seen(binding)
     paths = df["path"].tolist()
     data = [Path(path).read_bytes() for path in paths]
     rows = df.to_dict("records")
@@ -105,14 +105,16 @@ def test_paths_bytes_and_rows_match_training_inputs(df, image):
 def test_pixel_arrays_match_inputs_read_from_files(df):
     for image in (IMAGES["crop"], IMAGES["centre"], IMAGES["gray"]):
         binding = bound(df, image)
-        preprocessing, expected = binding.preprocessing("channels_last", None), seen(binding)
+        preprocessing, expected = preprocessing_of(binding, "channels_last", None), seen(binding)
         for row in (1, 3, 5):  # which are PNG
             pixels = np.asarray(Pillow.open(df["path"][row]))
             np.testing.assert_array_equal(preprocessing(pixels), expected["image"][row : row + 1])
     gray = np.arange(16 * 40, dtype=np.uint8).reshape(16, 40)
     np.testing.assert_array_equal(preprocessing(gray)[0, ..., 0], gray)
     np.testing.assert_array_equal(preprocessing(gray[..., None])[0, ..., 0], gray)
-    deep = bound(df, dfgen.Image(size=(2, 2), dtype="uint16")).preprocessing("channels_last", None)
+    deep = preprocessing_of(
+        bound(df, dfgen.Image(size=(2, 2), dtype="uint16")), "channels_last", None
+    )
     colours = np.arange(12, dtype=np.uint16).reshape(2, 2, 3) * 5000
     np.testing.assert_array_equal(deep(colours)[0], colours)
 
@@ -134,7 +136,7 @@ X = {
 
 def test_several_inputs_are_made_of_rows(df):
     binding = bound(df, X)
-    preprocessing, expected = binding.preprocessing("channels_last", None), seen(binding)
+    preprocessing, expected = preprocessing_of(binding, "channels_last", None), seen(binding)
     for found in (preprocessing(df), preprocessing(df.to_dict("records"))):
         boxes = found.pop("boxes")
         assert found.keys() == X.keys() - {"boxes"}
@@ -150,7 +152,7 @@ def test_several_inputs_are_made_of_rows(df):
 
 def test_lists_of_inputs_and_channels_first(df):
     x = [IMAGES["stretch"], dfgen.Number("age")]
-    image, age = bound(df, x).preprocessing("channels_first", None)(df[:2])
+    image, age = preprocessing_of(bound(df, x), "channels_first", None)(df[:2])
     expected = seen(bound(df, x))
     np.testing.assert_array_equal(image, np.moveaxis(expected["image"][:2], -1, 1))
     np.testing.assert_array_equal(age, [0.5, 1.5])
@@ -166,7 +168,7 @@ def test_lists_of_inputs_and_channels_first(df):
 def test_chance_becomes_the_centre(df, options):
     still = {name: value for name, value in options.items() if name not in ("crop", "flip")}
     found, expected = (
-        bound(df, dfgen.Image(size=(20, 20), **given)).preprocessing("channels_last", None)(df)
+        preprocessing_of(bound(df, dfgen.Image(size=(20, 20), **given)), "channels_last", None)(df)
         for given in (options, {**still, "crop": "center"})
     )
     np.testing.assert_array_equal(found, expected)
@@ -174,7 +176,7 @@ def test_chance_becomes_the_centre(df, options):
 
 def test_random_resized_becomes_largest_centre_crop(df):
     image = dfgen.Image(size=(20, 20), crop="random_resized")
-    found = bound(df, image).preprocessing("channels_last", None)(df["path"][3])
+    found = preprocessing_of(bound(df, image), "channels_last", None)(df["path"][3])
     assert found.shape == (1, 20, 20, 3)
 
 
@@ -182,15 +184,15 @@ def test_random_resized_becomes_largest_centre_crop(df):
 def test_a_pair_in_x_is_made_together(df, size):
     x = {"a": dfgen.Image("path", size=size), "b": dfgen.Image("again", like="a")}
     df = df.assign(again=df["path"])
-    found = bound(df, x).preprocessing("channels_last", None)(df)
+    found = preprocessing_of(bound(df, x), "channels_last", None)(df)
     np.testing.assert_array_equal(found["a"], found["b"])
 
 
 def test_transform_is_included_only_on_request(df):
     binding = bound(df, IMAGES["crop"], transform=half)
     expected = seen(binding)["image"]
-    np.testing.assert_array_equal(binding.preprocessing("channels_last", half)(df), expected)
-    assert (binding.preprocessing("channels_last", None)(df) != expected).any()
+    np.testing.assert_array_equal(preprocessing_of(binding, "channels_last", half)(df), expected)
+    assert (preprocessing_of(binding, "channels_last", None)(df) != expected).any()
 
 
 SAVED = {
@@ -211,7 +213,7 @@ Y = {
 
 @pytest.mark.parametrize("x", SAVED.values(), ids=SAVED.keys())
 def test_what_is_saved_is_loaded_equal(df, x):
-    made = bound(df, x, Y).preprocessing("channels_first", None)
+    made = preprocessing_of(bound(df, x, Y), "channels_first", None)
     text = made.to_json()
     loaded = Preprocessing.from_json(text)
     assert loaded == made
@@ -250,7 +252,7 @@ def area(width, height):
 
 def test_functions_saved_by_name_load_only_on_request(df):
     x = {"image": IMAGES["crop"], "area": dfgen.Column(["count", "age"], area)}
-    made = bound(df, x).preprocessing("channels_last", half)
+    made = preprocessing_of(bound(df, x), "channels_last", half)
     text = made.to_json()
     assert f'"{__name__}:area"' in text and f'"function": "{__name__}:half"' in text
     loaded = Preprocessing.from_json(text, allow_functions=True)
@@ -268,13 +270,13 @@ def refused(use):
 
 def test_unimportable_functions_are_named_on_saving(df):
     nameless = lambda count: count  # noqa: E731
-    made = bound(df, dfgen.Column("count", nameless)).preprocessing("channels_last", None)
+    made = preprocessing_of(bound(df, dfgen.Column("count", nameless)), "channels_last", None)
     with pytest.raises(ArgumentError, match="module"):
         made.to_json()
     np.testing.assert_array_equal(made({"count": 3}), [3])
     twin = functools.wraps(half)(lambda sample, rng: sample)  # the name stands for half itself
     for transform in (lambda sample, rng: sample, twin):
-        made = bound(df, IMAGES["crop"]).preprocessing("channels_last", transform)
+        made = preprocessing_of(bound(df, IMAGES["crop"]), "channels_last", transform)
         assert refused(made.to_json)[1].startswith("transform is <function ")
     odd = dfgen.Category("kind", class_names=(b"x",))
     with pytest.raises(ArgumentError, match=r"class_names.*JSON"):
@@ -286,7 +288,7 @@ def changed(text, **values):
 
 
 def test_wrong_json_is_refused(df, tmp_path):
-    text = bound(df, IMAGES["crop"], "kind").preprocessing("channels_last", None).to_json()
+    text = preprocessing_of(bound(df, IMAGES["crop"], "kind"), "channels_last", None).to_json()
     path = tmp_path / "p.json"
     for content, word in (
         (changed(text, format=2, dfgen="9.0"), "update"),
@@ -315,11 +317,12 @@ def test_feature_without_fields_cannot_be_saved():
 
 
 def test_what_cannot_be_given_is_refused(df, tmp_path):
-    image = bound(df, IMAGES["crop"]).preprocessing("channels_last", None)
-    several = bound(df, X).preprocessing("channels_last", None)
-    vector = bound(df, dfgen.Array("array", (3,), index="count")).preprocessing("x", None)
-    number = bound(df, dfgen.Number("count")).preprocessing("channels_last", None)
-    floats = np.zeros((4, 4, 3), np.float32)
+    image = preprocessing_of(bound(df, IMAGES["crop"]), "channels_last", None)
+    several = preprocessing_of(bound(df, X), "channels_last", None)
+    vector = preprocessing_of(bound(df, dfgen.Array("array", (3,), index="count")), "x", None)
+    number = preprocessing_of(bound(df, dfgen.Number("count")), "channels_last", None)
+    floats, coded = np.zeros((4, 4, 3), np.float32), bound(df, dfgen.Bytes("array"))
+    follower = bound(df, [dfgen.Mask("mask", like="y")], {"y": IMAGES["crop"]})
     for use, kind, message in (
         (lambda: image([]), ArgumentError, "an empty list makes no batch"),
         (lambda: image(7), ArgumentError,
@@ -346,15 +349,14 @@ def test_what_cannot_be_given_is_refused(df, tmp_path):
          "column 'count' holds floats, int32 cannot hold them"),
         (lambda: several({**df.iloc[0], "mask": b"?", "path": df["path"][2]}), DecodeError,
          f"row id=0, path={df['path'][2]!r}, array={df['array'][0]!r}, mask=(1 bytes): "),
-        (lambda: bound(df, dfgen.Bytes("array")).preprocessing("x", None)(floats), ArgumentError,
+        (lambda: preprocessing_of(coded, "x", None)(floats), ArgumentError,
          "Bytes(column='array') takes no array: give the path or the bytes of a file"),
-        (lambda: bound(df, [dfgen.Mask("mask", like="y")], {"y": IMAGES["crop"]}).preprocessing(
-            "channels_last", None), ArgumentError,
+        (lambda: preprocessing_of(follower, "channels_last", None), ArgumentError,
          "'mask' in x follows 'y' in y"),
     ):  # fmt: skip
         found = refused(use)
         assert found[0] is kind and found[1].startswith(message), found
-    own = bound(df, dfgen.Image(size=None)).preprocessing("channels_last", None)
+    own = preprocessing_of(bound(df, dfgen.Image(size=None)), "channels_last", None)
     kind, message = refused(lambda: own(b"nothing"))
     assert kind is DecodeError and message.startswith("row id=0, path=(7 bytes): ")
 
@@ -362,18 +364,18 @@ def test_what_cannot_be_given_is_refused(df, tmp_path):
 def test_predictions_become_names_of_classes(df):
     y = {"kind": "kind", "sure": dfgen.Category("kind", "binary"),
          "tags": dfgen.MultiLabel("tags", ("x", "y")), "age": "age"}  # fmt: skip
-    several = bound(df, IMAGES["crop"], y).preprocessing("channels_last", None)
+    several = preprocessing_of(bound(df, IMAGES["crop"], y), "channels_last", None)
     predictions = {"kind": [[2.0, -1], [0, 3]], "sure": np.array([[0.5], [0.51]]),
                    "tags": [[0.9, 0.2], [0.6, 0.7]], "age": np.array([[1.0], [2]])}  # fmt: skip
     found = several.decode(predictions)
     assert found.pop("age") is predictions["age"]
     assert found == {"kind": ["a", "b"], "sure": ["a", "b"], "tags": [["x"], ["x", "y"]]}
     assert several.class_names == {"kind": ["a", "b"], "sure": ["a", "b"], "tags": ["x", "y"]}
-    listed = bound(df, IMAGES["crop"], list(y.values())).preprocessing("channels_last", None)
+    listed = preprocessing_of(bound(df, IMAGES["crop"], list(y.values())), "channels_last", None)
     assert listed.decode([*predictions.values()])[:3] == [*found.values()]
-    one = bound(df, IMAGES["crop"], "kind").preprocessing("channels_last", None)
+    one = preprocessing_of(bound(df, IMAGES["crop"], "kind"), "channels_last", None)
     assert one.decode(np.eye(2)) == ["a", "b"] == one.class_names
-    binary = bound(df, IMAGES["crop"], y["sure"]).preprocessing("channels_last", None)
+    binary = preprocessing_of(bound(df, IMAGES["crop"], y["sure"]), "channels_last", None)
     assert binary.decode(np.array([0.2, 0.9])) == ["a", "b"]
     for use, message in (
         (lambda: one.decode({"kind": np.eye(2)}),

@@ -1,0 +1,1 @@
+"""Preprocessing: the arrays of a model for new rows, deployed with it."""
