@@ -61,11 +61,15 @@ def alternate(
 
 
 def machine() -> str:
-    """Return date, commit, processors and system in a line."""
+    """Return date, last commit of dfgen/, processors and system in a line."""
     cpuinfo = Path("/proc/cpuinfo")
     model = re.search(r"model name\s*: (.*)", cpuinfo.read_text() if cpuinfo.exists() else "")
-    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--exclude=*"]
-    commit = subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
+    dfgen = HERE.parent / "dfgen"
+    parts = [
+        subprocess.run(["git", "-C", str(dfgen), *command], capture_output=True, text=True).stdout
+        for command in (["log", "-1", "--format=%h", "."], ["status", "--porcelain", "."])
+    ]
+    commit = (parts[0].strip() or "unknown") + "-dirty" * bool(parts[1])
     processor = model[1] if model else platform.processor()
     return f"{date.today()}, commit {commit}, {THREADS} CPUs ({processor}), {platform.system()}"
 
