@@ -64,6 +64,16 @@ IMAGE_OPTIONS = ("image_size", "color_mode", "scale")
 FEATURE_OPTIONS = (*IMAGE_OPTIONS, "label_mode", "class_names")
 """SequenceArguments for columns that x and y give by their names."""
 
+_ID = re.compile("(?i:^id|uuid|_id)$|Id$")
+_WRITE = {
+    "array": 'dfgen.Array("{0}", shape=...), or for rows of array files dfgen.Array("{0}", '
+    'shape=..., index="index") or dfgen.Image("{0}", size=..., index="index")',
+    "sound": 'dfgen.Audio("{0}", sample_rate=..., seconds=...)',
+    "image": 'dfgen.Mask("{0}") for masks, y=dfgen.Image("{0}") for images',
+    "unknown": 'dfgen.Bytes("{0}"), or dfgen.Array("{0}", shape=..., decode=function)',
+}
+"""Content of files -> the feature to write."""
+
 
 @dataclass(frozen=True)
 class SequenceArguments:
@@ -207,17 +217,6 @@ def _mapped(arguments: SequenceArguments) -> Columns | None:
     stored = {name: rows.column(name) for name in names}
     digest = partial(rows.digest_of_ids, ids_digest)
     return Columns(rows.table, rows.metadata.attributes, root, path, stored, digest)
-
-
-_ID = re.compile("(?i:^id|uuid|_id)$|Id$")
-_WRITE = {
-    "array": 'dfgen.Array("{0}", shape=...), or for rows of array files dfgen.Array("{0}", '
-    'shape=..., index="index") or dfgen.Image("{0}", size=..., index="index")',
-    "sound": 'dfgen.Audio("{0}", sample_rate=..., seconds=...)',
-    "image": 'dfgen.Mask("{0}") for masks, y=dfgen.Image("{0}") for images',
-    "unknown": 'dfgen.Bytes("{0}"), or dfgen.Array("{0}", shape=..., decode=function)',
-}
-"""Content of files -> the feature to write."""
 
 
 def named_features(

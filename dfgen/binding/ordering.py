@@ -25,6 +25,13 @@ from dfgen.table.arrow_types import is_text, nulls, value_type
 
 _MOST = float(np.finfo(np.float32).max)
 
+_BLOCKS = 64  # of a window: with labels in order, 64 blocks mix far more classes than 16
+_BUCKETS = {
+    "shape": (2, "images of their own sizes: give image_size=None"),
+    "length": (1, "arrays of unequal length: give shape=(None, ...) or seconds=None"),
+}
+"""Value of `bucket_by` -> axes of the sizes that it uses, and what has them."""
+
 
 def row_weights(
     columns: Columns, targets: Tree, arguments: SequenceArguments
@@ -151,14 +158,6 @@ def _by_index(names: tuple[Any, ...], class_weight: Any, called: str) -> dict[in
                 f"{called} has the weight {weight!r} for class {key!r}: expected 0 to {_MOST:.2g}"
             )
     return {complete[0][key]: weight for key, weight in class_weight.items()}
-
-
-_BLOCKS = 64  # of a window: with labels in order, 64 blocks mix far more classes than 16
-_BUCKETS = {
-    "shape": (2, "images of their own sizes: give image_size=None"),
-    "length": (1, "arrays of unequal length: give shape=(None, ...) or seconds=None"),
-}
-"""Value of `bucket_by` -> axes of the sizes that it uses, and what has them."""
 
 
 def order_of(

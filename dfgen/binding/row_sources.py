@@ -49,6 +49,9 @@ _FIRST = 16  # rows whose files tell how much larger an image is than the one it
 Errors = dict[int, DfgenError]
 """Row -> why its size is unknown."""
 
+_DECIDING = ("size", "load_size", "resize", "color_mode", "interpolation", "antialias", "dtype")
+_BLOCK = 1 << 16  # paths that are read at a time
+
 
 def row_sizes(
     columns: Columns | None,
@@ -185,10 +188,6 @@ def _size(bound: BoundFeature, source: RowSource | None, row: int, store: Stores
         return size_of_image(content, store)
     feature: Any = bound.feature
     return feature.length(content, store)
-
-
-_DECIDING = ("size", "load_size", "resize", "color_mode", "interpolation", "antialias", "dtype")
-_BLOCK = 1 << 16  # paths that are read at a time
 
 
 def row_sources(

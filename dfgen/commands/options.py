@@ -22,6 +22,11 @@ from dfgen.machine import end_with_parent
 
 _ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx|ucxx)://)?(?:\[.+\]|[^/:]+):\d+")
 
+LEFT_OUT = ("executor", "limits", "storage_options")  # arguments that have no option
+_ENUM: Any = Enum
+Reader = Callable[[str, Any], Any]
+"""Makes the value of an argument of the option's name and of what Typer returns."""
+
 
 @contextmanager
 def executor_of(processes: int | None, dask: str | None) -> Iterator[Made | None]:
@@ -69,10 +74,6 @@ def _client(address: str) -> Any:
         ) from error
 
 
-LEFT_OUT = ("executor", "limits", "storage_options")  # arguments that have no option
-_ENUM: Any = Enum
-
-
 def definition(module: str, name: str) -> ast.FunctionDef:
     """Return the definition of a function, following imports to where it is."""
     loader: Any = dfgen.__spec__.loader
@@ -88,10 +89,6 @@ def definition(module: str, name: str) -> ast.FunctionDef:
         ):
             return definition(str(node.module), name)
     raise LookupError(f"{module} has no function {name}")
-
-
-Reader = Callable[[str, Any], Any]
-"""Makes the value of an argument of the option's name and of what Typer returns."""
 
 
 class Option(NamedTuple):

@@ -18,6 +18,8 @@ _SHOWN = 3  # groups of names in a message
 _LONGEST = 900  # characters of a message that is not shortened
 _WARNED = set[tuple[str, frozenset[str]]]()
 
+_FEW = 20  # fewer rows can all have different classes
+
 
 def folded(name: str) -> str:
     """Return a form that is equal for names that look alike.
@@ -112,9 +114,6 @@ def _code(column: str, alike: list[list[str]], kind: pa.DataType) -> str:
         odd = ", ".join(ascii(name) for names in alike for name in names[1:])
         line += f".cat.remove_categories([{odd}])"
     return f"{here} = {line}"
-
-
-_FEW = 20  # fewer rows can all have different classes
 
 
 def check_classes(rows: Any, column: str, names: pa.Array, single: bool) -> None:

@@ -1,4 +1,7 @@
-"""Class counts, image sizes and unreadable files of a frame, as frames and charts."""
+"""Class counts, image sizes and unreadable files of a frame, as frames and charts.
+
+Also its columns of labels and predictions, and captions of them.
+"""
 
 import datetime
 import os
@@ -17,6 +20,12 @@ from dfgen.table.any_table import Table
 
 _OF_OUTPUT = ("y_true", "y_pred", "prob", "loss", "row_weight")
 SUGGESTED = "suggested"  # the column of the class that a mislabelled row likely has
+
+_MOST_TEXTS, _MOST_NUMBERS = 1_000, 50  # different values of a column of classes
+_BARS, _DOTS, _BINS = 30, 5_000, 60
+_MISSING = "(missing)"
+_FAR = 3  # interquartile ranges beyond a quartile (Tukey, Exploratory Data Analysis, 1977)
+_FACTOR = np.log(2)  # and at least twice as large, or half
 
 
 def open_frame(manifest: Path | Table) -> pd.DataFrame:
@@ -120,13 +129,6 @@ def captions(row: "pd.Series[Any]", names: list[str]) -> tuple[list[str], bool]:
 
 def _is_known(value: Any) -> bool:
     return bool(pd.api.types.is_list_like(value) or not pd.isna(value))
-
-
-_MOST_TEXTS, _MOST_NUMBERS = 1_000, 50  # different values of a column of classes
-_BARS, _DOTS, _BINS = 30, 5_000, 60
-_MISSING = "(missing)"
-_FAR = 3  # interquartile ranges beyond a quartile (Tukey, Exploratory Data Analysis, 1977)
-_FACTOR = np.log(2)  # and at least twice as large, or half
 
 
 def problems(manifest: Path | Table) -> pd.DataFrame:

@@ -25,6 +25,10 @@ _IDS = 65_536  # hashed at once
 OF_RANK = "receipt", "skipped"
 """Fields that each process of a training has of its own."""
 
+Ids: TypeAlias = npt.NDArray[Any] | pa.Array | MappedColumn
+"""The ids of all rows."""
+_BLOCK = 8192  # positions at once
+
 
 class Place(NamedTuple):
     """The place that a training has reached."""
@@ -167,12 +171,6 @@ class Identity:
             if state[name] != own[name]:
                 warn(f"the state was saved with {name}={state[name]!r}, now it is {own[name]!r}")
         return Place(epoch, -(-taken // self.batch_size), int(digest, 16), skipped)
-
-
-Ids: TypeAlias = npt.NDArray[Any] | pa.Array | MappedColumn
-"""The ids of all rows."""
-
-_BLOCK = 8192  # positions at once
 
 
 @dataclass(frozen=True)

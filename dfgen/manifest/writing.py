@@ -54,6 +54,11 @@ _OTHERS = re.compile(
 )
 """Suffixes of other kinds of files."""
 
+GROUP_ROWS = 1 << 17
+"""Rows of a row group."""
+_GROUP_BYTES = 1 << 27  # of a row group with the files themselves
+_FOOTER_END = 8  # bytes: the length of the footer, and PAR1
+
 
 def path_of_manifest(path: Any) -> str:
     """Return the absolute path of a manifest, or its URL."""
@@ -107,12 +112,6 @@ def _has_key(file: IO[bytes]) -> bool:
         return KEY in (pq.read_schema(file).metadata or {})
     except (pa.ArrowException, OSError):
         return True
-
-
-GROUP_ROWS = 1 << 17
-"""Rows of a row group."""
-_GROUP_BYTES = 1 << 27  # of a row group with the files themselves
-_FOOTER_END = 8  # bytes: the length of the footer, and PAR1
 
 
 def write_rows(

@@ -25,6 +25,11 @@ from dfgen.spec import IntArray, Spec, Values
 from dfgen.stores.slots import RECORDS, SLOTS, Room, Slots
 from dfgen.stores.store import Store, prefetch
 
+BLOCK = 1 << 18
+"""Bytes of a block of a shard."""
+_IN_FLIGHT, _HEADS, _STEP = 8, 32, PIECE // BLOCK  # requests at a time; blocks of one
+_SPEC = Spec((BLOCK,), np.dtype(np.uint8))
+
 
 class Shards:
     """The packed values of a local pack; it can be pickled."""
@@ -120,13 +125,6 @@ def check_shard(pack: Pack, file: PackFile) -> None:
         check_length(os.path.getsize(path), file)
         with pa.memory_map(path) as mapped:
             check_id(pack, file, pa.ipc.open_file(mapped).schema)
-
-
-BLOCK = 1 << 18
-"""Bytes of a block of a shard."""
-
-_IN_FLIGHT, _HEADS, _STEP = 8, 32, PIECE // BLOCK  # requests at a time; blocks of one
-_SPEC = Spec((BLOCK,), np.dtype(np.uint8))
 
 
 class RemoteShards(Shards):

@@ -41,6 +41,9 @@ _AT_A_TIME = 64  # slots that are written between two looks at the free room
 _SPARE = 20  # one part in so many of a disk stays free
 _REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
+_FORMAT = 3
+Keys = npt.NDArray[np.uint64]
+
 
 @dataclass(frozen=True)
 class Room:
@@ -240,10 +243,6 @@ def _write_at(file: int, data: Any, place: int) -> None:
     while view:
         written = os.pwrite(file, view, place)
         view, place = view[written:], place + written
-
-
-_FORMAT = 3
-Keys = npt.NDArray[np.uint64]
 
 
 class Segment(NamedTuple):

@@ -1,4 +1,4 @@
-"""Store: the interface of local, archived and remote files."""
+"""Store: the interface of local, archived and remote files; and the store of local files."""
 
 import io
 import os
@@ -20,6 +20,10 @@ MOST_OPEN = 128
 """Files that a store keeps open: a process may have 256 to 1024 of them."""
 
 _MORE = 1 << 17  # bytes of the second request for the same file; each further one doubles
+
+_HEADER = 1 << 13  # bytes of a file that hold most headers
+_FIRST = 1 << 17  # bytes of the first read: most files are read whole by it
+_GAP = 1 << 16  # bytes between two ranges that are read with them
 
 
 class StorageOptions(dict[str, Any]):
@@ -166,11 +170,6 @@ class _Ranges(io.RawIOBase):
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
-
-
-_HEADER = 1 << 13  # bytes of a file that hold most headers
-_FIRST = 1 << 17  # bytes of the first read: most files are read whole by it
-_GAP = 1 << 16  # bytes between two ranges that are read with them
 
 
 class Files(Store):

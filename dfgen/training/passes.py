@@ -1,4 +1,4 @@
-"""Passes: iterators over batches, nested for Keras, from the place where training is."""
+"""Passes: iterators over batches, nested for Keras, from the place that training has reached."""
 
 import threading
 import weakref

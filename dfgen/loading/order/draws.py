@@ -1,4 +1,9 @@
-"""Random orders: the permutation of an epoch, and rows drawn by class, share or weight."""
+"""Random orders: the permutation of an epoch, and rows drawn by class, share or weight.
+
+A permutation is a pure function of positions. Nothing is stored, so any batch of any epoch can be
+requested at any time, by any number of hosts. It uses integer arithmetic alone, because NumPy
+promises its random streams for one build only.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,6 +25,8 @@ Half = np.uint64 | Uints
 ROUNDS = 16  # 4 fail ascents and successions at n = 50; 8 and 12 the count of all n!, n = 5, 6
 _MULTIPLIERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _27, _30, _31, _32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
+
+_PART = 32  # bits of a place
 
 
 def permutation(
@@ -103,9 +110,6 @@ def _round(half: Uints, other: Uints, size: Half, key: Half, mixed: Uints, spare
     half += mixed
     # Below size, half - size wraps round to a huge number: the minimum is half modulo size.
     np.minimum(half, np.subtract(half, size, out=spare), out=half)
-
-
-_PART = 32  # bits of a place
 
 
 @dataclass(frozen=True, eq=False)

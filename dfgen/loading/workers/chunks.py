@@ -43,6 +43,12 @@ _ADVICE = {
     errno.ENOMEM: _MEMORY,
 }
 
+_CHUNKS_PER_WORKER = 2  # of the batches in the making, so that all workers are busy until their end
+_CHUNK = 1 << 22  # bytes of a chunk of a process, about; it has its own memory for one
+ChunkArrays = Mapping[str, npt.NDArray[Any]]
+Blanks = dict[int, Problem | None]
+"""Place in a chunk -> why its row is blank; None for rows that were known to be bad."""
+
 
 def retry(
     read: Callable[[], None],
@@ -109,14 +115,6 @@ def waited(seconds: float, cancelled: Callable[[], bool]) -> bool:
             return True
         time.sleep(_SLICE)
     return False
-
-
-_CHUNKS_PER_WORKER = 2  # of the batches in the making, so that all workers are busy until their end
-_CHUNK = 1 << 22  # bytes of a chunk of a process, about; it has its own memory for one
-
-ChunkArrays = Mapping[str, npt.NDArray[Any]]
-Blanks = dict[int, Problem | None]
-"""Place in a chunk -> why its row is blank; None for rows that were known to be bad."""
 
 
 @dataclass(frozen=True)

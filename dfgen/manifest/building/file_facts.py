@@ -52,6 +52,17 @@ _SUMS = np.add.outer(np.arange(_WAVES + 1), np.arange(_WAVES + 1))
 _LOW = np.flatnonzero((_SUMS > 0) & (_SUMS <= _WAVES))[:64]
 _LOW = np.concatenate([_LOW[start::3] for start in range(3)])  # each third has all kinds of waves
 
+_BLOCK = 1 << 24  # bytes of an array that are read at once
+KEPT_EVERY = 5.0  # seconds of reading that a killed build can lose
+TASK = 256  # files of a thread at a time
+DECODED = 32  # if they are decoded
+FAR = 8  # if they are remote
+FAR_READERS = 64  # threads; with 20 ms a file, 3,200 files a second
+UNDECODABLE = "cannot be decoded"
+"""The kind of the problem of a file whose header is fine."""
+NOT_THERE = "the file does not exist"
+SomeFacts = tuple[int, list[pa.RecordBatch]]
+
 
 def _rows_of_waves() -> npt.NDArray[np.float32]:
     """Return the orthonormal DCT-II, a wave a row, with weights that are larger in the middle."""
@@ -90,9 +101,6 @@ def perceptual_hash(
     if one_colour or np.sort(np.abs(low))[32] < _LEAST:
         return None
     return int.from_bytes(np.packbits(low > np.sort(low)[31:33].mean()).tobytes(), "big")
-
-
-_BLOCK = 1 << 24  # bytes of an array that are read at once
 
 
 class Whole(NamedTuple):
@@ -176,9 +184,6 @@ def _read_rows(file: IO[bytes], limits: Limits) -> None:
             raise DecodeError(f"the array {name} is damaged: {reason(error)}") from error
 
 
-KEPT_EVERY = 5.0  # seconds of reading that a killed build can lose
-
-
 class KeptFacts:
     """A folder of facts with the paths of their files; facts read in another way are not used."""
 
@@ -220,17 +225,6 @@ class KeptFacts:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-TASK = 256  # files of a thread at a time
-DECODED = 32  # if they are decoded
-FAR = 8  # if they are remote
-FAR_READERS = 64  # threads; with 20 ms a file, 3,200 files a second
-
-UNDECODABLE = "cannot be decoded"
-"""The kind of the problem of a file whose header is fine."""
-
-NOT_THERE = "the file does not exist"
-
-SomeFacts = tuple[int, list[pa.RecordBatch]]
 _Found = tuple[Head | None, Header | None, Whole | None, str | None]
 """Facts from the store, the header and the whole file, and the problem."""
 

@@ -19,6 +19,33 @@ Corners = npt.NDArray[Any]  # boxes as xyxy, (boxes, 4)
 
 RESIZE = ("stretch", "crop", "pad", "crop_or_pad")
 
+CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
+"""color_mode -> number of channels."""
+# (channels as OpenCV decodes them, color_mode) -> conversion. OpenCV's own order is BGR.
+_CONVERSIONS = {
+    (1, "rgb"): cv2.COLOR_GRAY2RGB, (1, "rgba"): cv2.COLOR_GRAY2RGBA,
+    (3, "rgb"): cv2.COLOR_BGR2RGB, (3, "rgba"): cv2.COLOR_BGR2RGBA,
+    (3, "grayscale"): cv2.COLOR_BGR2GRAY,
+    (4, "rgb"): cv2.COLOR_BGRA2RGB, (4, "rgba"): cv2.COLOR_BGRA2RGBA,
+    (4, "grayscale"): cv2.COLOR_BGRA2GRAY,
+}  # fmt: skip
+Interval = tuple[float, float]
+AREA: Interval = (0.08, 1.0)
+RATIO: Interval = (3 / 4, 4 / 3)
+_TRIES = 10
+Lengths = tuple[float, float]  # height and width, fractions for JPEGs decoded smaller
+INTERPOLATIONS = {
+    "bilinear": cv2.INTER_LINEAR,
+    "nearest": cv2.INTER_NEAREST_EXACT,  # INTER_NEAREST is half a pixel off
+    "area": cv2.INTER_AREA,
+}
+"""Keras's names. When shrinking, OpenCV's bicubic is no closer to Pillow's than bilinear."""
+# A JPEG is decoded smaller if it stays this many times larger than the target. Without antialias,
+# the reduction is the only filter, so it may go below the target
+_MARGIN, _MARGIN_ALIASED = 1.5, 0.8
+_MARGIN_OF_BLOCKS = 2  # block means alias more than the JPEG decoder
+_FLIPS = {(True, False): 1, (False, True): 0, (True, True): -1}  # (left-right, top-bottom): code
+
 
 class Box(NamedTuple):
     """A rectangle of whole pixels."""
@@ -174,19 +201,6 @@ def start_of(free: int, share: float | None) -> int:
     return free // 2 if share is None else int(share * (free + 1))
 
 
-CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
-"""color_mode -> number of channels."""
-
-# (channels as OpenCV decodes them, color_mode) -> conversion. OpenCV's own order is BGR.
-_CONVERSIONS = {
-    (1, "rgb"): cv2.COLOR_GRAY2RGB, (1, "rgba"): cv2.COLOR_GRAY2RGBA,
-    (3, "rgb"): cv2.COLOR_BGR2RGB, (3, "rgba"): cv2.COLOR_BGR2RGBA,
-    (3, "grayscale"): cv2.COLOR_BGR2GRAY,
-    (4, "rgb"): cv2.COLOR_BGRA2RGB, (4, "rgba"): cv2.COLOR_BGRA2RGBA,
-    (4, "grayscale"): cv2.COLOR_BGRA2GRAY,
-}  # fmt: skip
-
-
 def in_color_mode(pixels: Pixels, color_mode: str) -> Pixels:
     """Convert grey, BGR or BGRA pixels to a color_mode; grey pixels may be (height, width)."""
     channels = 1 if pixels.ndim == 2 else pixels.shape[2]
@@ -198,12 +212,6 @@ def in_color_mode(pixels: Pixels, color_mode: str) -> Pixels:
 def with_channels(pixels: Pixels) -> Pixels:
     """Add the channel axis to grey pixels."""
     return pixels if pixels.ndim == 3 else pixels[..., None]
-
-
-Interval = tuple[float, float]
-AREA: Interval = (0.08, 1.0)
-RATIO: Interval = (3 / 4, 4 / 3)
-_TRIES = 10
 
 
 def drawn_crops(
@@ -244,23 +252,6 @@ def checked_limits(name: str, interval: object, most: float = math.inf) -> Inter
         limits = "above 0 and at most 1" if most == 1 else "above 0"
         raise ArgumentError(f"{name} must be (least, largest), both {limits}, got {interval!r}")
     return float(pair[0]), float(pair[1])
-
-
-Lengths = tuple[float, float]  # height and width, fractions for JPEGs decoded smaller
-
-INTERPOLATIONS = {
-    "bilinear": cv2.INTER_LINEAR,
-    "nearest": cv2.INTER_NEAREST_EXACT,  # INTER_NEAREST is half a pixel off
-    "area": cv2.INTER_AREA,
-}
-"""Keras's names. When shrinking, OpenCV's bicubic is no closer to Pillow's than bilinear."""
-
-# A JPEG is decoded smaller if it stays this many times larger than the target. Without antialias,
-# the reduction is the only filter, so it may go below the target
-_MARGIN, _MARGIN_ALIASED = 1.5, 0.8
-_MARGIN_OF_BLOCKS = 2  # block means alias more than the JPEG decoder
-
-_FLIPS = {(True, False): 1, (False, True): 0, (True, True): -1}  # (left-right, top-bottom): code
 
 
 def reduction(geometry: Geometry, interpolation: str = "bilinear", antialias: bool = True) -> int:
