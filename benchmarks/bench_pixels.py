@@ -45,7 +45,6 @@ def stored(folder: Path) -> str:
         drain(sequence)
 
     def first_epoch(cache: str | None) -> int:
-        shutil.rmtree(folder / "new", ignore_errors=True)
         with cached(cache=cache) as sequence:
             return drain(sequence)
 
@@ -66,7 +65,8 @@ def stored(folder: Path) -> str:
             LOOP: partial(copy_loop, pixels),
             "tf.data, cache() in memory": tf_cache(pixels),
             **peers.ffcv(pixels, folder, BATCH, EPOCHS),
-        }
+        },
+        before=partial(shutil.rmtree, folder / "new", ignore_errors=True),
     )
     memory.close()
     packed.close()

@@ -305,7 +305,8 @@ def _feature(columns: Columns, argument: str, leaf: Any, arguments: SequenceArgu
 
 def _of_column(columns: Columns, argument: str, name: str, arguments: SequenceArguments) -> Feature:
     """Return the feature that fits the content of a column."""
-    first, kind, is_input = columns.first(name), columns[name].type, argument == "x"
+    stored = columns.stored if name in columns.stored else columns  # makes no array of all paths
+    first, kind, is_input = columns.first(name), stored[name].type, argument == "x"
     content = _content(first)
     is_image = content == "image" or (content is None and (name == "path" or are_files(kind)))
     if is_input and is_image:
@@ -320,9 +321,8 @@ def _of_column(columns: Columns, argument: str, name: str, arguments: SequenceAr
             f'x="{name}" is text such as {brief(first)}, which is no file name of an image: write '
             f'x=dfgen.Image("{name}"), x=dfgen.Category("{name}") or x=dfgen.Text("{name}")'
         )
-    mode, classes = arguments.label_mode or "int", arguments.class_names
-    if is_input:
-        mode, classes = "int", None
+    own = arguments.label_mode or "int", arguments.class_names
+    mode, classes = ("int", None) if is_input else own
     if are_numbers(kind):
         if mode != "int" or classes is not None:
             raise ArgumentError(
