@@ -85,7 +85,7 @@ def of_small(job: Job) -> dict[str, Drain]:
 
 
 def sequence(job: Job, antialias: bool = True, **options: object) -> dfgen.Sequence:
-    frame = pd.DataFrame({"path": job.paths})
+    frame = pd.DataFrame({"id": range(len(job.paths)), "path": job.paths})
     image = dfgen.Image("path", size=job.shape, antialias=antialias)
     return dfgen.Sequence(frame, x=image, batch_size=job.batch, **options)  # type: ignore[arg-type]
 
