@@ -264,7 +264,7 @@ def under_fit(open_: Open, folder: Path) -> Outcome:
 
     model = Looks()
     model.built = True
-    model.compile("sgd", "mse", run_eagerly=True)
+    model.compile(run_eagerly=True)
     model.fit(open_().data, epochs=EPOCHS, verbose=0)
     per_epoch = -(-ROWS // 4)
     return exact((step // per_epoch, rows) for step, rows in enumerate(steps))
