@@ -120,10 +120,9 @@ def test_impossible_file_names_are_reported(tmp_path):
         built = dfgen.build_manifest(
             labels=frame, path_column="path", root=tmp_path, id="id", facts="header"
         )
-    assert built["problem"].tolist()[1:] == [
-        f"[Errno 36] File name too long: '{tmp_path}/{'x' * 5_000}.png'",
-        "embedded null byte",
-    ]
+    _, long, null = built["problem"]
+    assert long == f"[Errno 36] File name too long: '{tmp_path}/{'x' * 5_000}.png'"
+    assert "embedded null" in null
 
 
 @pytest.mark.parametrize("stored", ["imgs", "../imgs", ".."])

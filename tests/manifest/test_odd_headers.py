@@ -71,7 +71,7 @@ def test_any_number_of_workers_keeps_row_order(tmp_path, workers):
 
 @pytest.mark.parametrize(
     ("name", "word"),
-    [("x.png", "does not exist"), ("folder/x.png", "does not exist"), ("a\0.png", "null byte"),
+    [("x.png", "does not exist"), ("folder/x.png", "does not exist"), ("a\0.png", "embedded null"),
      ("pipe.png", "not a regular file")],
 )  # fmt: skip
 def test_file_that_cannot_be_opened_is_a_problem(tmp_path, name, word):
