@@ -188,7 +188,7 @@ class _Run(Generic[_Task]):
             ) from error
 
     def gone(self, why: str) -> WorkerError:
-        """Return the error to raise."""
+        """Return the error that the executor takes no more tasks."""
         return WorkerError(
             f"the executor takes no more tasks: {why.rstrip('.')}. Finished work is not lost: "
             f"{self._work.advice}"

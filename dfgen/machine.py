@@ -165,7 +165,7 @@ def usable_cpus() -> int:
 def machine_memory() -> int:
     """Return the bytes of memory of this machine, or of this process's cgroup if that has less.
 
-    `sys.maxsize` if nothing is known.
+    `sys.maxsize` if nothing is known. It is read once in a process.
     """
     memory = sys.maxsize
     with contextlib.suppress(AttributeError, OSError, ValueError):

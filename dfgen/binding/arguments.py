@@ -35,7 +35,7 @@ from dfgen.manifest.table_reading import mapped_rows, read_table
 from dfgen.samples.features.base import Feature, class_names_in_order
 from dfgen.samples.features.classes import LABEL_MODES, Category, MultiLabel, Number
 from dfgen.samples.features.image import DEFAULT_SIZE, Image, checked_size
-from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
+from dfgen.samples.pixels.formats import BY_SUFFIX, FORMATS, sniff
 from dfgen.samples.pixels.scaling import Scale
 from dfgen.samples.transforms import Transform, check_transform
 from dfgen.spec import Tree, leaves, map_leaves
@@ -357,7 +357,7 @@ def _content(value: Any) -> str | None:
         return None
     member = member_of(path)
     suffix = os.path.splitext(path if member is None else member.name)[1].lower()
-    name = formats_by_suffix().get(suffix)
+    name = BY_SUFFIX.get(suffix)
     return None if name is None else FORMATS[name].holds
 
 

@@ -25,15 +25,21 @@ from dfgen.loading.order.epochs import Order
 from dfgen.loading.pending_batch import Weights
 from dfgen.loading.receipts import ids_digest
 from dfgen.manifest.schema import refuse_repeated
-from dfgen.samples.features.base import Feature
+from dfgen.samples.features.base import Feature, Ragged
 from dfgen.samples.features.image import Image
-from dfgen.samples.features.ragged import Ragged
 from dfgen.samples.reader import BoundFeature, BoundRows, SampleReader
 from dfgen.samples.transforms import Pipeline
 from dfgen.spec import Present, Tree, leaves, map_leaves
 from dfgen.stores.stores import store_of
-from dfgen.table.arrow_types import in_one, is_text, nulls, paths_of, refuse_empty_keys, value_type
-from dfgen.table.mapped_column import MappedColumn
+from dfgen.table.arrow_types import (
+    MappedColumn,
+    in_one,
+    is_text,
+    nulls,
+    paths_of,
+    refuse_empty_keys,
+    value_type,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,7 @@ from dfgen.samples.reader import BoundFeature
 from dfgen.samples.sources import FileSource
 from dfgen.spec import IntArray, Spec
 from dfgen.stores.stores import is_remote, store_at
-from dfgen.table.arrow_types import in_one, is_text
-from dfgen.table.mapped_column import MappedColumn
+from dfgen.table.arrow_types import MappedColumn, in_one, is_text
 
 _CHECKED = 1_000  # local shards that are opened before training, 0.2 ms each
 

@@ -1,4 +1,4 @@
-"""The sources of the features, and the sizes of their rows."""
+"""The sources of the features: files, packs, the cache, array files; and the sizes of rows."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -36,8 +36,7 @@ from dfgen.spec import IntArray, Spec
 from dfgen.stores.array_files import BROKEN_ROWS, ArrayFiles
 from dfgen.stores.slots import Keys, Segment, memory_slots, open_segments
 from dfgen.stores.stores import Stores, is_remote
-from dfgen.table.arrow_types import is_list, is_text, lengths_of
-from dfgen.table.mapped_column import MappedColumn
+from dfgen.table.arrow_types import MappedColumn, is_list, is_text, lengths_of
 
 if TYPE_CHECKING:
     from dfgen.binding.arguments import SequenceArguments  # it imports pandas

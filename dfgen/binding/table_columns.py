@@ -18,6 +18,7 @@ from dfgen.manifest.schema import Label
 from dfgen.spec import IntArray
 from dfgen.table.arrow_types import (
     OR_IGNORE,
+    MappedColumn,
     are_files,
     are_numbers,
     in_one,
@@ -31,7 +32,6 @@ from dfgen.table.arrow_types import (
     value_type,
     with_paths,
 )
-from dfgen.table.mapped_column import MappedColumn
 
 if TYPE_CHECKING:
     import pandas as pd

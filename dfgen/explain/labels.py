@@ -1,4 +1,7 @@
-"""Suspicious labels and names: look-alikes, lists in text, classes that training lacks."""
+"""Warns about suspicious labels: names that look alike, lists in text, infinite numbers.
+
+`class_names=` of a feature ends the warnings about its classes.
+"""
 
 import re
 import unicodedata
@@ -59,6 +62,7 @@ def warn_of_lookalikes(
     for name in _distinct(values):
         groups.setdefault(folded(name), []).append(name)
     alike = [
+        # clean names and those in lower case first
         sorted(names, key=lambda name: (name != _cleaned(name), name != name.lower(), name))
         for names in groups.values()
         if len(names) > 1

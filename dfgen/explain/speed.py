@@ -23,7 +23,7 @@ _ADVICE = {
 class Waiting:
     """Time of the steps of a training, and of the workers that made its batches."""
 
-    waited: float  # seconds that training waited for batches
+    waited: float  # seconds that training waited for batches, until they were handed out
     steps: float  # seconds of the steps, waiting included
     seconds: Mapping[str, float]  # of all workers together, by stage; see `Metrics.seconds`
     batches: int = 1  # that the steps took

@@ -30,7 +30,7 @@ from dfgen.samples.features.annotations import Boxes
 from dfgen.samples.features.arrays import Bytes
 from dfgen.samples.features.image import Image
 from dfgen.samples.features.masks import Mask
-from dfgen.samples.pixels.formats import FORMATS, formats_by_suffix, sniff
+from dfgen.samples.pixels.formats import BY_SUFFIX, FORMATS, sniff
 from dfgen.samples.pixels.sounds import load_soundfile
 from dfgen.samples.reader import BoundFeature, SampleReader
 from dfgen.stores.stores import Stores
@@ -145,7 +145,7 @@ def content_kind(value: Any, column: str) -> str:
         return "missing"
     try:
         suffix = os.path.splitext(str(path).partition("?")[0])[1].lower()
-        return FORMATS[sniff(data[:16]) if data is not None else formats_by_suffix()[suffix]].holds
+        return FORMATS[sniff(data[:16]) if data is not None else BY_SUFFIX[suffix]].holds
     except (DecodeError, KeyError):
         is_file = data is not None or column == "path"
         return "array" if suffix in (".h5", ".hdf5") else "image" if is_file else "text"

@@ -129,6 +129,7 @@ class Loader:
         largest = reader.padding.specs(slice(None), reader.specs)
         rows = min(self.plan.size, len(reader))
         self.specs, self.batch_transform = reader.specs, None
+        """The Specs of a batch, and its checked transform."""
         nbytes = most = row_bytes(largest)
         if batch_transform is not None:
             self.batch_transform = tried(batch_transform, reader, largest, rows)

@@ -189,30 +189,32 @@ class PendingBatch:
     def _run(self, chunk: Chunk, part: slice, worker: Worker) -> None:
         worker.thread, worker.batch = threading.get_ident(), self
         try:
-            if not self.cancelled:
-                arrays = {name: array[part] for name, array in self._allocated().items()}
-                cancelled = lambda: self.cancelled or worker.abandoned  # noqa: E731
-                blanks = worker.fill(chunk, arrays, worker.stopwatch, cancelled)
-                self.blanks.update((part.start + place, why) for place, why in blanks.items())
-        except BaseException as error:
-            self._errors[part.start] = error
-        if self.prefetch is not None:
-            self.prefetch.drop(chunk.paths)
-        if worker.abandoned:
-            self.give_up(None)
-        with self._lock:
-            self._ended += 1
-            is_last = self._ended == len(self.chunks)
-        if is_last and self.transform is not None and not (self._errors or self.cancelled):
-            worker.stopwatch.begin("batch_transform")
             try:
-                self._arrays = self.transform(self._allocated())
+                if not self.cancelled:
+                    arrays = {name: array[part] for name, array in self._allocated().items()}
+                    cancelled = lambda: self.cancelled or worker.abandoned  # noqa: E731
+                    blanks = worker.fill(chunk, arrays, worker.stopwatch, cancelled)
+                    self.blanks.update((part.start + place, why) for place, why in blanks.items())
             except BaseException as error:
-                self._errors[0] = error
-            worker.stopwatch.rest()
-        worker.batch = None
-        if is_last:
-            self.done.set()
+                self._errors[part.start] = error
+            if self.prefetch is not None:
+                self.prefetch.drop(chunk.paths)
+            if worker.abandoned:
+                self.give_up(None)
+            with self._lock:
+                self._ended += 1
+                is_last = self._ended == len(self.chunks)
+            if is_last and self.transform is not None and not (self._errors or self.cancelled):
+                worker.stopwatch.begin("batch_transform")
+                try:
+                    self._arrays = self.transform(self._allocated())
+                except BaseException as error:
+                    self._errors[0] = error
+                worker.stopwatch.rest()
+            if is_last:
+                self.done.set()
+        finally:
+            worker.batch = None
 
 
 class LookAhead:

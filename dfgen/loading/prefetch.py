@@ -11,6 +11,8 @@ from dfgen.errors import ArgumentError
 from dfgen.loading.order.epochs import Plan
 from dfgen.loading.order.windows import Windowed
 from dfgen.loading.workers.pool import Pool, Worker
+from dfgen.machine import machine_memory
+from dfgen.packs.rows import PackSource
 from dfgen.samples.reader import SampleReader
 
 READERS = 64
@@ -111,6 +113,9 @@ class NextWindow:
 
     def __init__(self, reader: SampleReader) -> None:
         self._reader, self._pool = reader, Pool(1, Worker)
+        packs = [one.rows for one in reader.sources.values() if isinstance(one, PackSource)]
+        nbytes = max((one.shard_bytes * (len(one.starts) - 1) for one in packs), default=0)
+        self._is_small = len(packs) == len(reader.sources) and nbytes < machine_memory() // 4
         self._recent: deque[tuple[Windowed, int, int]] = deque(maxlen=_RECENT)
 
     def begin(self, order: Windowed, epoch: int, step: int, plan: Plan) -> None:
@@ -118,10 +123,11 @@ class NextWindow:
         start, end = step * plan.batch_size, plan.rows
         window_of = partial(order.window, epoch)
         last = window_of(end - 1)
-        if not last and plan.shard[1] == 1:
-            epoch = 0  # the same rows in each epoch, which the page cache has
+        # the same rows in each epoch: once is enough if the page cache keeps them
+        once = self._is_small and plan.shard[1] == 1 and not window_of(order.places - 1)
         for at in range(window_of(start), window_of(min(start + plan.batch_size, end) - 1) + 2):
             window = (order, epoch, at) if at <= last else (order, epoch + 1, 0)
+            window = (order, 0, 0) if once else window
             if window not in self._recent:
                 self._recent.append(window)
                 self._pool.submit(partial(self._read, *window, plan))

@@ -16,7 +16,7 @@ from dfgen.errors import ArgumentError, brief, warn, whole
 from dfgen.loading.order.draws import ORDER
 from dfgen.loading.order.epochs import Epochs, Order
 from dfgen.spec import IntArray
-from dfgen.table.mapped_column import MappedColumn
+from dfgen.table.arrow_types import MappedColumn
 
 State = dict[str, int | str]
 
@@ -214,6 +214,7 @@ class Receipt:
 class Handed:
     """A batch that was handed out."""
 
+    seconds: float  # from its request on
     rows: IntArray
     skipped: Sequence[int] = ()  # places of rows that could not be read
 

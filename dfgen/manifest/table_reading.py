@@ -55,8 +55,13 @@ from dfgen.manifest.writing import missing_manifest, path_of_manifest
 from dfgen.packs.format import INDEX, folder_of, in_pack, is_pack, pack_table, read_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
-from dfgen.table.arrow_types import is_text, read_parquet, value_type, with_large_bytes
-from dfgen.table.mapped_column import MappedColumn
+from dfgen.table.arrow_types import (
+    MappedColumn,
+    is_text,
+    read_parquet,
+    value_type,
+    with_large_bytes,
+)
 
 Path = str | os.PathLike[str]
 

@@ -1,4 +1,4 @@
-"""A pack on disk: a folder of Arrow files, and `_manifest.json`, which is written last.
+"""A pack on disk, and its check: Arrow files, and `_manifest.json`, which is written last.
 
     shard-00000.arrow ...  Arrow IPC files of one record batch, uncompressed: all columns of the
                            manifest, and of the packed column

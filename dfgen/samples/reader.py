@@ -18,8 +18,7 @@ from dfgen.samples.sources import FileSource, RowSource
 from dfgen.samples.transforms import Sample, Transform, transformed, without_blanks
 from dfgen.spec import IntArray, LazyArray, Present, Spec, Values, Watch, empty, unwatched
 from dfgen.stores.stores import Stores, is_remote
-from dfgen.table.arrow_types import content_parts, content_shown
-from dfgen.table.mapped_column import MappedColumn
+from dfgen.table.arrow_types import MappedColumn, content_parts, content_shown
 
 Sizes = npt.NDArray[np.int32]
 """(height, width) of the upright image of every row, shape (rows, 2)."""

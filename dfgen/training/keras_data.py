@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Never
 
 import keras
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
@@ -87,13 +87,17 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
         loop.iterator.data_adapter = run = Run(self, loop, self._loader, plan, layout)
         return run.num_batches
 
-    def get_numpy_iterator(self, *_: Any) -> Iterator[Any]:
+    def get_numpy_iterator(self) -> Iterator[Any]:
         """Return an iterator over batches. Keras calls this method of a Run instead."""
         if called_by_keras():
-            raise unknown_keras("it reads the Sequence itself")
+            self.get_jax_iterator()
         return iter(self)
 
-    get_jax_iterator = get_torch_dataloader = get_numpy_iterator
+    def get_jax_iterator(self, *_: Any) -> Never:
+        """Raise: Keras calls this method of a Run."""
+        raise unknown_keras("it reads the Sequence itself")
+
+    get_torch_dataloader = get_jax_iterator
 
     def _checked(self, loop: Loop) -> tuple[Plan, Layout]:
         """Check a loop, and compare processes that train together; return how batches are divided.
@@ -234,7 +238,7 @@ class KerasData(keras.utils.PyDataset, DataAdapter):
     def get_tf_dataset(self) -> Any:
         """Return a tf.data.Dataset of passes; its length is known unless a state was loaded."""
         if called_by_keras():
-            self.get_numpy_iterator()
+            self.get_jax_iterator()
         progress, plan = self.progress, self._loader.plan
         length: int | None = -1 if self.endless else len(plan)  # -1: infinite
         if progress.resumed and progress.start.step:

@@ -1,6 +1,7 @@
 """Passes: iterators over batches, nested for Keras, from the place that training has reached."""
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -243,7 +244,8 @@ class Pass:
                 count = count if self._left is None else min(count, self._left)
                 batches: list[Any] = []
                 while len(batches) < count:
-                    batches.append(self._taken(stream, next(stream)))
+                    began = time.perf_counter()
+                    batches.append(self._taken(stream, next(stream), began))
             except BaseException as error:
                 self._consumer.failed(error)
                 if self._consumer.purpose is None or keras.backend.backend() != "tensorflow":
@@ -266,13 +268,13 @@ class Pass:
         self._abandon = weakref.finalize(self, stream.close)
         return stream
 
-    def _taken(self, stream: LookAhead, batch: Batch) -> Any:
+    def _taken(self, stream: LookAhead, batch: Batch, began: float) -> Any:
         """Count a batch and return it, nested as Keras gets it."""
         nested = self._layout.batch(batch)
         if self._is_first:
             self._consumer.check_first(nested)
             self._is_first = False
-        self._handed(Handed(batch.rows, batch.skipped))
+        self._handed(Handed(time.perf_counter() - began, batch.rows, batch.skipped))
         if self._left is not None:
             self._left -= 1
             if not self._left:

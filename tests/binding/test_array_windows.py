@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 
+import cv2
 import h5py
 import numpy as np
 import pandas as pd
@@ -271,3 +272,23 @@ def test_memory_holds_two_windows_of_50_gb_file(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 2 * 32 * 10**6
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system reads nothing ahead")
+@pytest.mark.parametrize("memory", [1 << 34, 1 << 10])
+def test_small_pack_is_read_ahead_once(tmp_path, monkeypatch, memory):
+    paths = [str(tmp_path / f"{row}.png") for row in range(8)]
+    for path in paths:
+        cv2.imwrite(path, np.zeros((4, 4, 3), np.uint8))
+    dfgen.pack(pd.DataFrame({"id": range(8), "path": paths}), tmp_path / "pack", image_size=(4, 4))
+    asked = []
+    shard = tmp_path / "pack" / "shard-00000.arrow"
+    note_advice(monkeypatch, shard, lambda *given: asked.append(given))
+    monkeypatch.setattr("dfgen.loading.prefetch.machine_memory", lambda: memory)
+    found = bind(SequenceArguments(tmp_path / "pack", label_mode=None))
+    loader = Loader(found.reader, order=found.order, batch_size=4, workers=0)
+    for epoch in range(3):
+        loader.batch(epoch, 0)
+        wait_for_next_window(loader)
+    assert len(asked) == (1 if memory > 1 << 20 else 4)
+    loader.close()

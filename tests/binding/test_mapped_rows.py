@@ -14,7 +14,7 @@ import pytest
 import dfgen
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.manifest import table_reading, writing
-from dfgen.table.mapped_column import MappedColumn
+from dfgen.table.arrow_types import MappedColumn
 
 ROWS = 40
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import DfgenError
-from dfgen.explain import labels as names_module
+from dfgen.explain import labels
 
 ROWS = 8
 TWO = ["a", "b"] * 4
@@ -27,7 +27,7 @@ def images(tmp_path, monkeypatch):
     Path("imgs").mkdir()
     for row in range(ROWS):
         Image.new("L", (4, 4), row).save(f"imgs/{row}.jpg")
-    names_module._WARNED.clear()
+    labels._WARNED.clear()
 
 
 def frame(**columns):

@@ -19,7 +19,7 @@ from PIL import Image
 
 import dfgen
 from dfgen.errors import DfgenError
-from dfgen.explain import labels as module
+from dfgen.explain.labels import _WARNED, folded
 from dfgen.training.checks import check as module_of_checks
 
 CHANGES = {
@@ -43,7 +43,7 @@ ROWS = 24
 
 @pytest.fixture(autouse=True)
 def forget():
-    module._WARNED.clear()
+    _WARNED.clear()
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +105,10 @@ PLACES = {
 @PROPERTY
 @given(word=WORDS, change=st.sampled_from([*CHANGES]))
 def test_lookalikes_of_frames_are_corrected_by_the_code(place, word, change):
-    module._WARNED.clear()
+    _WARNED.clear()
     word = "train" if place == "split" else word
     other = CHANGES[change](word)
-    assume(other != word and module.folded(other) == module.folded(word) and word != "zz")
+    assume(other != word and folded(other) == folded(word) and word != "zz")
     column, made, call = PLACES[place]
     values = [word, other, "zz"] * (ROWS // 3)
     df = pd.DataFrame({"id": range(ROWS), "f": np.arange(ROWS, dtype=float), "path": "a"})
@@ -118,7 +118,7 @@ def test_lookalikes_of_frames_are_corrected_by_the_code(place, word, change):
     assert len(messages) == 1 and f"column {column!r}" in messages[0]
     assert repr(word) in messages[0] or ascii(word) in messages[0]
     fixed = corrected(df, messages[0])
-    module._WARNED.clear()
+    _WARNED.clear()
     assert told(lambda: call(fixed)) == []
     flat = [name for value in fixed[column] for name in (value if made is as_lists else [value])]
     assert len({*flat} - {"zz", "other"}) == 1
@@ -128,9 +128,9 @@ def test_lookalikes_of_frames_are_corrected_by_the_code(place, word, change):
 @PROPERTY
 @given(word=WORDS, change=st.sampled_from([*CHANGES]), source=st.sampled_from(["frame", "csv"]))
 def test_lookalikes_are_seen_in_builds(images, tmp_path, word, change, source):
-    module._WARNED.clear()
+    _WARNED.clear()
     other = CHANGES[change](word)
-    assume(other != word and module.folded(other) == module.folded(word))
+    assume(other != word and folded(other) == folded(word))
     labels = pd.DataFrame({"path": images, "kind": [word, other] * (ROWS // 2)})
     if source == "csv":
         labels.to_csv(tmp_path / "labels.csv", index=False)
@@ -306,9 +306,9 @@ def tags(folder, names):
 @PROPERTY
 @given(word=WORDS, change=st.sampled_from([*CHANGES]))
 def test_lookalikes_of_annotations_are_seen_in_builds(images, source, word, change):
-    module._WARNED.clear()
+    _WARNED.clear()
     other = CHANGES[change](word)
-    assume(other != word and module.folded(other) == module.folded(word))
+    assume(other != word and folded(other) == folded(word))
     assume(source is not voc or other.strip() != word)  # its reader strips names
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

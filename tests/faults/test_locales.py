@@ -23,9 +23,10 @@ print(*sorted(frame["kind"]), frame["problem"].isna().all(), dfgen.verify(sys.ar
 from dfgen.binding.arguments import SequenceArguments
 from dfgen.binding.bind import bind
 from dfgen.loading.loader import Loader
+from dfgen.serving.preprocessing import preprocessing_of
 bound = bind(SequenceArguments(frame, y="kind"))
 loader = Loader(bound.reader, batch_size=len(frame), workers=0)
-names = bound.class_names
+names = preprocessing_of(bound, "channels_last", None).class_names
 print(sorted(loader.batch(0, 0).arrays["label"].tolist()), *names)
 """
 

@@ -60,7 +60,7 @@ PARTS = {
     "training/checks": "training",
 }
 NO_PANDAS = LOW - {"table"} | {"stores", "samples", "packs", "loading"}
-NO_PANDAS |= {"table.arrow_types", "table.mapped_column"}
+NO_PANDAS |= {"table.arrow_types"}
 
 MODULES = {
     ".".join(["dfgen", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(

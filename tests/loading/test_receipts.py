@@ -22,7 +22,7 @@ WHOLE = permutation(range(ROWS), ROWS, seed=5, epoch=0)
 
 def handed(step, epoch=0, rows=None, skipped=()):
     rows = ORDER.batch(epoch, step).rows if rows is None else np.array(rows)
-    return Handed(rows, skipped)
+    return Handed(0.0, rows, skipped)
 
 
 def take(*batches, place=Place()):  # noqa: B008 - a tuple

@@ -89,7 +89,7 @@ def test_channels_bits_and_frames_of_each_format(tmp_path, name, write, channels
     assert (header.width, header.height, header.orientation) == (8, 6, 1)
     assert (header.bits, header.frames) == (bits, frames)
     assert header.channels in (channels, 1) if "gif" in name else header.channels == channels
-    assert formats.formats_by_suffix()[path.suffix] == header.format
+    assert formats.BY_SUFFIX[path.suffix] == header.format
 
 
 # 8 x 8 pixels of 10 bits, by libavif: no encoder that the tests have writes more than 8

@@ -343,16 +343,14 @@ def test_user_loop_may_be_named_fit(rows):
     assert model.seen() == orders(18, range(2))
 
 
-def test_unknown_keras_reading_style_is_an_error(rows):
-    class Other:
-        """Calls as an unknown Keras would."""
-
-        def __init__(self, seq):
-            code = "seq.num_batches\niter(seq.get_numpy_iterator())"
-            exec(code, {"seq": seq, "__name__": "keras.src.trainers"})
-
+@pytest.mark.parametrize(
+    "method",
+    ["get_numpy_iterator", "get_jax_iterator", "get_torch_dataloader", "get_tf_dataset"],
+)
+def test_unknown_keras_reading_style_is_an_error(rows, method):
+    seq = sequence(rows)  # which this code calls as an unknown Keras would
     with pytest.raises(UnknownKerasError, match=r"supports Keras 3\.12"):
-        Other(sequence(rows))
+        exec(f"seq.num_batches\nseq.{method}()", {"seq": seq, "__name__": "keras.src.trainers"})
 
 
 def test_get_numpy_iterator_gives_a_user_the_batches(rows):

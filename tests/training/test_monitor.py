@@ -67,6 +67,28 @@ def test_waiting_counts_if_keras_takes_batch_ahead(monkeypatch):
     assert history["input_wait"][1] > 0.5
 
 
+def test_waiting_is_at_most_the_time_of_the_steps(frame):
+    class Late(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            threading.Event().wait(0.3)  # TensorFlow meanwhile waits for the next batch
+
+    def slow(sample, rng):
+        threading.Event().wait(0.05)
+        return sample
+
+    with sequence(frame(40), transform=slow, workers=1) as seq:
+        history = (
+            trained_watcher()
+            .fit(
+                seq.repeat(), steps_per_epoch=1, epochs=3, verbose=0,
+                callbacks=[dfgen.InputMonitor(), Late()],
+            )
+            .history
+        )  # fmt: skip
+    assert all(0 <= share <= 1 for share in history["input_wait"])
+    assert all(headroom >= 0 for headroom in history["input_headroom"])
+
+
 def test_endless_view_and_validation_have_same_figures(frame):
     with sequence(frame(40)) as seq, sequence(frame(16)) as val:
         assert train(seq.repeat(), steps_per_epoch=3, validation_data=val) == ALWAYS
@@ -156,7 +178,7 @@ def test_verdict_on_waiting_suggests_a_remedy(frame, capsys):
     class Waited(dfgen.InputMonitor):
         def on_train_end(self, logs=None):
             for epoch in self._epochs:  # as if it had waited for so long
-                epoch["consumer_wait"] += 100.0
+                epoch["waited"] += 100.0
                 epoch["decode"] += 200.0
             super().on_train_end(logs)
 

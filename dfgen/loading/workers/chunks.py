@@ -142,7 +142,7 @@ class ChunkMaker:
         """Fill the arrays of a chunk unless it is cancelled; return the blank rows."""
         reader, rows, blanks = self.reader, chunk.rows.tolist(), Blanks()
         made, taken = len(rows), set[int]()
-        reads = bool(reader.steps or reader.transform or chunk.known)
+        reads = bool(reader.steps or chunk.known) or reader.transform is not None
         if reads:
             stopwatch.begin("table")
         else:

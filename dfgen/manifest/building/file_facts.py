@@ -1,5 +1,7 @@
 """Reads the facts of files in threads of this process: size, time, header, and the whole file.
 
+Whole files are decoded to their end, which finds broken ones, digests and perceptual hashes.
+
 A build in progress keeps them beside its manifest, in the folder `<manifest>.building`, in files
 that are written whole or not at all. So a build that was killed continues.
 """

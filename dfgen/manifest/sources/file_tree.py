@@ -31,7 +31,7 @@ from dfgen.manifest.reading import fault_of
 from dfgen.manifest.schema import FACTS, OF_WHOLE_FILES
 from dfgen.manifest.sources.source import Rows
 from dfgen.progress_bars import progress
-from dfgen.samples.pixels.formats import formats_by_suffix
+from dfgen.samples.pixels.formats import BY_SUFFIX
 from dfgen.stores.archives import ARCHIVES, Archives, Member, is_named_archive, member_of
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
@@ -151,7 +151,7 @@ def files_below(folder: str, pattern: Pattern | None, skipped: Skipped) -> pa.Ta
     if archive is not None:
         return _matching(_members(archive, skipped), pattern, skipped)
     check_folder(folder, "Give the folder of the files")
-    return _matching(list_files(folder, tuple(formats_by_suffix()), skipped), pattern, skipped)
+    return _matching(list_files(folder, tuple(BY_SUFFIX), skipped), pattern, skipped)
 
 
 def _matching(paths: pa.ChunkedArray, pattern: Pattern | None, skipped: Skipped) -> pa.Table:
@@ -319,7 +319,7 @@ def _objects(url: str, options: StorageOptions | None, skipped: Skipped) -> pa.T
 
 def _opened(paths: pa.ChunkedArray, skipped: Skipped) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """Return the paths that a decoder opens, and the mask of them; the others are skipped."""
-    ends = "|".join(map(re.escape, formats_by_suffix()))  # some have two dots
+    ends = "|".join(map(re.escape, BY_SUFFIX))  # some have two dots
     hidden = pc.match_substring_regex(paths, r"(^|/)\.[^/]")
     known = pc.match_substring_regex(pc.utf8_lower(paths), rf"(?:{ends})\z")
     opened = pc.and_not(known, hidden)
@@ -347,6 +347,6 @@ def _nothing_found(source: str, pattern: Pattern | None, skipped: Mapping[str, l
     return (
         f"no file in {quote(source)} can be opened as an image, array or sound. "
         f"Left out: {others or 'nothing, it is empty'}. Extensions that are opened: "
-        f"{', '.join(formats_by_suffix())}. For other files make the frame yourself, and use "
+        f"{', '.join(BY_SUFFIX)}. For other files make the frame yourself, and use "
         "x=dfgen.Array(..., decode=function)"
     )

@@ -6,10 +6,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, TransformError, one_of, whole
-from dfgen.samples.features.base import ColumnSource, Feature, Reading, check_column, set_fields
+from dfgen.samples.features.base import (
+    PADDING,
+    ColumnSource,
+    Feature,
+    Ragged,
+    Reading,
+    check_column,
+    set_fields,
+)
 from dfgen.samples.features.classes import class_numbers, names_of_lists
 from dfgen.samples.features.image import image_of
-from dfgen.samples.features.ragged import PADDING, Ragged
 from dfgen.samples.pixels.geometry import move, move_points
 from dfgen.spec import Present, Spec, Values
 from dfgen.table import arrow_types as arrow

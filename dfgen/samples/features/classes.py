@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError, listed, one_of
 from dfgen.samples.features.base import (
     ColumnSource,
+    Ragged,
     TableFeature,
     cast,
     check_column,
@@ -17,7 +18,6 @@ from dfgen.samples.features.base import (
     number_dtype,
     set_fields,
 )
-from dfgen.samples.features.ragged import Ragged
 from dfgen.spec import IntArray, Spec, Values
 from dfgen.table import arrow_types as arrow
 

@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ArgumentError, DecodeError, ManifestError, listed, one_of, whole
 from dfgen.samples.features.base import (
+    PADDING,
     ColumnSource,
     Feature,
+    Ragged,
     Reading,
     cast,
     check_column,
@@ -21,7 +23,6 @@ from dfgen.samples.features.base import (
 )
 from dfgen.samples.features.classes import class_numbers, names_of_lists
 from dfgen.samples.features.image import check_followed_size, spec_on
-from dfgen.samples.features.ragged import PADDING, Ragged
 from dfgen.samples.pixels.decoders import decode_values
 from dfgen.samples.pixels.geometry import resize
 from dfgen.samples.pixels.regions import mask_of, parsed

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import IO, Any
 
@@ -103,13 +103,10 @@ FORMATS: dict[str, Format] = {
 }  # fmt: skip
 """Name -> format."""
 
+BY_SUFFIX = {suffix: name for name, format in FORMATS.items() for suffix in format.suffixes}
+"""Suffix in lower case -> name of the format."""
+
 _MATCHES = {name: re.compile(format.begins, re.DOTALL).match for name, format in FORMATS.items()}
-
-
-@cache
-def formats_by_suffix() -> dict[str, str]:
-    """Return suffix in lower case -> name of the format."""
-    return {suffix: name for name, format in FORMATS.items() for suffix in format.suffixes}
 
 
 def check_holds(name: str, wanted: str) -> None:

@@ -1,4 +1,4 @@
-"""Geometry: where an image, and the boxes and points on it, land in the array.
+"""Geometry: where an image, and the boxes and points on it, land in the array; and resizing.
 
 Coordinates are continuous: a pixel is the square between two whole numbers, as in Keras's boxes.
 """

@@ -28,7 +28,8 @@ class InputMonitor(keras.callbacks.Callback):
     It adds three floats to the logs of each epoch, and so to `history`; put it before callbacks
     that write logs, such as CSVLogger:
 
-    - `input_wait`: the share of the time of the steps spent waiting for batches, 0..1.
+    - `input_wait`: the share of the time of the steps spent waiting for batches, 0..1. TensorFlow
+      may wait for the next one during a step, which counts as well.
     - `images_per_second`: rows per second that the steps took.
     - `input_headroom`: rows per second that busy workers make, divided by those that the model
       takes without waiting. Below 1 the workers are the limit. At most 1000.
@@ -59,7 +60,7 @@ class InputMonitor(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin the epoch's first step."""
-        self._spent = dict.fromkeys(("steps", "images", "batches"), 0.0)
+        self._spent = dict.fromkeys(("waited", "steps", "images", "batches"), 0.0)
         self._since = self._measured()
         self._step_began = time.perf_counter()
 
@@ -67,6 +68,7 @@ class InputMonitor(keras.callbacks.Callback):
         """End a step, or several of one execution."""
         now = time.perf_counter()
         taken = self._input.progress.latest
+        self._spent["waited"] += sum(handed.seconds for handed in taken)
         self._spent["images"] += sum(len(handed.rows) for handed in taken)
         self._spent["batches"] += len(taken)
         self._spent["steps"] += now - self._step_began
@@ -100,17 +102,18 @@ class InputMonitor(keras.callbacks.Callback):
         """Note what was done while the steps of an epoch ran, once."""
         if "samples" not in self._spent:
             self._spent |= _minus(self._measured(), self._since)
+            self._spent["waited"] = min(self._spent["waited"], self._spent["steps"])
 
     def _figures(self, spent: Mapping[str, float]) -> dict[str, float]:
         steps, workers = spent["steps"] or 1e-9, max(1, self._loader.metrics.workers)
-        model = steps - spent["consumer_wait"]
+        model = steps - spent["waited"]
         made, busy = spent["samples"], sum(spent[stage] for stage in STAGES)
         if not (made and busy):  # all was made ahead
             metrics = self._input.metrics
             made, busy = metrics.samples, sum(metrics.seconds[stage] for stage in STAGES)
         headroom = workers * made * model / max(busy * spent["images"], 1e-9)
         return {
-            "input_wait": spent["consumer_wait"] / steps,
+            "input_wait": spent["waited"] / steps,
             "images_per_second": spent["images"] / steps,
             "input_headroom": min(headroom, _MOST_HEADROOM),
         }
@@ -123,9 +126,9 @@ class InputMonitor(keras.callbacks.Callback):
         loader = self._loader
         metrics = loader.metrics
         return Waiting(
-            counted["consumer_wait"], counted["steps"], counted, int(counted["batches"]),
+            counted["waited"], counted["steps"], counted, int(counted["batches"]),
             metrics.workers, metrics.use_multiprocessing, usable_cpus(), loader.depth,
-            loader.max_queue_size, once["consumer_wait"], "epoch" if rest else "step",
+            loader.max_queue_size, once["waited"], "epoch" if rest else "step",
         )  # fmt: skip
 
 
