@@ -66,6 +66,7 @@ def stored(folder: Path) -> str:
             "tf.data, cache() in memory": tf_cache(pixels),
             **peers.ffcv(pixels, folder, BATCH, EPOCHS),
         },
+        rounds=11,
         before=partial(shutil.rmtree, folder / "new", ignore_errors=True),
     )
     memory.close()
