@@ -73,7 +73,7 @@ class InputMonitor(keras.callbacks.Callback):
         self._spent["batches"] += len(taken)
         self._spent["steps"] += now - self._step_began
         if not self._first:
-            self._first = self._spent | _minus(self._measured(), self._since)
+            self._first = self._so_far()
         self._step_began = now
 
     def on_test_begin(self, logs: Any = None) -> None:
@@ -101,8 +101,12 @@ class InputMonitor(keras.callbacks.Callback):
     def _end_steps(self) -> None:
         """Note what was done while the steps of an epoch ran, once."""
         if "samples" not in self._spent:
-            self._spent |= _minus(self._measured(), self._since)
-            self._spent["waited"] = min(self._spent["waited"], self._spent["steps"])
+            self._spent = self._so_far()
+
+    def _so_far(self) -> dict[str, float]:
+        """Return what was done in this epoch; a batch may have been requested before it."""
+        spent = self._spent | _minus(self._measured(), self._since)
+        return spent | {"waited": min(spent["waited"], spent["steps"])}
 
     def _figures(self, spent: Mapping[str, float]) -> dict[str, float]:
         steps, workers = spent["steps"] or 1e-9, max(1, self._loader.metrics.workers)
