@@ -215,3 +215,15 @@ def test_first_mistakes_are_named(call, error, word, df):
 @pytest.mark.parametrize(("call", "error", "word"), FITS)
 def test_first_mistakes_of_fit_are_named(call, error, word, df):
     raises(call, error, word, df)
+
+
+def test_first_bad_row_of_a_batch_is_named_with_advice(df):
+    for row in (1, 10):  # which different workers read
+        with open(df["path"][row], "wb") as file:
+            file.write(b"damaged")
+    with (
+        opened(df, workers=2, shuffle=False, batch_size=12) as seq,
+        pytest.raises(DecodeError, match="id=101") as caught,
+    ):
+        next(iter(seq))
+    assert "on_error" in caught.value.__notes__[-1]

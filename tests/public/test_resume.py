@@ -57,6 +57,13 @@ def test_resuming_three_times_in_one_epoch(processes):
     assert seq.receipt == whole.receipt
 
 
+def test_state_of_another_seed_resumes_after_a_first_pass():
+    seq = sequence(ROWS, seed=None)
+    flat(seq)
+    seq.load_state_dict(state_after(ROWS, 3))
+    assert flat(seq) == epoch_rows(ROWS, 0)[12:]
+
+
 OTHERS = {
     "seed": {"seed": 7}, "rows": {"rows": 44}, "ids": {"rows": sequence(ROWS).manifest[::-1]},
     "shuffle|order": {"shuffle": False}, "balance|order": {"balance": "label"},
