@@ -235,8 +235,8 @@ x = BoundFeature("x", Array("path", (2,), "uint8", decode=decode), pa.array([sys
 loader = Loader(
     SampleReader(np.arange(8), (x,)), batch_size=2, workers=2, limits=Limits(read_timeout=2)
 )
-rows = []
-for batch in (loader.batch(0, step) for step in range(len(loader))):
+rows, ahead = [], loader.stream(0)
+for batch in (next(ahead) for _ in range(len(loader))):
     rows += batch.rows.tolist()
     if sys.argv[2] == "trains" and len(rows) == 2:  # nobody waits for a batch
         begun.clear(), begun.wait()
