@@ -126,8 +126,8 @@ class NextWindow:
         # the same rows in each epoch: once is enough if the page cache keeps them
         once = self._is_small and plan.shard[1] == 1 and not window_of(order.places - 1)
         for at in range(window_of(start), window_of(min(start + plan.batch_size, end) - 1) + 2):
-            window = (order, epoch, at) if at <= last else (order, epoch + 1, 0)
-            window = (order, 0, 0) if once else window
+            its_epoch, number = (epoch, at) if at <= last else (epoch + 1, 0)
+            window = (order, 0, 0) if once else (order, its_epoch, number)
             if window not in self._recent:
                 self._recent.append(window)
                 self._pool.submit(partial(self._read, *window, plan))

@@ -148,8 +148,8 @@ class Identity:
                     f"{name}={own[name]!r}, so rows would be repeated and missed: make the same "
                     "Sequence again, or train from the start"
                 )
-        names = "batch_size", "processes", "epoch", "step", "skipped"
-        numbers = (whole(f"{name} of the state", state[name]) for name in names)
+        least = {"batch_size": 1, "processes": 1, "epoch": 0, "step": 0, "skipped": 0}
+        numbers = (whole(f"{name} of the state", state[name], least=n) for name, n in least.items())
         size, _, epoch, step, skipped = numbers
         taken = step * size
         if taken < self.rows and taken % self.batch_size:
@@ -202,6 +202,8 @@ class Receipt:
 
     def __add__(self, other: "Receipt") -> "Receipt":
         """Return the receipt of two parts of an epoch, as two hosts have taken them."""
+        if not isinstance(other, Receipt):
+            return NotImplemented
         if (self.epoch, self.left_out) != (other.epoch, other.left_out):
             raise ArgumentError(f"{self} and {other} are not parts of the same epoch")
         names = ("rows", "repeated", "missing", "skipped")

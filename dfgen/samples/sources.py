@@ -84,7 +84,7 @@ class FileSource(RowSource):
 
     def read(self, row: int, out: Any, reading: Reading) -> Any:
         """Read the file of one row; raises if its size differs from the manifest."""
-        if self.sizes is not None and (size := self.size(row)) is not None:
+        if (size := self.size(row)) is not None:
             reading = reading._replace(store=OfSize(reading.store, size))  # type: ignore[arg-type]
         return self.feature.read(value_of(self.values, row), out, reading)
 

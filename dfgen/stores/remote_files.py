@@ -51,7 +51,7 @@ class FsspecFiles(Store):
 
     def head(self, path: Any) -> Head:
         """Return size and time of a file."""
-        return _facts(self._ask(path, "info"))
+        return _head_of_info(self._ask(path, "info"))
 
     def range(self, path: Any, start: int, stop: int) -> bytes:
         """Return a part of a file."""
@@ -61,7 +61,7 @@ class FsspecFiles(Store):
         """Yield URL and head of all files below a folder."""
         root = self._system(prefix)._strip_protocol(prefix.rstrip("/"))
         for name, info in self._ask(prefix, "find", detail=True).items():
-            yield f"{prefix.rstrip('/')}/{name[len(root) :].lstrip('/')}", _facts(info)
+            yield f"{prefix.rstrip('/')}/{name[len(root) :].lstrip('/')}", _head_of_info(info)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file."""
@@ -94,7 +94,7 @@ class FsspecFiles(Store):
             raise kind(f"the file cannot be read: fsspec raised {type(error).__name__}") from None
 
 
-def _facts(info: dict[str, Any]) -> Head:
+def _head_of_info(info: dict[str, Any]) -> Head:
     time = next((info[name] for name in _TIMES if info.get(name) is not None), None)
     if isinstance(time, datetime):
         time = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
@@ -156,18 +156,18 @@ class Objects(Store):
         client, key = self._client(path)
         with _errors(path):
             try:
-                return _head(client.head(key))
+                return _head_of_meta(client.head(key))
             except Exception as error:
                 if _status(error) not in _NO_HEAD:
                     raise
-            return _head(client.get(key).meta)
+            return _head_of_meta(client.get(key).meta)
 
     def begin(self, path: Any) -> tuple[Head, IO[bytes]]:
         """Return the head of an object and an open file, with one request."""
         client, key = self._client(path)
         try:
             answer = client.get(key, options={"range": (0, FIRST)})
-            head, first = _head(answer.meta), bytes(answer.bytes())
+            head, first = _head_of_meta(answer.meta), bytes(answer.bytes())
         except Exception as error:
             if _status(error) != "416" and type(error).__name__ != "NotSupportedError":
                 raise _raised(error, path) from None
@@ -196,7 +196,7 @@ class Objects(Store):
         with _errors(prefix):
             for page in client.list(key.strip("/") or None):
                 for meta in page:
-                    yield f"{_parts(prefix)[0]}/{meta['path']}", _head(meta)
+                    yield f"{_parts(prefix)[0]}/{meta['path']}", _head_of_meta(meta)
 
     def write(self, path: str, data: bytes) -> None:
         """Write an object, whole or not at all."""
@@ -294,6 +294,6 @@ def _raised(error: Exception, path: str) -> Exception:
     return AccessError(f"the file cannot be read after all retries: {place} {what}")
 
 
-def _head(meta: Any) -> Head:
+def _head_of_meta(meta: Any) -> Head:
     time = (meta["last_modified"] - _EPOCH) // timedelta(microseconds=1) * 1_000
     return Head(meta["size"], time or None, meta["e_tag"])  # 1970: the server reports no time

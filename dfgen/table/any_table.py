@@ -124,9 +124,9 @@ def arrow_column(values: "pd.Series[Any]", of: str = "") -> Any:
         [1.5, None]
     """
     is_object = str(values.dtype) == "object"
-    for as_is in (True, False)[: 1 + is_object]:
+    for convert in (_array, _array_of_plain)[: 1 + is_object]:
         try:
-            return _array(values if as_is else pd.Series(map(_plain, values), dtype=object))
+            return convert(values)
         except UnicodeError:
             message = "text that is not Unicode, such as a file name in another encoding"
         except _ERRORS as error:
@@ -166,6 +166,10 @@ def _files(values: "pd.Series[Any]") -> Any:
     if not all(issubclass(kind, _BYTES) for kind in set(map(type, values[values.notna()]))):
         raise TypeError("bytes and other values are mixed")
     return pa.array(values, pa.large_binary(), from_pandas=True)
+
+
+def _array_of_plain(values: "pd.Series[Any]") -> Any:
+    return _array(pd.Series(map(_plain, values), dtype=object))
 
 
 def _plain(value: Any) -> Any:

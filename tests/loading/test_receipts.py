@@ -114,6 +114,8 @@ def test_counts_of_parts_add_up():
     assert one + other == Receipt(0, 9, f"{2:032x}", 5, 70, 900, 6)
     with pytest.raises(ArgumentError, match="same epoch"):
         one + Receipt(1, 4, "0", left_out=6)
+    with pytest.raises(TypeError, match="unsupported"):
+        one + 3
 
 
 def sequence(df, **options):

@@ -4,11 +4,13 @@ from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dfgen.errors import ArgumentError
 from dfgen.loading.order.draws import permutation
-from dfgen.loading.receipts import ids_digest, receipt
+from dfgen.loading.receipts import Identity, Place, ids_digest, receipt
 
 N, BATCH_SIZE = 50, 12
 IDS = [f"row-{row}" for row in range(N)]
@@ -69,3 +71,14 @@ class TestIdsDigest:
         assert ids_digest(pa.array(text)[7:]) == ids_digest(text[7:])
         numbers = np.arange(140_000) * -(2**40)
         assert ids_digest(numbers) == ids_digest(pa.array(numbers)) == ids_digest(numbers.tolist())
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("batch_size", 1), ("processes", 1), ("epoch", 0), ("step", 0), ("skipped", 0)],
+)
+def test_numbers_of_a_state_have_a_least_value(name, least):
+    training = Identity("shuffled", 0, rows=6, ids="0", batch_size=2)
+    state = training.state(Place(epoch=1, step=2))
+    with pytest.raises(ArgumentError, match=f"{name} of the state"):
+        training.place({**state, name: least - 1})

@@ -78,6 +78,11 @@ def _rows_of_waves() -> npt.NDArray[np.float32]:
 _WAVE = _rows_of_waves()[: _WAVES + 1]
 
 
+def _reduction(size: Size) -> int:
+    """Return the reduction at which a JPEG may be decoded for its hash: 1, 2, 4 or 8."""
+    return next((number for number in (8, 4, 2) if min(size) >= 2 * _SIDE * number), 1)
+
+
 def perceptual_hash(
     pixels: Pixels, size: Size, reduced: int = 1, orientation: int = 1
 ) -> int | None:
@@ -139,12 +144,7 @@ def _image(data: bytes, name: str, limits: Limits) -> tuple[Header, str | None, 
     header = parse_header(io.BytesIO(data), name, limits)
     try:
         color_mode = "grayscale" if name == "jpeg" else "rgb"
-        _, pixels, reduced = decode_stored(
-            data,
-            color_mode,
-            lambda size: next((times for times in (8, 4, 2) if min(size) >= 2 * _SIDE * times), 1),
-            limits,
-        )
+        _, pixels, reduced = decode_stored(data, color_mode, _reduction, limits)
     except DecodeError as error:
         return header, str(error), None
     size = pixels.shape[:2] if reduced == 1 else (header.height or 0, header.width or 0)
