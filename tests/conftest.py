@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -18,6 +19,9 @@ import sized
 from hypothesis import settings
 
 ROWS = 120
+
+# Ctrl-C is ignored in a shell's background jobs, and the processes of tests would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Albumentations does without it; it would import torch in each process of the tests.
 sys.modules["albumentations.pytorch"] = None

@@ -20,7 +20,7 @@ from dfgen.packs.rows import PackSource
 from dfgen.samples.features.classes import Number
 from dfgen.samples.reader import BoundFeature, BoundRows, RowLengths
 from dfgen.samples.sources import RowSource, StoredRows
-from dfgen.spec import IntArray, Tree, leaves
+from dfgen.spec import Tree, leaves
 from dfgen.table.arrow_types import is_text, nulls, value_type
 
 _MOST = float(np.finfo(np.float32).max)
@@ -127,8 +127,7 @@ def _class_weights(target: BoundFeature, class_weight: Any, rows: int, called: s
                 f"{called} has no weight for {listed(left)} of column "
                 f"{target.feature.columns[0]!r}, whose rows then weigh 1: give each class a weight"
             )
-    weights_of_rows: Weights = weights.astype(np.float32)[target.values]
-    return weights_of_rows
+    return np.asarray(weights[target.values], np.float32)
 
 
 def _by_index(names: tuple[Any, ...], class_weight: Any, called: str) -> dict[int, Any]:
@@ -201,14 +200,17 @@ def order_of(
 def _windows(arguments: SequenceArguments, sources: list[RowSource]) -> Windowed | None:
     """Return windows of shards of a pack, or of consecutive rows of array files.
 
-    A block of these is whole chunks of a file. A chunk larger than half of a window is not kept in
+    If some rows of a pack fit into one window, they are shuffled as without the pack. A block of
+    array files is whole chunks of a file. A chunk larger than half of a window is not kept in
     memory, so blocks ignore it.
     """
     window = arguments.window
     for source in sources:
-        if isinstance(source, PackSource) and source.rows.numbers is None:
+        if isinstance(source, PackSource):
+            starts, numbers = source.rows.blocks()
             blocks = fitting(window, source.rows.shard_bytes)
-            return Windowed(source.rows.starts, blocks, None, arguments.batch_size)
+            if numbers is None or blocks < len(starts) - 1:  # else the order is that of the files
+                return Windowed(starts, blocks, numbers, arguments.batch_size)
     stored = [source for source in sources if isinstance(source, StoredRows)]
     if not stored:
         return None
@@ -216,11 +218,10 @@ def _windows(arguments: SequenceArguments, sources: list[RowSource]) -> Windowed
     chunk = max(one.chunk for one in stored)
     chunk = chunk if 2 * chunk * row_bytes <= window else 1
     rows = max(1, window // _BLOCKS // row_bytes // chunk) * chunk
-    first = stored[0]
-    of_file = first.indices // rows
+    of_file = stored[0].indices // rows
     lowest = of_file.min()  # reading a row below 0 raises
-    numbers: IntArray = first.numbers * (of_file.max() - lowest + 1) + of_file - lowest
-    return windows_of(numbers, fitting(window, rows * row_bytes))
+    of_row = stored[0].numbers * (of_file.max() - lowest + 1) + of_file - lowest
+    return windows_of(of_row, fitting(window, rows * row_bytes))
 
 
 def _balanced(columns: Columns, balance: str | Mapping[str, Any]) -> Drawn:

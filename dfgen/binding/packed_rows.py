@@ -134,17 +134,17 @@ def open_columns(arguments: SequenceArguments) -> tuple[Columns, PackedRows | No
             )
         return columns, None
     index = read_pack(os.fspath(pack), options)
-    table, shards = pack_table(index, options), _shards(index, arguments)
-    starts, shard_bytes = index.starts, sum(file.bytes for file in index.shards)
-    shard_bytes //= len(index.shards)
+    table, numbers, bad = pack_table(index, options), None, dict[int, str]()
     if manifest is pack and arguments.where is None:
         columns = _columns(index, table, arguments.root)
-        return columns, PackedRows(shards, PackRows(starts, None, shard_bytes))
-    columns = open_table(arguments)
-    numbers = _numbers(columns, table, index)
-    why = in_one(table["problem"]).take(pa.array(numbers))
-    bad = {row: why[row].as_py() for row in pc.indices_nonzero(pc.is_valid(why)).to_pylist()}
-    return columns, PackedRows(shards, PackRows(starts, numbers, shard_bytes), bad)
+    else:
+        columns = open_table(arguments)
+        numbers = _numbers(columns, table, index)
+        why = in_one(table["problem"]).take(pa.array(numbers))
+        bad = {row: why[row].as_py() for row in pc.indices_nonzero(pc.is_valid(why)).to_pylist()}
+    nbytes = sum(file.bytes for file in index.shards) * len(columns) // len(table)
+    rows = PackRows(index.starts, numbers, max(1, nbytes // len(index.shards)))
+    return columns, PackedRows(_shards(index, arguments, rows.shard_bytes), rows, bad)
 
 
 def _columns(pack: Pack, table: pa.Table, root: str | None) -> Columns:
@@ -161,7 +161,7 @@ def _columns(pack: Pack, table: pa.Table, root: str | None) -> Columns:
     return Columns(table, attributes, root, stored=stored, stored_digest=lambda: pack.ids)
 
 
-def _shards(pack: Pack, arguments: SequenceArguments) -> Shards:
+def _shards(pack: Pack, arguments: SequenceArguments, shard_bytes: int) -> Shards:
     if not is_remote(pack.folder):
         for file in pack.shards[:_CHECKED]:
             check_shard(pack, file)
@@ -170,7 +170,7 @@ def _shards(pack: Pack, arguments: SequenceArguments) -> Shards:
     store = store_at(pack.folder, limits, arguments.storage_options)
     check_sizes(pack, store)
     folder = None if cache in (None, "memory") else os.fspath(cache)
-    windows = 4 + 2 * arguments.window // max(file.bytes for file in pack.shards)
+    windows = 4 + 2 * arguments.window // shard_bytes
     return RemoteShards(pack, store, folder, limits.cache_bytes, windows)
 
 
@@ -201,5 +201,4 @@ def _numbers(columns: Columns, table: pa.Table, pack: Pack) -> IntArray:
                 f"{place!r}: the ids are of another data set",
                 row=row,
             )
-    numbers: IntArray = places.to_numpy().astype(np.int64)
-    return numbers
+    return np.asarray(places, np.int64)

@@ -131,8 +131,7 @@ def known_sizes(columns: Columns, limits: Limits = DEFAULT) -> Sizes | None:
     sizes = np.where(orientation >= 5, (width, height), (height, width)).T
     known = (orientation >= 1) & (orientation <= 8) & (sizes >= 1).all(axis=1)
     known &= height * width <= limits.most["decoded_bytes"]
-    upright: Sizes = np.where(known[:, None], sizes, 0).astype(np.int32)
-    return upright
+    return np.asarray(np.where(known[:, None], sizes, 0), np.int32)
 
 
 def _multiples(followed: Sizes, bound: BoundFeature, store: Stores) -> Sizes:

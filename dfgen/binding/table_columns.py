@@ -75,8 +75,7 @@ class Columns:
     @property
     def labels(self) -> Mapping[str, Label]:
         """The metadata of the label columns of a manifest."""
-        labels: Mapping[str, Label] = self.attributes.get("labels", {})
-        return labels
+        return dict(self.attributes.get("labels", {}))
 
     @property
     def file_column(self) -> str | None:

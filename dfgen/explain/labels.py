@@ -213,8 +213,7 @@ def _count(rows: Any, column: str, names: list[str]) -> int:
     values = rows[column]
     labels = flattened(values) if is_list(values.type) else values
     labels = labels.cast(value_type(labels.type))
-    number: int = pc.sum(pc.is_in(labels, pa.array(names, labels.type))).as_py() or 0
-    return number
+    return int(pc.sum(pc.is_in(labels, pa.array(names, labels.type))).as_py() or 0)
 
 
 def _separator(names: list[str]) -> str | None:

@@ -118,8 +118,7 @@ class SmallerJpegs(WholeFiles):
         """Return an estimate of the bytes of each row."""
         lengths = np.asarray(sizes, np.float64)
         scales = np.minimum(1, self.max_side / np.maximum(1, lengths.max(axis=1)))
-        nbytes: IntArray = (lengths.prod(axis=1) * scales**2 * _OF_PIXEL).astype(np.int64) + _HEADER
-        return nbytes
+        return np.asarray(lengths.prod(axis=1) * scales**2 * _OF_PIXEL + _HEADER, np.int64)
 
     def pack(self, content: Content, store: Any, into: Any, row: int) -> None:
         """Read one file and store the result in `into[row]`."""
@@ -142,8 +141,7 @@ class SmallerJpegs(WholeFiles):
         out = np.empty((*geometry.size, pixels.shape[2]), np.uint8)
         resize(pixels, geometry, out, reduced=reduced)
         how = ("GRAY", "Gray") if self.color_mode == "grayscale" else ("RGB", "420")
-        encoded: bytes = simplejpeg.encode_jpeg(out, self.quality, *how)
-        return encoded
+        return bytes(simplejpeg.encode_jpeg(out, self.quality, *how))
 
 
 Packer = PixelPacker | WholeFiles

@@ -22,7 +22,7 @@ class PackRows:
     Args:
         starts: the first row of each shard, and the number of all rows.
         numbers: of the rows in the pack; None: all rows of it, in their order.
-        shard_bytes: of a shard, on average.
+        shard_bytes: bytes of the rows in a shard, on average.
     """
 
     starts: IntArray
@@ -34,6 +34,13 @@ class PackRows:
         numbers = rows if self.numbers is None else self.numbers[rows]
         shards = np.searchsorted(self.starts, numbers, side="right") - 1
         return shards, numbers - self.starts[shards]
+
+    def blocks(self) -> tuple[IntArray, IntArray | None]:
+        """Return where each shard in use begins, and the rows shard by shard; None: in order."""
+        if self.numbers is None:
+            return self.starts, None
+        rows = np.argsort(self.numbers)
+        return np.unique(np.searchsorted(self.numbers[rows], self.starts)), rows
 
     def of_one(self, row: int) -> tuple[int, int]:
         """Return shard and place of one row."""

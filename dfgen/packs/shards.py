@@ -58,14 +58,12 @@ class Shards:
 
     def at(self, shard: int, place: int) -> Values:
         """Return the pixels of one row."""
-        pixels: Values = self._pixels(shard, np.array([place]))[place]
-        return pixels
+        return np.asarray(self._pixels(shard, np.array([place]))[place])
 
     def content(self, shard: int, place: int) -> bytes:
         """Return the file of one row."""
         start, stop = self._bounds(shard, np.array([place]))
-        data: bytes = self.bytes_of(shard, start, stop)[start[0] : stop[0]].tobytes()
-        return data
+        return bytes(self.bytes_of(shard, start, stop)[start[0] : stop[0]])
 
     def ahead(self, shards: IntArray, places: IntArray) -> Iterator[None]:
         """Prefetch some rows, shard by shard."""

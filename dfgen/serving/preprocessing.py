@@ -334,5 +334,4 @@ def _png_of(pixels: npt.NDArray[Any]) -> bytes:
     if channels > 1:
         code = cv2.COLOR_RGB2BGR if channels == 3 else cv2.COLOR_RGBA2BGRA
         pixels = cv2.cvtColor(np.ascontiguousarray(pixels), code)
-    data: bytes = cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1].tobytes()
-    return data
+    return bytes(cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1])

@@ -146,8 +146,7 @@ class Slots:
         else:
             for place in np.flatnonzero(present).tolist():
                 out[place] = self.arrays[slots[place]]
-        same: Present = present & self.same(slots)
-        return same
+        return np.asarray(present & self.same(slots))
 
     def same(self, slots: Any) -> Any:
         """Return whether nobody began to write a slot, or some slots, since they were present."""

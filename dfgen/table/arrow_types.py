@@ -86,8 +86,7 @@ def lengths_of(values: pa.Array) -> npt.NDArray[np.int32]:
         array([2, 0, 0], dtype=int32)
     """
     lengths = pc.fill_null(pc.list_value_length(values), 0)
-    counts: npt.NDArray[np.int32] = lengths.to_numpy(zero_copy_only=False).astype(np.int32)
-    return counts
+    return np.asarray(lengths, np.int32)
 
 
 def are_numbers(kind: pa.DataType) -> bool:

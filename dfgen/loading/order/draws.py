@@ -171,8 +171,7 @@ class Drawn:
     def _points(self, places: IntArray, epoch: int) -> IntArray:
         """Return the random point of each part."""
         drawn = permutation(places, 2**62 - 1, seed=self.seed, epoch=epoch, tag="draw")
-        points: IntArray = (places << _PART) + (drawn >> (62 - _PART))
-        return points
+        return np.asarray((places << _PART) + (drawn >> (62 - _PART)))
 
     def _permuted(
         self, within: IntArray, sizes: IntArray, groups: IntArray, laps: IntArray, epoch: int

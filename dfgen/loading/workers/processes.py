@@ -12,6 +12,7 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -245,6 +246,7 @@ def pickled(maker: ChunkMaker) -> SharedPickle:
         raise ArgumentError("use_multiprocessing=True does not work on Windows: use threads")
     for name, function in maker.reader.functions.items():
         try:
+            _register_module_of(getattr(function, "func", function))  # of a functools.partial
             pickled_by_value(function)
         except Exception as error:
             raise ArgumentError(
@@ -252,3 +254,13 @@ def pickled(maker: ChunkMaker) -> SharedPickle:
                 f"{type(error).__name__}: {error}. Create its content inside of it, or use threads"
             ) from error
     return SharedPickle(maker)
+
+
+def _register_module_of(function: object) -> None:
+    """Have cloudpickle send the functions of a module that no process can import."""
+    import cloudpickle
+
+    name = str(getattr(function, "__module__", None))
+    found = (finder.find_spec(name.partition(".")[0], None) for finder in sys.meta_path)
+    if name in sys.modules and not any(found):
+        cloudpickle.register_pickle_by_value(sys.modules[name])
