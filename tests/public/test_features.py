@@ -203,6 +203,12 @@ def test_missing_labels_are_blank_and_weigh_nothing(df):
     equal([found["whole"], found["tags"][[0, 2, 4]]], [WHOLE, TAGS[[0, 2, 4]]])
 
 
+def test_row_without_one_of_two_columns_weighs_nothing(df):
+    frame = df.assign(boxes=[[[0, 0, 2, 2]]] * 4 + [None], tags=[["x"], None] + [["y"]] * 3)
+    *_, weights = batch_of(frame, IMAGE, dfgen.Boxes("boxes", "tags", missing="ignore"))
+    assert np.ravel(weights).tolist() == [1, 0, 1, 1, 0]
+
+
 RATE = 8_000
 
 
@@ -243,11 +249,8 @@ def test_rows_of_array_files(df, tmp_path):
     index = [6, 0, 3, 3, 1]
     frame = df.assign(index=index, **{name: f"{tmp_path}/all.{name}" for name in ("npy", "h5")})
     frame["fortran"] = f"{tmp_path}/f.npy"
-    for options in (
-        {"column": "npy"},
-        {"column": "fortran"},
-        {"column": "h5", "dataset": "a/images"},
-    ):
+    h5 = {"column": "h5", "dataset": "a/images"}
+    for options in ({"column": "npy"}, {"column": "fortran"}, h5):
         array = dfgen.Array(shape=(3, 4, 3), dtype="uint8", index="index", **options)
         equal(x_of(frame, array), rows[index])
         equal(x_of(frame, dfgen.Image(size=(3, 4), index="index", **options)), rows[index])

@@ -1,13 +1,12 @@
 """The jobs that dfgen exists for, A to E of JOBS.md, from the files to the first training step."""
 
-import threading
-
 import keras
 import numpy as np
 import pandas as pd
 import pytest
 
 import dfgen
+from public.leftovers import nothing_left as nothing_left
 from public.trees import box, coco, image, images, of_voc, rows_of
 
 
@@ -46,8 +45,7 @@ def test_a_one_frame_answers_several_questions(tmp_path):
     for y in ("bi", "multi", {name: dfgen.Category(name) for name in heads}):
         with dfgen.Sequence(frame, x, y, batch_size=3, id="object_id", seed=1) as seq:
             names = heads if isinstance(y, dict) else {y: heads[y]}
-            model = head(names)
-            history = model.fit(seq, epochs=2, verbose=0).history["loss"]
+            history = head(names).fit(seq, epochs=2, verbose=0).history["loss"]
             assert len(history) == 2 and np.isfinite(history).all()
             orders = []
             for _ in range(2):
@@ -90,8 +88,7 @@ def test_b_annotations_beside_images(tmp_path):
     y = dfgen.Category("label", label_mode="categorical")
     with dfgen.Sequence(frame, x, y, batch_size=3, shuffle=False) as seq:
         assert seq.class_names == ["background", "ant", "cat", "dog"]
-        batches = [seq[0], seq[1]]
-        pixels, labels = (np.concatenate([np.asarray(b[i]) for b in batches]) for i in (0, 1))
+        pixels, labels = (np.concatenate([seq[0][i], seq[1][i]]) for i in (0, 1))
     assert pixels.dtype == "float16" and pixels.shape == (4, 482, 415, 3)
     np.testing.assert_array_equal(labels, np.eye(4)[[2, 0, 1, 3]])
     whole = dfgen.Sequence(frame, dfgen.Image(size=None), y, batch_size=1, shuffle=False)
@@ -110,10 +107,9 @@ def test_c_a_list_of_files_behind_a_queue(tmp_path):
     path = coco(tmp_path / "c.json", files, boxes, {90: "cat", 17: "dog"}, size=(8, 6))
     document = path.read_text()
     path.write_text(document.replace('"width": 8,', "").replace('"height": 6', '"license": 1'))
-    before = set(threading.enumerate())
     frame = dfgen.build_manifest(coco=path, images=tmp_path / "train")
-    options = {"label_mode": None, "batch_size": 5, "shuffle": False}
-    with dfgen.Sequence(frame, dfgen.Bytes("path"), **options) as seq:
+    x = dfgen.Bytes("path")
+    with dfgen.Sequence(frame, x, label_mode=None, batch_size=5, shuffle=False) as seq:
         contents = [content for [batch] in seq for content in batch]
     assert contents == [(tmp_path / "train" / name).read_bytes() for name in names]
     x, y = dfgen.Image("path", size=None), dfgen.MultiLabel("labels")
@@ -130,35 +126,29 @@ def test_c_a_list_of_files_behind_a_queue(tmp_path):
     assert sorted(rows) == [*range(12)] != rows
     assert shapes <= {(6, 8), (5, 10), (6, 10)}
     with dfgen.Sequence(frame, x, y, **options) as seq:
-        for _ in seq:
-            break
+        next(iter(seq))
     (tmp_path / "train" / names[7]).write_bytes(b"no image")
-    seq = dfgen.Sequence(frame, x, y, **options)
-    with seq, pytest.raises(dfgen.DfgenError, match=names[7]):
-        list(seq)
-    for thread in set(threading.enumerate()) - before:
-        thread.join(10)
-        assert not thread.is_alive()
+    with pytest.raises(dfgen.DfgenError, match=names[7]):
+        list(dfgen.Sequence(frame, x, y, **options))
 
 
 def test_d_rows_of_a_big_array_file(tmp_path):
-    numbers = np.arange(999)
-    np.save(tmp_path / "x.npy", np.stack([numbers >> 8, numbers & 255], 1).astype(np.uint8))
+    """Of 1.6 GB, which are shuffled in windows of 1 GB, the first bytes of each row are written."""
+    file = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.uint8, (1600, 1 << 20))
+    file[:, 0], file[:, 1] = np.divmod(np.arange(1600), 256)
+    numbers = np.random.default_rng(0).permutation(1600)
     frame = pd.DataFrame({"id": numbers, "path": f"{tmp_path}/x.npy", "index": numbers})
     frame = dfgen.split(frame.assign(number=numbers), {"train": 0.8, "val": 0.2}, seed=2)
-    x = dfgen.Array("path", shape=(2,), index="index")
-    before = set(threading.enumerate())
-    options = {"batch_size": 32, "max_queue_size": 4, "workers": 2}
-    seqs = dfgen.sequences(frame, x, "number", **options)
+    x = dfgen.Array("path", shape=(1 << 20,), dtype="uint8", index="index")
+    seqs = dfgen.sequences(frame, x, "number", batch_size=32, max_queue_size=4, workers=2)
     for name, part in frame.groupby("split", observed=True):
         rows = []
         for arrays, labels in seqs[name]:
-            high, low = np.asarray(arrays, int).T
+            high, low = np.asarray(arrays[:, :2], int).T
             np.testing.assert_array_equal(256 * high + low, labels)
             rows += np.asarray(labels).tolist()
-        assert sorted(rows) == part["number"].tolist()
-        assert (rows == sorted(rows)) == (name == "val")
+        assert sorted(rows) == sorted(part["number"])
+        assert (rows == part["number"].tolist()) == (name == "val")
+        early = {*rows[:600]}  # of one window, with more neighbours than any 600 rows
+        assert name == "val" or sum(row + 1 in early for row in early) > 280
         seqs[name].close()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(10)
-        assert not thread.is_alive()

@@ -105,6 +105,8 @@ CASES = [
     case("no path", ManifestError, "file", lambda df: opened(df.rename(columns={"path": "file"}))),
     case("no column y", ManifestError, "knd", of(y="knd")),
     case("no column of weights", ManifestError, "wght", of(sample_weight="wght")),
+    case("weights below 0", ManifestError, "-0.5", lambda df: opened(
+        df.assign(age=-df.age), sample_weight="age")),
     case("no column of balance", ManifestError, "knd", of(balance="knd")),
     case("no column id", ManifestError, "key", of(id="key")),
     case("text as image", ArgumentError, "word", lambda df: dfgen.Sequence(df, "word", "kind")),

@@ -97,8 +97,7 @@ def test_any_batch_at_any_time(workers):
     with sequence(45, workers=workers) as seq:
         flat(seq)
         expected = epoch_batches(45, 4, 1)
-        iterator = iter(seq)
-        taken = []
+        iterator, taken = iter(seq), []
         for step in (11, 3, 0, -1, 7, -12, 3, np.int64(5)):
             assert rows_of(seq[step]) == seq.rows(step).tolist() == expected[step]
             assert seq.ids(step) == [1000 + row for row in expected[step]]

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -101,11 +102,18 @@ def test_a_worker_that_dies_is_replaced(frame, tmp_path, death):
     np.testing.assert_array_equal(np.concatenate(found), expected)
 
 
-def test_worker_killing_row_is_named_or_skipped(frame):
-    x = array(lambda row: os.abort() if row == 13 else None)
+def test_worker_killing_row_is_named_or_skipped(frame, tmp_path):
+    def abort(row):
+        if row == 13:
+            (tmp_path / str(time.time_ns())).touch()
+            os.abort()
+
+    x = array(abort)
     assert_fails(errors.WorkerError, r"r13.*13\.png", frame, "processes", x=x)
     with ordered(frame, "processes", x, on_error="skip") as seq:
         assert_skipped(seq, [13])
+        of_pass(seq)  # without another try
+    assert len([*tmp_path.glob("[0-9]*")]) == 6
 
 
 @pytest.fixture
@@ -166,8 +174,6 @@ def damaged(frame, rows):
 
 
 ODD = list(range(1, ROWS, 2))
-
-
 MOST = [("processes", 3, 3), ("threads", 0, 0), ("threads", None, 10)]
 MOST += [("caller", 0.13, 2), ("threads", 0.14, 3)]  # shares of 23 rows
 
