@@ -18,7 +18,8 @@ __all__ = sorted(_HOME)
 
 def __getattr__(name: str) -> object:
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        value = globals()[name] = getattr(import_module(_HOME[name]), name)
+        return value
     raise AttributeError(f"module 'dfgen' has no attribute {name!r}")
 
 

@@ -78,7 +78,7 @@ class Limits:
         ArgumentError: a value is no number, no text of a size, or not above 0.
 
     Example:
-        >>> Limits(memory="2GB", read_timeout=60).nbytes
+        >>> Limits(cache="2GB", read_timeout=60).cache_bytes
         2000000000
     """
 
@@ -105,11 +105,6 @@ class Limits:
             amount = getattr(self, name)
             if amount is not None and bytes_given(name, amount) < 1:
                 raise ArgumentError(f"{name} must be above 0, got {amount!r}")
-
-    @property
-    def nbytes(self) -> int | None:
-        """The bound on memory in bytes, or None."""
-        return None if self.memory is None else bytes_given("memory", self.memory)
 
     @property
     def cache_bytes(self) -> int | None:
@@ -141,14 +136,15 @@ class Limits:
 
     def depth(self, batch: int, most: int) -> int:
         """Return how many batches of `batch` bytes may be in the queue, at most `most`."""
-        if self.nbytes is None:
+        if self.memory is None:
             return most
-        if batch > self.nbytes:
+        nbytes = bytes_given("memory", self.memory)
+        if batch > nbytes:
             raise ArgumentError(
                 f"one batch takes {batch:,} bytes, more than limits.memory={self.memory!r}: make "
                 "the batches smaller, or the limit larger"
             )
-        return min(most, self.nbytes // batch)
+        return min(most, nbytes // batch)
 
 
 DEFAULT = Limits()

@@ -44,12 +44,12 @@ from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import is_remote, scheme_of
 from dfgen.table.any_table import TAKEN, Table, arrow_table, is_table
 from dfgen.table.arrow_types import (
+    TEXT,
     are_files,
     are_numbers,
     check_names,
     content_parts,
     is_list,
-    is_text,
 )
 
 SampleWeight = str | Mapping[str, str | None] | Sequence[str | None] | None
@@ -316,7 +316,7 @@ def _of_column(columns: Columns, argument: str, name: str, arguments: SequenceAr
         raise ArgumentError(
             f'{argument}="{name}" is a file, {brief(first)}: write {argument}={write}'
         )
-    if is_input and is_text(kind):
+    if is_input and kind in TEXT:
         raise ArgumentError(
             f'x="{name}" is text such as {brief(first)}, which is no file name of an image: write '
             f'x=dfgen.Image("{name}"), x=dfgen.Category("{name}") or x=dfgen.Text("{name}")'
@@ -331,9 +331,9 @@ def _of_column(columns: Columns, argument: str, name: str, arguments: SequenceAr
                 f'= df["{name}"].astype("Int64").astype("category")'
             )
         return Number(name)
-    if pa.types.is_dictionary(kind) or pa.types.is_boolean(kind) or is_text(kind):
+    if pa.types.is_dictionary(kind) or pa.types.is_boolean(kind) or kind in TEXT:
         return Category(name, mode, classes)
-    if is_list(kind) and is_text(kind.value_type) and mode == "int":
+    if is_list(kind) and kind.value_type in TEXT and mode == "int":
         return MultiLabel(name, classes)
     raise ArgumentError(
         f"column {name!r} has {kind}, expected numbers, text or categories. For lists of labels "
@@ -378,5 +378,5 @@ def _only_label(columns: Columns, used: Iterable[str]) -> str | None:
 
 
 def _is_unique(values: pa.Array) -> bool:
-    is_id = is_text(values.type) or pa.types.is_integer(values.type)
+    is_id = values.type in TEXT or pa.types.is_integer(values.type)
     return is_id and len(values) > 1 and pc.count_distinct(values).as_py() == len(values)

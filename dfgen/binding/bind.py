@@ -32,9 +32,9 @@ from dfgen.samples.transforms import Pipeline
 from dfgen.spec import Present, Tree, leaves, map_leaves
 from dfgen.stores.stores import store_of
 from dfgen.table.arrow_types import (
+    TEXT,
     MappedColumn,
     in_one,
-    is_text,
     nulls,
     paths_of,
     refuse_empty_keys,
@@ -293,7 +293,7 @@ def _ids_of(columns: Columns, id: str | None, bound: BoundFeature | None) -> Any
         return paths.cast(value_type(paths.type))
     name = columns.check("id", "id" if id is None else id)
     ids = columns[name]
-    if not (pa.types.is_integer(ids.type) or is_text(ids.type)):
+    if not (pa.types.is_integer(ids.type) or ids.type in TEXT):
         raise ManifestError(
             f'column "{name}" of ids has {ids.type}, expected whole numbers or text: df["{name}"] '
             f'= df["{name}"].astype("int64"), or .astype(str), after dropping rows without an id'

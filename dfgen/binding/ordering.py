@@ -21,7 +21,7 @@ from dfgen.samples.features.classes import Number
 from dfgen.samples.reader import BoundFeature, BoundRows, RowLengths
 from dfgen.samples.sources import RowSource, StoredRows
 from dfgen.spec import Tree, leaves
-from dfgen.table.arrow_types import is_text, nulls, value_type
+from dfgen.table.arrow_types import TEXT, nulls, value_type
 
 _MOST = float(np.finfo(np.float32).max)
 
@@ -238,7 +238,7 @@ def _balanced(columns: Columns, balance: str | Mapping[str, Any]) -> Drawn:
             )
     values = columns[columns.check("balance", name)]
     kind = value_type(values.type)
-    if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+    if not (kind in TEXT or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         raise ManifestError(
             f'balance="{name}": the column holds {values.type}, expected classes, as text, whole '
             "numbers or booleans. To draw rows by weight, give sampling_weight="

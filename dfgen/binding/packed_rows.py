@@ -23,7 +23,7 @@ from dfgen.samples.reader import BoundFeature
 from dfgen.samples.sources import FileSource
 from dfgen.spec import IntArray, Spec
 from dfgen.stores.stores import is_remote, store_at
-from dfgen.table.arrow_types import MappedColumn, in_one, is_text
+from dfgen.table.arrow_types import TEXT, MappedColumn, in_one
 
 _CHECKED = 1_000  # local shards that are opened before training, 0.2 ms each
 
@@ -180,7 +180,7 @@ def _numbers(columns: Columns, table: pa.Table, pack: Pack) -> IntArray:
         if name not in columns.names:
             raise ManifestError(f"pack= finds rows by the column {name!r}, which is missing")
     known, ids, paths = in_one(table["id"]), columns["id"], columns[PATH]
-    if is_text(known.type) != is_text(ids.type):
+    if (known.type in TEXT) != (ids.type in TEXT):
         raise ManifestError(f"ids are {ids.type}, but those of the pack are {known.type}")
     places = pc.index_in(ids.cast(known.type), value_set=known)
     if places.null_count:

@@ -14,7 +14,7 @@ from dfgen.samples.pixels.scaling import too_deep
 from dfgen.samples.reader import BoundFeature, BoundRows, SampleReader
 from dfgen.stores.store import Store
 from dfgen.stores.stores import has_store, scheme_of
-from dfgen.table.arrow_types import is_text
+from dfgen.table.arrow_types import TEXT
 
 _SAMPLED = 6  # rows whose files are looked for
 _SHOWN = 10
@@ -22,7 +22,7 @@ _SHOWN = 10
 
 def known_problems(columns: Columns) -> dict[int, str]:
     """Return row -> the problem of its file, by the column `problem` of the manifest."""
-    if columns.is_empty("problem") or not is_text(columns["problem"].type):
+    if columns.is_empty("problem") or columns["problem"].type not in TEXT:
         return {}
     problems = columns["problem"]
     rows = pc.indices_nonzero(pc.not_equal(problems, "")).to_pylist()

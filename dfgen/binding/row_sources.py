@@ -36,7 +36,7 @@ from dfgen.spec import IntArray, Spec
 from dfgen.stores.array_files import BROKEN_ROWS, ArrayFiles
 from dfgen.stores.slots import Keys, Segment, memory_slots, open_segments
 from dfgen.stores.stores import Stores, is_remote
-from dfgen.table.arrow_types import MappedColumn, is_list, is_text, lengths_of
+from dfgen.table.arrow_types import TEXT, MappedColumn, is_list, lengths_of
 
 if TYPE_CHECKING:
     from dfgen.binding.arguments import SequenceArguments  # it imports pandas
@@ -293,7 +293,7 @@ def _cache_steps(
     values, image = bound.values, bound.feature
     if source.files.packed:
         return "it is in a pack already"
-    if not isinstance(values, pa.Array | MappedColumn) or not is_text(values.type):
+    if not isinstance(values, pa.Array | MappedColumn) or values.type not in TEXT:
         return "its files are not named by paths"
     if is_remote(values[0].as_py() if len(values) else "") and any(
         fact is None or fact.min() < 0 for fact in facts

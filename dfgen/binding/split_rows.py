@@ -11,7 +11,7 @@ from dfgen.binding.table_columns import Columns
 from dfgen.errors import ArgumentError, ManifestError, column_list, listed, warn, whole
 from dfgen.explain.labels import warn_of_lookalikes
 from dfgen.manifest.duplicates import leak_message, shared_paths
-from dfgen.table.arrow_types import is_text, refuse_empty_keys, value_type
+from dfgen.table.arrow_types import TEXT, refuse_empty_keys, value_type
 
 Masks = dict[str, npt.NDArray[np.bool_]]
 """Name of a split -> whether each row is in it."""
@@ -37,7 +37,7 @@ def _by_split(values: pa.Array) -> Masks:
     names = values.unique().to_pylist()
     if pa.types.is_dictionary(values.type):
         names = [name for name in values.dictionary.to_pylist() if name in names]
-    if not is_text(kind) or "train" not in names:
+    if kind not in TEXT or "train" not in names:
         near = next((name for name in names if str(name).casefold().startswith("train")), None)
         advice = "rename the one to train on"
         if near is not None:

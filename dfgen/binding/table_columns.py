@@ -17,15 +17,14 @@ from dfgen.manifest.paths import whole_paths
 from dfgen.manifest.schema import Label
 from dfgen.spec import IntArray
 from dfgen.table.arrow_types import (
+    BYTES,
     OR_IGNORE,
+    TEXT,
     MappedColumn,
     are_files,
     are_numbers,
     in_one,
-    is_binary,
-    is_file_struct,
     is_list,
-    is_text,
     large_bytes,
     paths_of,
     refuse_missing,
@@ -102,7 +101,7 @@ class Columns:
             array = arrow_column(array)
         if are_files(array.type):  # may be gigabytes
             return large_bytes(array)
-        if is_text(array.type):  # may be more than 2 GB
+        if array.type in TEXT:  # may be more than 2 GB
             array = array.cast(pa.large_string())
         return in_one(array)  # unifies dictionaries
 
@@ -170,18 +169,18 @@ class Columns:
                 f"column {name!r} has a list in each row, expected one file: give each file its "
                 f"own row, df = df.explode({name!r}); df['id'] = range(len(df)), or its own column"
             )
-        if not (is_text(kind) or are_files(kind)):
+        if not (kind in TEXT or are_files(kind)):
             numbers = f'df["path"] = df[{name!r}].astype("Int64").astype(str) + ".jpg"'
             raise ManifestError(
                 f"column {name!r} has {kind}, expected paths of files"
                 + (f". If files are named by it, write {numbers}" if are_numbers(kind) else "")
             )
-        what = "path" if is_text(kind) else "bytes" if is_binary(kind) else "bytes or path"
+        what = "path" if kind in TEXT else "bytes" if kind in BYTES else "bytes or path"
         drop = f"drop these rows, df = df[df[{name!r}].notna()], {OR_IGNORE}"
         refuse_missing(name, values, what, drop)
-        if self.root is None or is_binary(kind):
+        if self.root is None or kind in BYTES:
             return values
-        if is_file_struct(kind):
+        if pa.types.is_struct(kind):
             return with_paths(values, whole_paths(paths_of(values), self.root))
         return whole_paths(values, self.root)
 

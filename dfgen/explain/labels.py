@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import KAGGLE_ADVICE, KAGGLE_RUNS, ManifestError, listed, warn
-from dfgen.table.arrow_types import flattened, in_one, is_list, is_text, lengths_of, value_type
+from dfgen.table.arrow_types import TEXT, flattened, in_one, is_list, lengths_of, value_type
 
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _SHOWN = 3  # groups of names in a message
@@ -84,11 +84,11 @@ def warn_of_lookalikes(
 
 def _distinct(values: Any) -> list[str]:
     if not isinstance(values, pa.Array | pa.ChunkedArray):
-        return [*dict.fromkeys(value for value in values if isinstance(value, str))]
+        values = pa.array([value for value in values if isinstance(value, str)], pa.string())
     values = in_one(values.unify_dictionaries() if hasattr(values, "chunks") else values)
     if is_list(values.type):
         values = flattened(values)
-    if not is_text(value_type(values.type)):
+    if value_type(values.type) not in TEXT:
         return []
     is_dictionary = pa.types.is_dictionary(values.type)
     names = (values.dictionary if is_dictionary else pc.unique(values)).drop_null()
@@ -135,12 +135,12 @@ def check_classes(rows: Any, column: str, names: pa.Array, single: bool) -> None
     categories = pa.types.is_dictionary(names.type)
     names = names.dictionary.drop_null() if categories else names
     here = f"column {column!r}"
-    if not is_text(names.type):
+    if names.type not in TEXT:
         if not single and sorted(map(repr, names[:3].to_pylist())) == ["0", "1"]:
             _warn_of_vectors(rows[column], column)
         return
     shown = names.slice(0, 1_000).to_pylist()  # parsed one by one
-    if any(_is_list(name) for name in shown[:10]):
+    if any(_is_list(name) for name in shown[:10] if name[:1] == "["):
         raise ManifestError(
             f"{here} has the text of lists, such as {shown[0]!r}, expected class names or lists. "
             f"Convert it: import ast; df[{column!r}] = df[{column!r}].map(ast.literal_eval)"
@@ -201,9 +201,7 @@ def warn_of_infinite(target: Any) -> None:
 def _is_list(name: str) -> bool:
     """Tell whether a name is the text of a list, or its first part, as `sep=` leaves it."""
     try:
-        return name[:2] in ("['", '["') or (
-            name[:1] == "[" and isinstance(literal_eval(name), list)
-        )
+        return name[:2] in ("['", '["') or isinstance(literal_eval(name), list)
     except (ValueError, SyntaxError):
         return False
 

@@ -24,7 +24,7 @@ from dfgen.manifest.schema import (
 )
 from dfgen.manifest.sources.label_table import read_labels
 from dfgen.table.any_table import Table, arrow_table
-from dfgen.table.arrow_types import is_text, value_type
+from dfgen.table.arrow_types import TEXT, value_type
 
 
 def update_labels(
@@ -80,7 +80,7 @@ def _corrected(before: pd.DataFrame, fixes: Path | Table, wanted: list[str]) -> 
     labels = label_columns(table.column_names)
     fixes = os.fspath(fixes) if isinstance(fixes, os.PathLike) else fixes
     where = fixes if isinstance(fixes, str) else "the table of corrections"
-    text = [name for name in labels if is_text(value_type(table[name].type))]
+    text = [name for name in labels if value_type(table[name].type) in TEXT]
     rows = read_labels(fixes, ["id", *text])
     names = wanted or [name for name in rows.column_names if name != "id"]
     for name in ["id", *names]:
@@ -120,7 +120,7 @@ def _places(keys: pa.ChunkedArray, ids: pa.ChunkedArray, where: str) -> pa.Array
     places = pc.index_in(keys, value_set=ids)
     if places.null_count:
         unknown = keys.filter(pc.is_null(places)).to_pylist()
-        near = did_you_mean(str(unknown[0]), ids.to_pylist()) if is_text(ids.type) else ""
+        near = did_you_mean(str(unknown[0]), ids.to_pylist()) if ids.type in TEXT else ""
         raise ManifestError(
             f"{len(unknown):,} of {len(keys):,} ids of {where} are not in the manifest: "
             f"{listed(unknown)}.{near} Correct these ids, or drop their rows"

@@ -19,7 +19,7 @@ from dfgen.manifest.schema import OF_WHOLE_FILES, part_column
 from dfgen.progress_bars import progress
 from dfgen.spec import IntArray
 from dfgen.table.any_table import Table, arrow_table
-from dfgen.table.arrow_types import in_one, is_text, value_type
+from dfgen.table.arrow_types import TEXT, in_one, value_type
 
 
 def duplicates(manifest: Path | Table, *, within: int | None = None) -> pd.DataFrame:
@@ -115,7 +115,7 @@ def _columns(frame: pd.DataFrame, rows: IntArray) -> pd.DataFrame:
 
 def shared_paths(paths: pa.Array, parts: npt.NDArray[np.int64]) -> str | None:
     """Return the warning about paths that are in several splits (`parts`), if any."""
-    if not is_text(value_type(paths.type)):
+    if value_type(paths.type) not in TEXT:
         return None
     codes = in_one(paths).cast(pa.large_string()).dictionary_encode()
     if len(codes.dictionary) == len(codes):

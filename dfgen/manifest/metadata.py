@@ -23,7 +23,7 @@ from dfgen import __version__
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import Label, label_columns
 from dfgen.packs.format import Versioned
-from dfgen.table.arrow_types import is_binary, is_list
+from dfgen.table.arrow_types import BYTES, is_list
 
 KEY: bytes = b"dfgen"
 MANIFEST_FORMAT = 1
@@ -208,7 +208,7 @@ class _Values:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if is_binary(kind):
+    if kind in BYTES:
         return pa.large_binary()
     if is_list(kind):
         return pa.large_list(kind.value_type)

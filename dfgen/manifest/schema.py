@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 
 from dfgen.errors import ManifestError, column_list, did_you_mean, first, quote
 from dfgen.table.arrow_types import (
+    DROP_EMPTY,
+    TEXT,
     are_files,
     are_fractions,
     are_numbers,
     check_names,
-    drop_empty,
     empty_keys,
     is_list,
-    is_text,
 )
 
 SCHEMA = pa.schema(
@@ -118,8 +118,8 @@ def _describe(name: str, column: pa.ChunkedArray) -> Label:
         return {**label, "ordered": True} if kind.ordered else label
     if are_numbers(kind):
         return {"kind": "number"}
-    if is_text(kind) or pa.types.is_boolean(kind):
-        return {"kind": "text" if is_text(kind) else "boolean"}
+    if kind in TEXT or pa.types.is_boolean(kind):
+        return {"kind": "text" if kind in TEXT else "boolean"}
     return {"kind": "list" if is_list(kind) else "other"}
 
 
@@ -149,13 +149,13 @@ def check_table(table: pa.Table, where: str = "the manifest") -> None:
             )
     if not len(table):
         return
-    if not (pa.types.is_integer(table["id"].type) or is_text(table["id"].type)):
+    if not (pa.types.is_integer(table["id"].type) or table["id"].type in TEXT):
         raise ManifestError(
             f'column "id" of {where} has type {table["id"].type}, expected whole numbers or text: '
             'df["id"] = df["id"].astype("int64"), or .astype(str). Rows without an id must be '
             'dropped before: df = df[df["id"].notna()]'
         )
-    if "path" in names and not is_text(table["path"].type):
+    if "path" in names and table["path"].type not in TEXT:
         raise ManifestError(
             f'column "path" of {where} has type {table["path"].type}, expected text'
         )
@@ -170,7 +170,7 @@ def check_table(table: pa.Table, where: str = "the manifest") -> None:
         if rows := ", ".join(map(str, first(rows_where(empty)))):
             raise ManifestError(
                 f"{pc.sum(empty).as_py()} of {len(table)} rows of {where} have no {name}: row "
-                f"{rows}. Fill them, or drop them: {drop_empty(name)}"
+                f"{rows}. Fill them, or drop them: {DROP_EMPTY.format(name)}"
             )
 
 
@@ -234,7 +234,7 @@ def to_categories(
         if name not in table.column_names or (label and label.get("kind") == "text"):
             continue
         column = table[name]
-        if name == "split" and is_text(column.type):
+        if name == "split" and column.type in TEXT:
             column = pc.if_else(empty_keys(column), None, column)
         if pa.types.is_dictionary(column.type):
             continue
@@ -245,10 +245,10 @@ def to_categories(
         is_code = pa.types.is_boolean(column.type) or (
             pa.types.is_integer(column.type) and name in named
         )
-        if is_code or (is_text(column.type) and (wanted or _has_few_values(column))):
+        if is_code or (column.type in TEXT and (wanted or _has_few_values(column))):
             names = (label or {}).get("class_names")
             table = with_column(table, name, to_category(column, names))
-        elif name in (*named, "split") and not is_text(column.type):
+        elif name in (*named, "split") and column.type not in TEXT:
             raise ManifestError(
                 f'the column "{name}" has type {column.type}, expected '
                 + ('a split name such as "train" in each row: make it text' if name == "split"

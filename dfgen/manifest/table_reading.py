@@ -56,8 +56,8 @@ from dfgen.packs.format import INDEX, folder_of, in_pack, is_pack, pack_table, r
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of, store_at
 from dfgen.table.arrow_types import (
+    TEXT,
     MappedColumn,
-    is_text,
     read_parquet,
     value_type,
     with_large_bytes,
@@ -274,7 +274,7 @@ def with_known_classes(table: pa.Table, metadata: Metadata, path: str) -> pa.Tab
         column, names = table[name], label.get("class_names", [])
         kind = value_type(column.type)
         try:
-            if not (is_text(kind) or pa.types.is_integer(kind)):
+            if not (kind in TEXT or pa.types.is_integer(kind)):
                 raise TypeError("class names are text or whole numbers")
             wanted = pa.array(names, kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

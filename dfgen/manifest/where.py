@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 from dfgen.errors import ArgumentError, ManifestError, brief, did_you_mean, reason
 from dfgen.explain.missing import not_a_column
 from dfgen.table.any_table import to_frame
-from dfgen.table.arrow_types import are_numbers, is_text, value_type
+from dfgen.table.arrow_types import TEXT, are_numbers, value_type
 
 _EXPECTED = (
     "expected a pyarrow.compute expression, or a text such as \"split == 'train' and width > 200\" "
@@ -177,6 +177,6 @@ def _refuse_mixed(where: str, node: ast.AST, kinds: Mapping[str, str | None]) ->
 
 def _kind(kind: pa.DataType) -> str | None:
     kind = value_type(kind)
-    if is_text(kind):
+    if kind in TEXT:
         return "text"
     return "numbers" if are_numbers(kind) else "booleans" if pa.types.is_boolean(kind) else None

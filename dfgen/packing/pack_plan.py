@@ -30,7 +30,7 @@ from dfgen.spec import IntArray
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import store_of
 from dfgen.table.any_table import Table, arrow_table
-from dfgen.table.arrow_types import is_text
+from dfgen.table.arrow_types import TEXT
 
 _SIZES = ("width", "height", "orientation")
 
@@ -152,7 +152,7 @@ def _check(table: pa.Table, metadata: Metadata, arguments: PackArguments) -> Non
         raise ManifestError("the manifest has no rows: there is nothing to pack")
     if (
         PATH not in table.column_names
-        or not is_text(table[PATH].type)
+        or table[PATH].type not in TEXT
         or "index" in table.column_names
     ):
         raise ManifestError(

@@ -385,8 +385,8 @@ class SampleReader(BoundRows):
     def paths(self, row: int) -> Iterator[tuple[str, str]]:
         """Yield column and path of a row's files, except files in packs."""
         for bound in self.features:
-            path = bound.path(row)
-            if path is not None and not self.source(bound).files.packed:
+            path, source = bound.path(row), self.sources.get(bound.name)
+            if path is not None and not (source and source.files.packed):
                 yield bound.feature.columns[0], path
 
     def remote_paths(self, row: int) -> list[str]:

@@ -91,18 +91,14 @@ def store_of(
         >>> store_of([pa.array(["a.png", "b.png"])]).far
         False
     """
-    return Stores(limits or DEFAULT, options, far=any(map(_some_remote, columns)))
-
-
-def _some_remote(files: Any) -> bool:
-    """Return whether some files of a column are read over a network."""
-    paths = paths_of(flattened(files) if is_list(files.type) else files)
-    if paths is None or not may_hold(paths, "://"):
-        return False
-    local = "^(" + "|".join(ARCHIVES) + ")://"
-    urls = paths.filter(pc.match_substring(paths, "://"))
-    urls = urls.filter(pc.invert(pc.match_substring_regex(urls, local)))
-    return len(urls) > 0 and is_remote(urls[0].as_py())
+    far, local = False, "^(" + "|".join(ARCHIVES) + ")://"
+    for files in columns:
+        paths = paths_of(flattened(files) if is_list(files.type) else files)
+        if paths is not None and may_hold(paths, "://"):
+            urls = paths.filter(pc.match_substring(paths, "://"))
+            urls = urls.filter(pc.invert(pc.match_substring_regex(urls, local)))
+            far |= len(urls) > 0 and is_remote(urls[0].as_py())
+    return Stores(limits or DEFAULT, options, far=far)
 
 
 class Stores(Store):

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from dfgen.errors import ManifestError, brief
 from dfgen.table.arrow_types import (
+    BYTES,
     FILE,
+    TEXT,
     are_files,
     check_names,
-    is_binary,
     is_list,
-    is_text,
     large_bytes,
     storable,
     value_type,
@@ -140,32 +140,23 @@ def arrow_column(values: "pd.Series[Any]", of: str = "") -> Any:
 
 
 def _array(values: "pd.Series[Any]") -> Any:
-    files = _files(values)
-    if files is not None:
-        return files
+    kind = getattr(values.dtype, "pyarrow_dtype", None)
+    if kind is not None and are_files(kind):
+        return large_bytes(pa.array(values))
+    if values.dtype == object:
+        first = next((value for value in values if not isinstance(value, _NONE)), None)
+        if isinstance(first, dict) and first.keys() == {"bytes", "path"}:
+            return pa.array(values, FILE, from_pandas=True)
+        if isinstance(first, _BYTES):
+            if not all(issubclass(one, _BYTES) for one in set(map(type, values[values.notna()]))):
+                raise TypeError("bytes and other values are mixed")
+            return pa.array(values, pa.large_binary(), from_pandas=True)
     array = pa.array(values, from_pandas=True)
-    if is_binary(array.type):
+    if array.type in BYTES:
         raise TypeError("text and bytes are mixed")  # Arrow would make bytes of both
-    if is_list(array.type) and is_text(array.type.value_type):
+    if is_list(array.type) and array.type.value_type in TEXT:
         array.validate(full=True)  # Arrow makes text of bytes in lists with text
     return array
-
-
-def _files(values: "pd.Series[Any]") -> Any:
-    """Return a column of bytes, or of structs of `bytes` and `path`; None for another column."""
-    if isinstance(values.dtype, pd.ArrowDtype):
-        kind = values.dtype.pyarrow_dtype
-        return large_bytes(pa.array(values)) if are_files(kind) else None
-    if values.dtype != object:
-        return None
-    first = next((value for value in values if not isinstance(value, _NONE)), None)
-    if isinstance(first, dict) and first.keys() == {"bytes", "path"}:
-        return pa.array(values, FILE, from_pandas=True)
-    if not isinstance(first, _BYTES):
-        return None
-    if not all(issubclass(kind, _BYTES) for kind in set(map(type, values[values.notna()]))):
-        raise TypeError("bytes and other values are mixed")
-    return pa.array(values, pa.large_binary(), from_pandas=True)
 
 
 def _array_of_plain(values: "pd.Series[Any]") -> Any:

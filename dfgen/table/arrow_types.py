@@ -21,8 +21,14 @@ from dfgen.spec import IntArray
 
 OR_IGNORE = 'or, in y, give these rows no weight, by missing="ignore" in the feature'
 """Advice on missing labels, for error messages."""
+DROP_EMPTY = "df = df[df[{0!r}].notna() & ~df[{0!r}].isin(['', 'nan'])]"
+"""The code that drops rows with an empty key, for error messages."""
 _PIECE = 1 << 18  # bytes that fit into the cache of a CPU
 
+TEXT = pa.string(), pa.large_string()
+"""The types of text."""
+BYTES = pa.binary(), pa.large_binary()
+"""The types of bytes."""
 FILE = pa.struct({"bytes": pa.large_binary(), "path": pa.large_string()})
 """The type of structs after `large_bytes`."""
 Content = Any
@@ -38,11 +44,6 @@ def check_names(names: list[Any], where: str) -> None:
                 f"{where} has a column named {name!r}{what}: rename it; for a MultiIndex, "
                 'df.columns = df.columns.map("_".join)'
             )
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is text."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def may_hold(texts: pa.Array | pa.ChunkedArray, text: str) -> bool:
@@ -91,7 +92,8 @@ def lengths_of(values: pa.Array) -> npt.NDArray[np.int32]:
 
 def are_numbers(kind: pa.DataType) -> bool:
     """Whether an Arrow type is a number."""
-    return bool(pa.types.is_integer(kind) or are_fractions(kind))
+    is_number = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
+    return any(one(kind) for one in is_number)
 
 
 def are_fractions(kind: pa.DataType) -> bool:
@@ -127,11 +129,6 @@ def storable(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def is_binary(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is bytes."""
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
-
-
 def value_type(kind: pa.DataType) -> pa.DataType:
     """Return an Arrow type, or the type of the categories of a dictionary."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -149,14 +146,9 @@ def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 def empty_keys(values: pa.Array | pa.ChunkedArray) -> Any:
     """Return for each key whether it is missing, or text for that: "" or "nan"."""
     kind = value_type(values.type)
-    if not is_text(kind):
+    if kind not in TEXT:
         return pc.is_null(values)
     return pc.is_in(values.cast(kind), value_set=pa.array([None, "", "nan"], kind))
-
-
-def drop_empty(column: str) -> str:
-    """Return the code that drops rows with an empty key."""
-    return f"df = df[df[{column!r}].notna() & ~df[{column!r}].isin(['', 'nan'])]"
 
 
 def nulls(values: pa.Array) -> npt.NDArray[np.bool_]:
@@ -182,7 +174,7 @@ def refuse_missing(column: str, values: pa.Array, what: str, advice: str) -> Non
 def refuse_empty_keys(column: str, values: pa.Array, what: str) -> None:
     """Raise a ManifestError if a column of keys has nulls, or text for them."""
     present = pc.if_else(empty_keys(values), None, True)
-    refuse_missing(column, present, what, f"drop them, {drop_empty(column)}")
+    refuse_missing(column, present, what, f"drop them, {DROP_EMPTY.format(column)}")
 
 
 def with_ends(values: pa.Array, ends: IntArray, lacking: npt.NDArray[np.bool_]) -> pa.Array:
@@ -203,14 +195,10 @@ def lists_of(values: npt.NDArray[Any], lacking: npt.NDArray[np.bool_]) -> pa.Arr
     return with_ends(pa.array(values.reshape(-1)), np.arange(rows + 1) * length, lacking)
 
 
-def is_file_struct(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is a struct of `bytes` and `path`."""
-    return pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"}
-
-
 def are_files(kind: pa.DataType) -> bool:
     """Whether an Arrow type is bytes, or a struct of `bytes` and `path`."""
-    return is_binary(kind) or is_file_struct(kind)
+    is_struct = pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"}
+    return kind in BYTES or is_struct
 
 
 def large_bytes(values: Any) -> Any:
@@ -220,7 +208,7 @@ def large_bytes(values: Any) -> Any:
     """
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array(map(large_bytes, values.chunks or [pa.array([], values.type)]))
-    if is_binary(values.type):
+    if values.type in BYTES:
         return values.cast(pa.large_binary())
     data = pc.struct_field(values, "bytes").cast(pa.large_binary())
     return _structs(data, pc.struct_field(values, "path").cast(pa.large_string()))
@@ -245,9 +233,9 @@ def _structs(data: pa.Array, paths: pa.Array) -> pa.StructArray:
 
 def paths_of(files: Any) -> Any:
     """Return the paths of a column of files; None if it is a column of bytes."""
-    if is_file_struct(files.type):
+    if pa.types.is_struct(files.type):
         return pc.struct_field(files, "path")
-    return None if is_binary(files.type) else files
+    return None if files.type in BYTES else files
 
 
 def with_large_bytes(table: pa.Table) -> pa.Table:

@@ -13,7 +13,7 @@ from dfgen.errors import ArgumentError, listed
 from dfgen.samples.features.classes import Category, MultiLabel, Number
 from dfgen.samples.reader import BoundFeature
 from dfgen.spec import Present
-from dfgen.table.arrow_types import is_text, lists_of, with_ends
+from dfgen.table.arrow_types import TEXT, lists_of, with_ends
 from dfgen.training.checks.model_outputs import (
     KnownLoss,
     LossKind,
@@ -87,7 +87,7 @@ def _true_column(bound: BoundFeature, rows: slice, missing: Present) -> Any:
         labels = names.take(pa.array(values.arrays[0][ends[0] : ends[-1]]))
         return with_ends(labels, ends - ends[0], missing)
     files = bound.files
-    if not isinstance(files, pa.Array) or not is_text(files.type):
+    if not isinstance(files, pa.Array) or files.type not in TEXT:
         return None
     return files.take(pa.array(np.arange(len(files))[rows], mask=missing))
 

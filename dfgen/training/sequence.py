@@ -191,7 +191,7 @@ class Sequence(KerasData):
         bound = self._binding = bind(arguments)
         look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")
         loader = Loader(
-            bound.reader, batch_size=batch_size, order=bound.order, seed=self.seed,
+            bound.reader, batch_size=batch_size, order=bound.order, seed=self._seed,
             drop_remainder=drop_remainder, shard=resolve_shard(shard),
             weights=bound.weights, own_weights=bound.own_weights,
             batch_transform=batch_transform, on_error=on_error,

@@ -39,10 +39,10 @@ def stuck(frame, tmp_path):
 
 @pytest.mark.parametrize(
     ("memory", "nbytes"),
-    [(1000, 1000), ("2GB", 2 * 10**9), ("1.5 MiB", 3 * 2**19), ("512kb", 512_000), (None, None)],
+    [(1000, 1000), ("2GB", 2 * 10**9), ("1.5 MiB", 3 * 2**19), ("512kb", 512_000), (None, 1 << 62)],
 )
 def test_memory_is_bytes_or_a_text(memory, nbytes):
-    assert dfgen.Limits(memory=memory).nbytes == nbytes
+    assert dfgen.Limits(memory=memory).depth(1, 1 << 62) == nbytes
 
 
 @pytest.mark.parametrize("memory", ["much", "2 GBs", "1.2.3GB", "GB", 0, -5])

@@ -46,7 +46,7 @@ from dfgen.manifest.writing import check_out
 from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import has_store, scheme_of
 from dfgen.table.any_table import PANDAS_TYPES, Table, to_frame
-from dfgen.table.arrow_types import are_files, is_text
+from dfgen.table.arrow_types import TEXT, are_files
 
 OfSplits = Path | Mapping[str, Path]
 
@@ -236,7 +236,7 @@ def build_frame(recipe: Recipe, old: Old | None, out: str | None, access: Access
 def _warn_of_lookalikes(table: pa.Table, labels: Mapping[str, Label], kept: list[str]) -> None:
     """Warn about names that look alike in categories, lists of labels and splits."""
     for name in [*kept, *PARTS]:
-        if name in table.column_names and not is_text(table[name].type) and name != "captions":
+        if name in table.column_names and table[name].type not in TEXT and name != "captions":
             names = labels.get(name, {}).get("class_names")
             warn_of_lookalikes(name, names or table[name])
 

@@ -42,7 +42,7 @@ from dfgen.samples.pixels.sounds import check_frames, load_soundfile
 from dfgen.stores.array_files import check_row, hdf5_arrays, whole_array
 from dfgen.stores.store import Head, StorageOptions, Store
 from dfgen.stores.stores import Stores, store_of
-from dfgen.table.arrow_types import Content, is_text
+from dfgen.table.arrow_types import TEXT, Content
 
 _SIDE = 32  # pixels of the hashed picture; smaller pictures have no hash
 _EDGE = 0.1  # weight of a pixel at the edge
@@ -267,7 +267,7 @@ def read_here(files: Any, access: Access, decode: bool) -> Iterator[SomeFacts]:
 
 def _read_many(files: Any, store: Store, decode: bool) -> list[pa.RecordBatch]:
     one_by_one = (content.as_py() for content in files)  # bytes take memory
-    contents = files.to_pylist() if is_text(files.type) else one_by_one
+    contents = files.to_pylist() if files.type in TEXT else one_by_one
     return _batches([_read(content, store, decode) for content in contents])
 
 

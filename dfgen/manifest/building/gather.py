@@ -26,7 +26,7 @@ from dfgen.manifest.sources import SOURCES
 from dfgen.manifest.sources.file_tree import FROM_PATH, Pattern, parse_pattern
 from dfgen.manifest.sources.label_table import WHOLE, read_labels
 from dfgen.manifest.sources.source import ANNOTATED, Rows
-from dfgen.table.arrow_types import are_files, is_file_struct, is_text, paths_of, with_paths
+from dfgen.table.arrow_types import TEXT, are_files, paths_of, with_paths
 
 
 def gather(recipe: Recipe, access: Access) -> Rows:
@@ -72,7 +72,7 @@ def _labels(recipe: Recipe, access: Access) -> pa.Table:
         table = read_labels(recipe["labels"], text, access.limits, recipe.format)
     for name in recipe["category"] if isinstance(recipe["labels"], str) else ():
         column = table[name] if name in table.column_names else pa.chunked_array([[""]])
-        if is_text(column.type) and pc.all(pc.match_substring_regex(column, WHOLE)).as_py():
+        if column.type in TEXT and pc.all(pc.match_substring_regex(column, WHOLE)).as_py():
             table = with_column(table, name, column.cast(pa.int64()))
     return table
 
@@ -145,7 +145,7 @@ def _with_id(table: pa.Table, recipe: Recipe, pattern: Pattern | None) -> pa.Tab
         )
     if pa.types.is_dictionary(ids.type):
         ids = ids.cast(ids.type.value_type)
-    is_id = is_text(ids.type) or pa.types.is_integer(ids.type)  # else `validate` raises
+    is_id = ids.type in TEXT or pa.types.is_integer(ids.type)  # else `validate` raises
     if is_id and pc.count_distinct(ids).as_py() < len(ids) - ids.null_count:
         twice = repeated(ids.drop_null())[0].as_py()
         raise ManifestError(
@@ -178,7 +178,7 @@ def _with_absolute_paths(table: pa.Table, folder: str) -> pa.Table:
     files = table[name]
     if name == "path":
         files = tidy(files.cast(pa.string()), folder)
-    elif is_file_struct(files.type):  # some may be paths
+    elif pa.types.is_struct(files.type):  # some may be paths
         paths, data = paths_of(files), pc.struct_field(files, "bytes")
         absolute = tidy(paths.cast(pa.string()), folder).cast(paths.type)
         files = with_paths(files, pc.if_else(pc.is_null(data), absolute, paths))

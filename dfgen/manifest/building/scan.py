@@ -34,7 +34,7 @@ from dfgen.manifest.schema import FACTS, SCHEMA, with_column
 from dfgen.progress_bars import progress
 from dfgen.stores.store import Head, Store
 from dfgen.stores.stores import store_at, store_of, without_store
-from dfgen.table.arrow_types import is_text
+from dfgen.table.arrow_types import TEXT
 
 SPANS = {False: (1_000, 100_000), True: (32, 10_000)}
 """Least and most files of a task, of headers and of whole files. The most take up to a minute."""
@@ -47,7 +47,7 @@ def read_facts(files: Any, access: Access = USUAL, decode: bool = False) -> pa.T
     A file with a fault keeps its row: `problem` has the reason, as `kind` or `kind: details`. The
     columns are those of `SCHEMA`, null if unknown.
     """
-    paths = is_text(files.type)
+    paths = files.type in TEXT
     kept = access.kept if paths else None
     batches = dict[int, list[pa.RecordBatch]]()
     if access.executor and paths:

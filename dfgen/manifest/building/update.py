@@ -34,7 +34,7 @@ from dfgen.manifest.schema import (
 from dfgen.manifest.table_reading import read_table
 from dfgen.spec import IntArray
 from dfgen.table.any_table import PANDAS_TYPES
-from dfgen.table.arrow_types import is_text
+from dfgen.table.arrow_types import TEXT
 
 
 @dataclass(frozen=True)
@@ -235,9 +235,9 @@ def _aligned(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
             continue
         values = rows[column.name]
         try:
-            if pa.types.is_dictionary(column.type) and is_text(values.type):
+            if pa.types.is_dictionary(column.type) and values.type in TEXT:
                 values = with_classes(values, class_names(values), column.type.ordered)
-            elif is_text(column.type) and pa.types.is_dictionary(values.type):
+            elif column.type in TEXT and pa.types.is_dictionary(values.type):
                 values = values.cast(values.type.value_type)
             columns.append(values.cast(column.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -187,7 +187,7 @@ class Column(Feature):
     def bind(self, columns: ColumnSource) -> Any:
         """Return the columns, paths with their root."""
         arrays = {name: columns[name] for name in self.columns}
-        if "path" in arrays and arrow.is_text(arrow.value_type(arrays["path"].type)):
+        if "path" in arrays and arrow.value_type(arrays["path"].type) in arrow.TEXT:
             paths = columns.files("path")  # structs need them in memory
             arrays["path"] = paths if len(arrays) == 1 else paths.take(np.arange(len(paths)))
         return column_values(self.columns, arrays)
@@ -233,7 +233,7 @@ class Text(TableFeature):
     def bind(self, columns: ColumnSource) -> pa.Array:
         """Return the column as Arrow text; raises for nulls and other types."""
         values = columns[self.column]
-        if not arrow.is_text(arrow.value_type(values.type)):
+        if arrow.value_type(values.type) not in arrow.TEXT:
             raise ManifestError(
                 f"column {self.column!r} holds {values.type}, Text needs text: "
                 f"df[{self.column!r}] = df[{self.column!r}].astype(str)"

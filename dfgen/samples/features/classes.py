@@ -279,7 +279,7 @@ class MultiLabel(TableFeature):
         return Ragged.of(self.column, values)
 
     def _split(self, values: pa.Array, sep: str) -> Ragged:
-        if not arrow.is_text(values.type):
+        if values.type not in arrow.TEXT:
             raise ManifestError(
                 f"column {self.column!r} holds {values.type}, which sep={sep!r} cannot split: "
                 "leave it out, or give text"

@@ -85,7 +85,7 @@ class Mask(Feature):
     def bind(self, columns: ColumnSource) -> Any:
         """Return the files of every row; raises for annotations, which `Segmentation` draws."""
         column = columns[self.column]
-        texts = [*arrow.flattened(column)[:1], *(column[:1] if arrow.is_text(column.type) else ())]
+        texts = [*arrow.flattened(column)[:1], *(column[:1] if column.type in arrow.TEXT else ())]
         if texts and str(texts[0]).startswith(("[[", "{")):
             write = f"for annotations write dfgen.Segmentation({self.column!r})"
             raise ArgumentError(f"column {self.column!r} has no paths of mask files: {write}")
@@ -275,7 +275,7 @@ class Segmentation(Feature):
         [regions] = rows.arrays
         kind = regions.type
         polygons = arrow.is_list(kind) and arrow.are_numbers(kind.value_type)
-        if len(regions) and not (arrow.is_text(kind) or polygons or pa.types.is_null(kind)):
+        if len(regions) and not (kind in arrow.TEXT or polygons or pa.types.is_null(kind)):
             raise ManifestError(
                 f"column {self.column!r} holds lists of {kind}, expected lists of COCO's JSON, or "
                 "of polygons [x, y, x, y, x, y, ...]"
