@@ -122,12 +122,13 @@ TORCH := torch==2.13.0
 	.venv/bin/python $(INSTALL) $(TORCH) --editable '.[torch]'
 	touch $@
 
-# The dependencies of dfgen and one backend, or none.
-.venv-jax/with-dfgen: ONE := --editable '.[jax]'
-.venv-torch/with-dfgen: ONE := $(TORCH) --editable '.[torch]'
+# The dependencies of dfgen with reports, and one backend, or none.
+.venv-none/with-dfgen: ONE := --editable '.[explore]'
+.venv-jax/with-dfgen: ONE := --editable '.[jax,explore]'
+.venv-torch/with-dfgen: ONE := $(TORCH) --editable '.[torch,explore]'
 .venv-none/with-dfgen .venv-jax/with-dfgen .venv-torch/with-dfgen: %/with-dfgen: %/made pyproject.toml
 	@echo 'Installing dfgen into $(@D): minutes, once'
-	$(@D)/bin/python $(INSTALL) $(or $(ONE),--editable .)
+	$(@D)/bin/python $(INSTALL) $(ONE)
 	touch $@
 
 .venv-lowest/with-test: .venv-lowest/made pyproject.toml

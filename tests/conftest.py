@@ -20,8 +20,10 @@ from hypothesis import settings
 
 ROWS = 120
 
-# Ctrl-C is ignored in a shell's background jobs, and the processes of tests would inherit that.
+# These are ignored in a shell's background jobs, and the processes of tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Albumentations does without it; it would import torch in each process of the tests.
 sys.modules["albumentations.pytorch"] = None

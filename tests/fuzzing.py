@@ -44,11 +44,6 @@ WARM = 20 * len(KINDS)
 """Cases after which nothing more may stay: threads of pools, caches and modules are there."""
 LISTS_THE_DISK = re.compile(rb"""(?:^|["'\s=:\[,-])/[/.]*(?:["'\s\],]|$)|\.\.""")
 """Paths that a source of files would list for minutes, and differently each time."""
-OF_LIBPNG = (
-    r"libpng (?:warning|error): (?:IDAT: .+|Not enough image data|bad adaptive filter value)\n"
-)
-"""OpenCV's libpng complains of pixels that do not unpack, in a chunk whose checksum is right: to
-know that before, each PNG would have to be unpacked twice."""
 LIMITS = Limits(decoded_bytes="128MiB")
 """Colours, floats and resizing make a few times as much of it."""
 OPTIONS = (
@@ -215,20 +210,12 @@ def make_folder():
 
 
 class Watch:
-    """What a process printed and took, between one look and the next."""
+    """The memory that a process took between one look and the next; it prints into a file."""
 
     def __init__(self, printed):
-        self.printed = os.open(printed, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         for number in (1, 2):
-            os.dup2(self.printed, number)
-        self.seen, self.base = 0, self.resident()
-
-    def output(self):
-        """Return what was printed since."""
-        size = os.fstat(self.printed).st_size
-        text = os.pread(self.printed, size - self.seen, self.seen)
-        self.seen = size
-        return text.decode(errors="replace")
+            os.dup2(os.open(printed, os.O_RDWR | os.O_CREAT | os.O_APPEND), number)
+        self.base = self.resident()
 
     def peak(self):
         """Return how many bytes more than at first were taken at once, and begin anew if many."""
@@ -282,9 +269,6 @@ def run(log, first, last, kinds=KINDS):
             tell("found", kind, number, traceback.format_exc()[-2000:])
         took = time.process_time() - start
         faulthandler.cancel_dump_traceback_later()
-        text = watch.output()
-        if text and not (kind == "png" and re.fullmatch(f"(?:{OF_LIBPNG})+", text)):
-            tell("found", kind, number, f"printed: {text}")
         peak = watch.peak()
         if peak > MEMORY:
             tell("found", kind, number, f"took {peak:,} bytes")
@@ -298,8 +282,7 @@ def run(log, first, last, kinds=KINDS):
 
 def main():
     faulthandler.enable()
-    warnings.simplefilter("always")  # of others they are printed, and found
-    warnings.filterwarnings("ignore", category=UserWarning, module="__main__")  # dfgen's for users
+    warnings.simplefilter("ignore")  # of decoders, about damaged files
     what, *numbers = sys.argv[1:]
     kinds = (*KINDS, *MORE)
     [seeds(kind) for kind in (kinds if what in MORE or numbers[2:] else KINDS)]

@@ -16,7 +16,7 @@ from dfgen.manifest.metadata import Metadata, metadata_of
 from dfgen.manifest.paths import absolute_paths, absolute_place, ends_of
 from dfgen.packs.format import PATH, Pack, is_pack, pack_table, read_pack
 from dfgen.packs.rows import PackedFiles, PackedPixels, PackRows, PackSource
-from dfgen.packs.shards import RemoteShards, Shards, check_shard, check_sizes
+from dfgen.packs.shards import RemoteShards, Shards, check_sizes, checked_shard
 from dfgen.samples.features.base import Feature
 from dfgen.samples.features.image import DEFAULT_SIZE, Image
 from dfgen.samples.reader import BoundFeature
@@ -25,6 +25,7 @@ from dfgen.spec import IntArray, Spec
 from dfgen.stores.stores import is_remote, store_at
 from dfgen.table.arrow_types import TEXT, MappedColumn, in_one
 
+_MOST_SHARDS = 16  # times as many shards in a window, if few rows of each are used
 _CHECKED = 1_000  # local shards that are opened before training, 0.2 ms each
 
 
@@ -142,8 +143,9 @@ def open_columns(arguments: SequenceArguments) -> tuple[Columns, PackedRows | No
         numbers = _numbers(columns, table, index)
         why = in_one(table["problem"]).take(pa.array(numbers))
         bad = {row: why[row].as_py() for row in pc.indices_nonzero(pc.is_valid(why)).to_pylist()}
-    nbytes = sum(file.bytes for file in index.shards) * len(columns) // len(table)
-    rows = PackRows(index.starts, numbers, max(1, nbytes // len(index.shards)))
+    shard_bytes = sum(file.bytes for file in index.shards) // len(index.shards)
+    share = max(len(columns) / len(table), 1 / _MOST_SHARDS)  # of a shard that is read
+    rows = PackRows(index.starts, numbers, max(1, int(shard_bytes * share)))
     return columns, PackedRows(_shards(index, arguments, rows.shard_bytes), rows, bad)
 
 
@@ -164,7 +166,7 @@ def _columns(pack: Pack, table: pa.Table, root: str | None) -> Columns:
 def _shards(pack: Pack, arguments: SequenceArguments, shard_bytes: int) -> Shards:
     if not is_remote(pack.folder):
         for file in pack.shards[:_CHECKED]:
-            check_shard(pack, file)
+            checked_shard(pack, file)
         return Shards(pack)
     limits, cache = arguments.limits, arguments.cache
     store = store_at(pack.folder, limits, arguments.storage_options)

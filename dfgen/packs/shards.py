@@ -82,9 +82,7 @@ class Shards:
             return flat
         with self._lock:
             if shard not in self._maps:
-                file = self.pack.shards[shard]
-                check_shard(self.pack, file)
-                self._maps[shard] = np.asarray(np.memmap(self.pack.path(file), np.uint8, "r"))
+                self._maps[shard] = checked_shard(self.pack, self.pack.shards[shard])
             return self._maps[shard]
 
     def _pixels_at(
@@ -116,13 +114,19 @@ class Shards:
         return offsets[1] + ends[places], offsets[1] + ends[places + 1]
 
 
-def check_shard(pack: Pack, file: PackFile) -> None:
-    """Raise if a local shard is missing, cut short, or of another pack."""
+def checked_shard(pack: Pack, file: PackFile) -> Values:
+    """Return the bytes of a local shard; raise if it is missing, cut short, or of another pack.
+
+    Unlike `np.memmap`, Arrow keeps no file open: a large pack has more shards than a process may
+    have descriptors.
+    """
     path = pack.path(file)
     with pack_errors(path):
         check_length(os.path.getsize(path), file)
         with pa.memory_map(path) as mapped:
             check_id(pack, file, pa.ipc.open_file(mapped).schema)
+            mapped.seek(0)
+            return np.frombuffer(mapped.read_buffer(), np.uint8)
 
 
 class RemoteShards(Shards):

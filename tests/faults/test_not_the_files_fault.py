@@ -165,7 +165,7 @@ def test_failing_disk_is_retried_before_raising(folder, shim, name, times):
     if times == 4:
         assert found.stdout == "[[0, 1, 2, 3], [4, 5, 6, 7]]\n", found.stderr
         return
-    [said] = [line for line in found.stderr.splitlines() if "dfgen.errors.ReadError: " in line]
+    said = [line for line in found.stderr.splitlines() if "dfgen.errors.ReadError: " in line][-1]
     assert f"row id=2, path='{folder}/2.png'" in said and "tried 5 times" in said
     assert f"({name})" in said and "dmesg" in said and found.returncode == 1
 

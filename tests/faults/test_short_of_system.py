@@ -107,7 +107,6 @@ def packed(files, tmp_path_factory):
     return pack
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
 def test_sixty_four_descriptors_suffice_for_more_shards(packed, processes):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

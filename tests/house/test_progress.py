@@ -35,8 +35,11 @@ def manifest(tmp_path, monkeypatch):
 
 
 def shown(*command):
-    """Return what a process writes to a terminal that does not tell its size, and its exit code."""
+    """Return what a process writes to a terminal, and its exit code."""
+    import termios  # of POSIX
+
     ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     written = b""

@@ -93,7 +93,8 @@ def test_any_frame_comes_back(tmp_path, frame):
         assert values[0] == values[1]
     pd.testing.assert_frame_equal(back, expected, check_dtype=False, check_categorical=True)
     dfgen.write_manifest(dfgen.read_manifest(tmp_path / "m.parquet"), tmp_path / "again.parquet")
-    assert pq.read_table(tmp_path / "again.parquet").equals(pq.read_table(tmp_path / "m.parquet"))
+    first, again = (pq.read_table(tmp_path / name) for name in ("m.parquet", "again.parquet"))
+    assert again.cast(first.schema).equals(first)  # text of pandas becomes large_string
     assert key_of(tmp_path / "again.parquet") == key_of(tmp_path / "m.parquet")
 
 
