@@ -200,7 +200,7 @@ def order_of(
 def _windows(arguments: SequenceArguments, sources: list[RowSource]) -> Windowed | None:
     """Return windows of shards of a pack, or of consecutive rows of array files.
 
-    If some rows of a pack fit into one window, they are shuffled as without the pack. A block of
+    Some rows of a pack that fit into one window are shuffled as without the pack. A block of
     array files is whole chunks of a file. A chunk larger than half of a window is not kept in
     memory, so blocks ignore it.
     """
@@ -209,7 +209,7 @@ def _windows(arguments: SequenceArguments, sources: list[RowSource]) -> Windowed
         if isinstance(source, PackSource):
             starts, numbers = source.rows.blocks()
             blocks = fitting(window, source.rows.shard_bytes)
-            if numbers is None or blocks < len(starts) - 1:  # else the order is that of the files
+            if numbers is None or source.rows.nbytes > window:  # else the order is as of files
                 return Windowed(starts, blocks, numbers, arguments.batch_size)
     stored = [source for source in sources if isinstance(source, StoredRows)]
     if not stored:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,6 @@ from dfgen.spec import IntArray, Spec
 from dfgen.stores.stores import is_remote, store_at
 from dfgen.table.arrow_types import TEXT, MappedColumn, in_one
 
-_MOST_SHARDS = 16  # times as many shards in a window, if few rows of each are used
 _CHECKED = 1_000  # local shards that are opened before training, 0.2 ms each
 
 
@@ -144,10 +142,10 @@ def open_columns(arguments: SequenceArguments) -> tuple[Columns, PackedRows | No
         numbers = _numbers(columns, table, index)
         why = in_one(table["problem"]).take(pa.array(numbers))
         bad = {row: why[row].as_py() for row in pc.indices_nonzero(pc.is_valid(why)).to_pylist()}
-    shard_bytes = sum(file.bytes for file in index.shards) // len(index.shards)
-    share = max(len(columns) / len(table), 1 / _MOST_SHARDS)  # of a shard that is read
-    rows = PackRows(index.starts, numbers, max(1, int(shard_bytes * share)))
-    return columns, PackedRows(_shards(index, arguments, rows.shard_bytes), rows, bad)
+    nbytes = sum(file.bytes for file in index.shards)
+    shard_bytes, nbytes_used = nbytes // len(index.shards), nbytes * len(columns) // len(table)
+    rows = PackRows(index.starts, numbers, shard_bytes, nbytes_used)
+    return columns, PackedRows(_shards(index, arguments), rows, bad)
 
 
 def _columns(pack: Pack, table: pa.Table, root: str | None) -> Columns:
@@ -164,7 +162,7 @@ def _columns(pack: Pack, table: pa.Table, root: str | None) -> Columns:
     return Columns(table, attributes, root, stored=stored, stored_digest=lambda: pack.ids)
 
 
-def _shards(pack: Pack, arguments: SequenceArguments, shard_bytes: int) -> Shards:
+def _shards(pack: Pack, arguments: SequenceArguments) -> Shards:
     if not is_remote(pack.folder):
         for file in pack.shards[:_CHECKED]:
             checked_shard(pack, file)
@@ -173,7 +171,7 @@ def _shards(pack: Pack, arguments: SequenceArguments, shard_bytes: int) -> Shard
     store = store_at(pack.folder, limits, arguments.storage_options)
     check_sizes(pack, store)
     folder = None if cache in (None, "memory") else os.fspath(cache)
-    windows = 4 + 2 * arguments.window // shard_bytes
+    windows = 4 + 2 * arguments.window // max(file.bytes for file in pack.shards)
     return RemoteShards(pack, store, folder, limits.cache_bytes, windows)
 
 
@@ -195,10 +193,10 @@ def _numbers(columns: Columns, table: pa.Table, pack: Pack) -> IntArray:
         )
     stored, root = in_one(table[PATH]).take(places), pack.dfgen["root"]
     whole = stored if root is None else joined(absolute_place(root, pack.folder), stored)
-    others: Any = range(len(paths))
+    other = pa.nulls(len(paths), pa.bool_())
     if paths.type in TEXT:  # most are equal: a loop over all takes 2 s for a million rows
-        others = np.flatnonzero(pc.not_equal(paths.cast(whole.type), whole).fill_null(True))
-    for row in others:
+        other = pc.not_equal(paths.cast(whole.type), whole)
+    for row in np.flatnonzero(other.fill_null(True)):
         path, end = (str(one[row].as_py()).partition("::")[0] for one in (paths, stored))
         if path != end and not path.endswith(f"/{end}"):
             raise ManifestError(

@@ -114,7 +114,7 @@ class NextWindow:
     def __init__(self, reader: SampleReader) -> None:
         self._reader, self._pool = reader, Pool(1, Worker)
         packs = [one.rows for one in reader.sources.values() if isinstance(one, PackSource)]
-        nbytes = max((one.shard_bytes * (len(one.starts) - 1) for one in packs), default=0)
+        nbytes = max((one.nbytes for one in packs), default=0)
         self._is_small = len(packs) == len(reader.sources) and nbytes < machine_memory() // 4
         self._recent: deque[tuple[Windowed, int, int]] = deque(maxlen=_RECENT)
 

@@ -22,12 +22,14 @@ class PackRows:
     Args:
         starts: the first row of each shard, and the number of all rows.
         numbers: of the rows in the pack; None: all rows of it, in their order.
-        shard_bytes: bytes of the rows in a shard, on average.
+        shard_bytes: of a shard, on average.
+        nbytes: of the rows, by their number.
     """
 
     starts: IntArray
     numbers: IntArray | None = None
     shard_bytes: int = 1
+    nbytes: int = 1
 
     def of(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Return shard and place of some rows."""

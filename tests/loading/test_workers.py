@@ -214,6 +214,9 @@ def test_functions_of_modules_that_cannot_be_imported(tmp_path, monkeypatch):
         with sequence(4, transform=transform, shuffle=False, **PROCESSES) as seq:
             assert seq[0][0].tolist() == [0, 2, 4, 6]
     cloudpickle.unregister_pickle_by_value(module)
+    monkeypatch.setattr(sys, "meta_path", [object(), *sys.meta_path])  # which import skips
+    with sequence(4, transform=lambda sample, rng: sample, shuffle=False, **PROCESSES) as seq:
+        assert seq[0][0].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ so the thread notices at once, and another process makes the chunk again.
 
 import contextlib
 import errno
+import functools
 import os
 import pickle
 import signal
@@ -246,7 +247,7 @@ def pickled(maker: ChunkMaker) -> SharedPickle:
         raise ArgumentError("use_multiprocessing=True does not work on Windows: use threads")
     for name, function in maker.reader.functions.items():
         try:
-            _register_module_of(getattr(function, "func", function))  # of a functools.partial
+            _register_module_of(function)
             pickled_by_value(function)
         except Exception as error:
             raise ArgumentError(
@@ -260,7 +261,10 @@ def _register_module_of(function: object) -> None:
     """Have cloudpickle send the functions of a module that no process can import."""
     import cloudpickle
 
+    function = function.func if isinstance(function, functools.partial) else function
     name = str(getattr(function, "__module__", None))
-    found = (finder.find_spec(name.partition(".")[0], None) for finder in sys.meta_path)
-    if name in sys.modules and not any(found):
-        cloudpickle.register_pickle_by_value(sys.modules[name])
+    if name != "__main__" and sys.modules.get(name) is not None:
+        with contextlib.suppress(AttributeError, TypeError):  # of an old finder
+            found = (finder.find_spec(name.partition(".")[0], None) for finder in sys.meta_path)
+            if not any(found):
+                cloudpickle.register_pickle_by_value(sys.modules[name])

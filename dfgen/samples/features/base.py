@@ -160,8 +160,8 @@ class Feature:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of its columns, files first; default: `column` and `index`."""
-        column, index = self.column, getattr(self, "index", None)  # type: ignore[attr-defined]
-        return (*([column] if isinstance(column, str) else column), *filter(None, [index]))
+        index = getattr(self, "index", None)
+        return (*column_names(self.column), *filter(None, [index]))  # type: ignore[attr-defined]
 
     @property
     def spec(self) -> Any:
