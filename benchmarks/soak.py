@@ -139,7 +139,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for processes, backend in cycle(product((False, True), names)):
             left = end - time.monotonic()
-            if left < LEAST / 2 and turns:
+            if left < most / 2 and turns:  # too short to tell what grows
                 break
             turn = Turn(backend, processes)
             seed = options.seed + len(turns)
