@@ -33,7 +33,7 @@ test: .venv/with-test               ## the quick tests on TensorFlow
 WITH_BACKENDS := .venv/with-test .venv/with-jax .venv/with-torch
 
 test-slow: $(WITH_BACKENDS)              ## the slow tests that need one backend only
-	$(PYTEST) -m "slow and not backend and not clients and not alone"
+	$(PYTEST) -m "slow and not backend and not clients and not alone $(LESS)"
 
 test-backends: $(WITH_BACKENDS)          ## the tests marked backend, on TensorFlow, JAX and torch
 	.ci/backends .venv backend

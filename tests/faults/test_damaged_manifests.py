@@ -96,6 +96,7 @@ def test_damaged_manifest_is_rejected_or_reads_the_same(manifest):
     assert unseen(manifest, damaged(manifest.read_bytes(), 300, 60, 60)) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.alarm(600)
 @pytest.mark.parametrize("rows", [1, ROWS])

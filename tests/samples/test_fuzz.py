@@ -75,6 +75,7 @@ def test_damaged_files_give_arrays_or_named_errors(tmp_path, first):
     check(tmp_path, first, first + STEP)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("first", range(FEW, ALL, 10 * STEP - FEW // 10))

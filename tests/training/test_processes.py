@@ -210,6 +210,7 @@ def close(one, other):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.long
 class TestProcesses:
     @pytest.mark.parametrize("count", [2, 3])
     def test_processes_train_and_evaluate_as_one(self, backend, files, tmp_path, count):
