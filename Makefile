@@ -32,7 +32,7 @@ test: .venv/with-test               ## the quick tests on TensorFlow
 # Which tests a target runs is decided by marks alone: pyproject.toml lists them.
 WITH_BACKENDS := .venv/with-test .venv/with-jax .venv/with-torch
 
-test-slow: $(WITH_BACKENDS)              ## the slow tests that need one backend only
+test-slow: $(WITH_BACKENDS)              ## the slow tests that need one backend only; LESS="and not long"
 	$(PYTEST) -m "slow and not backend and not clients and not alone $(LESS)"
 
 test-backends: $(WITH_BACKENDS)          ## the tests marked backend, on TensorFlow, JAX and torch

@@ -32,7 +32,7 @@ from survive import may_mount
 
 BACKENDS = ("tensorflow", "jax", "torch")
 RANKS, ROWS = 2, 600  # as in soak_turn.py
-STARTUP, LEAST = 20, 75  # seconds: a turn's start, and its shortest training
+STARTUP, LEAST = 20, 75  # seconds: a turn's start, and its training unless time ends
 LOOK = 0.2  # seconds between two samples of a rank's resources
 FLAT = 0.01  # of the resident size, which may grow by this much
 HEADS = (
@@ -57,15 +57,15 @@ class Rank:
 
     @property
     def growth(self) -> tuple[float, int, int]:
-        """Return the growth from the third to the last quarter of the samples.
+        """Return the growth from the middle half of the samples to the last half.
 
-        Of sizes the medians are compared; of descriptors and threads, which faults open for a
-        moment, the minima.
+        Of sizes the medians are compared; of descriptors and threads the minima, because slow and
+        hung reads hold some until the next epoch with whole files.
         """
-        warm = self.samples[len(self.samples) // 2 :]
-        if len(warm) < 8:
+        quarter = len(self.samples) // 4
+        if quarter < 4:
             return 0.0, 0, 0
-        halves = warm[: len(warm) // 2], warm[len(warm) // 2 :]
+        halves = self.samples[quarter:-quarter], self.samples[2 * quarter :]
         before, after = (list(zip(*half, strict=True)) for half in halves)
         counts = (min(after[place]) - min(before[place]) for place in (1, 2))
         return (median(after[0]) / median(before[0]) - 1, *counts)  # type: ignore[return-value]

@@ -18,8 +18,7 @@ __all__ = sorted(_HOME)
 
 def __getattr__(name: str) -> object:
     if name in _HOME:
-        value = globals()[name] = getattr(import_module(_HOME[name]), name)
-        return value
+        return globals().setdefault(name, getattr(import_module(_HOME[name]), name))
     raise AttributeError(f"module 'dfgen' has no attribute {name!r}")
 
 

@@ -20,10 +20,8 @@ from hypothesis import settings
 
 ROWS = 120
 
-# These are ignored in a shell's background jobs, and the processes of tests would inherit that.
+# A shell's background jobs ignore Ctrl-C, and the processes of tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-if hasattr(signal, "SIGHUP"):
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Albumentations does without it; it would import torch in each process of the tests.
 sys.modules["albumentations.pytorch"] = None

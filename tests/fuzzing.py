@@ -210,11 +210,12 @@ def make_folder():
 
 
 class Watch:
-    """The memory that a process took between one look and the next; it prints into a file."""
+    """The memory that the process took since the last look. What it prints goes into a file."""
 
     def __init__(self, printed):
-        for number in (1, 2):
-            os.dup2(os.open(printed, os.O_RDWR | os.O_CREAT | os.O_APPEND), number)
+        with open(printed, "ab") as file:
+            for number in (1, 2):
+                os.dup2(file.fileno(), number)
         self.base = self.resident()
 
     def peak(self):

@@ -198,19 +198,20 @@ def order_of(
 
 
 def _windows(arguments: SequenceArguments, sources: list[RowSource]) -> Windowed | None:
-    """Return windows of shards of a pack, or of consecutive rows of array files.
+    """Return windows of shards of a pack, or of consecutive rows of array files, or None.
 
-    Some rows of a pack that fit into one window are shuffled as without the pack. A block of
-    array files is whole chunks of a file. A chunk larger than half of a window is not kept in
-    memory, so blocks ignore it.
+    Shards count as a whole, even if few of their rows are used. Some rows of a pack that take less
+    than a window are shuffled as without the pack. A block of array files is whole chunks of a
+    file. A chunk larger than half of a window is not kept in memory, so blocks ignore it.
     """
     window = arguments.window
     for source in sources:
-        if isinstance(source, PackSource):
-            starts, numbers = source.rows.blocks()
+        if isinstance(source, PackSource) and (
+            source.rows.numbers is None or source.rows.nbytes > window
+        ):
+            starts, by_shard = source.rows.blocks()
             blocks = fitting(window, source.rows.shard_bytes)
-            if numbers is None or source.rows.nbytes > window:  # else the order is as of files
-                return Windowed(starts, blocks, numbers, arguments.batch_size)
+            return Windowed(starts, blocks, by_shard, arguments.batch_size)
     stored = [source for source in sources if isinstance(source, StoredRows)]
     if not stored:
         return None

@@ -23,7 +23,7 @@ from dfgen.samples.reader import BoundFeature
 from dfgen.samples.sources import FileSource
 from dfgen.spec import IntArray, Spec
 from dfgen.stores.stores import is_remote, store_at
-from dfgen.table.arrow_types import TEXT, MappedColumn, in_one
+from dfgen.table.arrow_types import TEXT, MappedColumn, in_one, value_type
 
 _CHECKED = 1_000  # local shards that are opened before training, 0.2 ms each
 
@@ -134,18 +134,20 @@ def open_columns(arguments: SequenceArguments) -> tuple[Columns, PackedRows | No
             )
         return columns, None
     index = read_pack(os.fspath(pack), options)
-    table, numbers, bad = pack_table(index, options), None, dict[int, str]()
+    table, numbers = pack_table(index, options), None
+    problems = dict[int, str]()
     if manifest is pack and arguments.where is None:
         columns = _columns(index, table, arguments.root)
     else:
         columns = open_table(arguments)
         numbers = _numbers(columns, table, index)
         why = in_one(table["problem"]).take(pa.array(numbers))
-        bad = {row: why[row].as_py() for row in pc.indices_nonzero(pc.is_valid(why)).to_pylist()}
+        bad = pc.indices_nonzero(pc.is_valid(why)).to_pylist()
+        problems = {row: why[row].as_py() for row in bad}
     nbytes = sum(file.bytes for file in index.shards)
-    shard_bytes, nbytes_used = nbytes // len(index.shards), nbytes * len(columns) // len(table)
-    rows = PackRows(index.starts, numbers, shard_bytes, nbytes_used)
-    return columns, PackedRows(_shards(index, arguments), rows, bad)
+    shard_bytes, nbytes = nbytes // len(index.shards), nbytes * len(columns) // len(table)
+    rows = PackRows(index.starts, numbers, shard_bytes, nbytes)
+    return columns, PackedRows(_shards(index, arguments), rows, problems)
 
 
 def _columns(pack: Pack, table: pa.Table, root: str | None) -> Columns:
@@ -193,15 +195,17 @@ def _numbers(columns: Columns, table: pa.Table, pack: Pack) -> IntArray:
         )
     stored, root = in_one(table[PATH]).take(places), pack.dfgen["root"]
     whole = stored if root is None else joined(absolute_place(root, pack.folder), stored)
-    other = pa.nulls(len(paths), pa.bool_())
-    if paths.type in TEXT:  # most are equal: a loop over all takes 2 s for a million rows
-        other = pc.not_equal(paths.cast(whole.type), whole)
-    for row in np.flatnonzero(other.fill_null(True)):
+    paths = paths.cast(value_type(paths.type))
+    is_other = (
+        pc.not_equal(paths, whole) if paths.type in TEXT else pa.nulls(len(paths), pa.bool_())
+    )
+    # few: a loop over a million rows takes 2 s
+    for row in pc.indices_nonzero(is_other.fill_null(True)).to_pylist():
         path, end = (str(one[row].as_py()).partition("::")[0] for one in (paths, stored))
         if path != end and not path.endswith(f"/{end}"):
             raise ManifestError(
                 f"id={ids[row].as_py()!r} has path={paths[row].as_py()!r}, but the pack has the "
                 f"file {whole[row].as_py()!r}: the ids are of another data set",
-                row=int(row),
+                row=row,
             )
     return np.asarray(places, np.int64)

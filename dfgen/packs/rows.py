@@ -21,9 +21,9 @@ class PackRows:
 
     Args:
         starts: the first row of each shard, and the number of all rows.
-        numbers: of the rows in the pack; None: all rows of it, in their order.
+        numbers: the number in the pack of each row; None: all rows of it, in their order.
         shard_bytes: of a shard, on average.
-        nbytes: of the rows, by their number.
+        nbytes: of the rows, estimated by their share of the rows of the pack.
     """
 
     starts: IntArray
@@ -38,10 +38,13 @@ class PackRows:
         return shards, numbers - self.starts[shards]
 
     def blocks(self) -> tuple[IntArray, IntArray | None]:
-        """Return where each shard in use begins, and the rows shard by shard; None: in order."""
+        """Return the rows sorted by shard, None if they are, and before: where each shard begins.
+
+        Shards without rows are left out.
+        """
         if self.numbers is None:
             return self.starts, None
-        rows = np.argsort(self.numbers)
+        rows = np.argsort(self.numbers, kind="stable")  # several rows may share a file
         return np.unique(np.searchsorted(self.numbers[rows], self.starts)), rows
 
     def of_one(self, row: int) -> tuple[int, int]:

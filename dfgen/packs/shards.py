@@ -124,7 +124,7 @@ def checked_shard(pack: Pack, file: PackFile) -> Values:
     with pack_errors(path):
         check_length(os.path.getsize(path), file)
         with pa.memory_map(path) as mapped:
-            first = mapped.read_buffer(1)  # it would read ahead what it returns
+            first = mapped.read_buffer(1)  # one byte, because Arrow reads ahead what it returns
             check_id(pack, file, pa.ipc.open_file(mapped).schema)
             return np.frombuffer(pa.foreign_buffer(first.address, file.bytes, first), np.uint8)
 

@@ -97,7 +97,7 @@ def store_of(
         if paths is not None and may_hold(paths, "://"):
             urls = paths.filter(pc.match_substring(paths, "://"))
             urls = urls.filter(pc.invert(pc.match_substring_regex(urls, local)))
-            far |= len(urls) > 0 and is_remote(urls[0].as_py())
+            far = far or (len(urls) > 0 and is_remote(urls[0].as_py()))
     return Stores(limits or DEFAULT, options, far=far)
 
 

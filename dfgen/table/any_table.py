@@ -140,8 +140,7 @@ def arrow_column(values: "pd.Series[Any]", of: str = "") -> Any:
 
 
 def _array(values: "pd.Series[Any]") -> Any:
-    kind = getattr(values.dtype, "pyarrow_dtype", None)
-    if kind is not None and are_files(kind):
+    if isinstance(values.dtype, pd.ArrowDtype) and are_files(values.dtype.pyarrow_dtype):
         return large_bytes(pa.array(values))
     if values.dtype == object:
         first = next((value for value in values if not isinstance(value, _NONE)), None)

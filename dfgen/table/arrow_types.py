@@ -92,8 +92,7 @@ def lengths_of(values: pa.Array) -> npt.NDArray[np.int32]:
 
 def are_numbers(kind: pa.DataType) -> bool:
     """Whether an Arrow type is a number."""
-    is_number = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
-    return any(one(kind) for one in is_number)
+    return bool(pa.types.is_integer(kind) or are_fractions(kind))
 
 
 def are_fractions(kind: pa.DataType) -> bool:

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import cloudpickle
 import cv2
@@ -214,7 +215,8 @@ def test_functions_of_modules_that_cannot_be_imported(tmp_path, monkeypatch):
         with sequence(4, transform=transform, shuffle=False, **PROCESSES) as seq:
             assert seq[0][0].tolist() == [0, 2, 4, 6]
     cloudpickle.unregister_pickle_by_value(module)
-    monkeypatch.setattr(sys, "meta_path", [object(), *sys.meta_path])  # which import skips
+    old_finder = SimpleNamespace(find_module=lambda *_: None)
+    monkeypatch.setattr(sys, "meta_path", [old_finder, *sys.meta_path])
     with sequence(4, transform=lambda sample, rng: sample, shuffle=False, **PROCESSES) as seq:
         assert seq[0][0].tolist() == [0, 1, 2, 3]
 

@@ -1,4 +1,4 @@
-"""A damaged file gives an array, a manifest or an error of dfgen that names it, and nothing else.
+"""A damaged file gives an array, a manifest or an error of dfgen that names it.
 
 `damage.py` makes the files, `fuzzing.py` reads them in a process of its own.
 """

@@ -258,13 +258,12 @@ def pickled(maker: ChunkMaker) -> SharedPickle:
 
 
 def _register_module_of(function: object) -> None:
-    """Have cloudpickle send the functions of a module that no process can import."""
+    """Have cloudpickle send the functions of a module by value if no finder knows it."""
     import cloudpickle
 
     function = function.func if isinstance(function, functools.partial) else function
     name = str(getattr(function, "__module__", None))
-    if name != "__main__" and sys.modules.get(name) is not None:
-        with contextlib.suppress(AttributeError, TypeError):  # of an old finder
-            found = (finder.find_spec(name.partition(".")[0], None) for finder in sys.meta_path)
-            if not any(found):
-                cloudpickle.register_pickle_by_value(sys.modules[name])
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+    found = (finder.find_spec(name.partition(".")[0], None, None) for finder in finders)
+    if name != "__main__" and sys.modules.get(name) is not None and not any(found):
+        cloudpickle.register_pickle_by_value(sys.modules[name])

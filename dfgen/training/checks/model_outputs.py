@@ -132,8 +132,10 @@ def nested(layout: Layout, loader: Loader, model: Any, purpose: str) -> Layout:
     """
     as_keras, outputs = steps_as_keras(model, purpose), outputs_of(model)
     is_functional = bool(outputs) and not isinstance(model, keras.Sequential)
-    is_hub = any(one.__module__.startswith("keras_hub.") for one in type(model).__mro__)
-    converts = is_hub and getattr(model, "preprocessor", None) is not None  # its inputs
+    # a task of KerasHub makes the inputs of its model itself
+    converts = getattr(model, "preprocessor", None) is not None and any(
+        one.__module__.startswith("keras_hub.") for one in type(model).__mro__
+    )
     if as_keras and outputs and getattr(model, "inputs", None) and not converts:
         is_dict = is_functional and isinstance(model.input, Mapping)
         names = [*model.input] if is_dict else [tensor.name for tensor in model.inputs]
