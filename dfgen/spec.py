@@ -45,11 +45,6 @@ class Spec:
     seen: "Spec | None" = field(default=None, compare=False, repr=False)
 
     @property
-    def loss_axes(self) -> int:
-        """The axes of its loss, without the batch."""
-        return max(0, len(self.shape) - 1) if self.axes is None else self.axes
-
-    @property
     def own_length(self) -> bool:
         """Whether rows have different lengths."""
         return self.shape[:1] == (None,) and not self.pixels

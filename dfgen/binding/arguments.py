@@ -44,12 +44,12 @@ from dfgen.stores.store import StorageOptions
 from dfgen.stores.stores import is_remote, scheme_of
 from dfgen.table.any_table import TAKEN, Table, arrow_table, is_table
 from dfgen.table.arrow_types import (
+    LISTS,
     TEXT,
     are_files,
     are_numbers,
     check_names,
     content_parts,
-    is_list,
 )
 
 SampleWeight = str | Mapping[str, str | None] | Sequence[str | None] | None
@@ -129,10 +129,6 @@ class SequenceArguments:
             ("storage_options", StorageOptions(self.storage_options)),
         ):
             object.__setattr__(self, name, value)
-
-    def image(self, column: str) -> Image:
-        """Return the feature for the name of a column of images."""
-        return Image(column, self.image_size, color_mode=self.color_mode, scale=self.scale)
 
 
 def _checked_cache(cache: Any) -> str:
@@ -231,12 +227,12 @@ def named_features(
     kinds = Counter(f.kind for tree in trees if not isinstance(tree, Mapping) for f in leaves(tree))
     numbers = defaultdict[str, Any](count)
 
-    def name(feature: Feature) -> str:
-        kind = feature.kind
-        return kind if kinds[kind] == 1 else f"{kind}_{next(numbers[kind])}"
-
     x_names, y_names = (
-        {key: key for key in tree} if isinstance(tree, Mapping) else map_leaves(name, tree)
+        {key: key for key in tree}
+        if isinstance(tree, Mapping)
+        else map_leaves(
+            lambda f: f.kind if kinds[f.kind] == 1 else f"{f.kind}_{next(numbers[f.kind])}", tree
+        )
         for tree in trees
     )
     names, features = (*leaves(x_names), *leaves(y_names)), (*leaves(x), *leaves(y))
@@ -271,7 +267,7 @@ def chosen_features(columns: Columns, arguments: SequenceArguments) -> tuple[Tre
     if changed and "image" not in kinds:
         raise ArgumentError(
             f"{changed[0]}= is for an image that x gives by its column name: write it into the "
-            f"feature, {arguments.image('path')!r}"
+            f'feature, dfgen.Image("path", {changed[0].removeprefix("image_")}=...)'
         )
     has_label_options = arguments.label_mode not in ("int", None) or arguments.class_names
     if has_label_options and "label" not in kinds:
@@ -296,7 +292,8 @@ def _feature(columns: Columns, argument: str, leaf: Any, arguments: SequenceArgu
     resolved = leaf.resolve(replace(columns, checks_classes=argument == "y"))
     if resolved.class_names:
         name = getattr(leaf, "labels", None) or leaf.columns[0]
-        known = leaf.class_names or columns.labels.get(name, {}).get("class_names")
+        labels = columns.attributes.get("labels", {})
+        known = leaf.class_names or labels.get(name, {}).get("class_names")
         can_change = not known and getattr(leaf, "sep", None) is None
         source, kind = columns.source if can_change else None, columns[name].type
         warn_of_lookalikes(name, resolved.class_names, source, kind)
@@ -310,7 +307,8 @@ def _of_column(columns: Columns, argument: str, name: str, arguments: SequenceAr
     content = _content(first)
     is_image = content == "image" or (content is None and (name == "path" or are_files(kind)))
     if is_input and is_image:
-        return arguments.image(name)
+        mode, scale = arguments.color_mode, arguments.scale
+        return Image(name, arguments.image_size, color_mode=mode, scale=scale)
     if content is not None:
         write = _WRITE[content].format(name)
         raise ArgumentError(
@@ -333,7 +331,7 @@ def _of_column(columns: Columns, argument: str, name: str, arguments: SequenceAr
         return Number(name)
     if pa.types.is_dictionary(kind) or pa.types.is_boolean(kind) or kind in TEXT:
         return Category(name, mode, classes)
-    if is_list(kind) and kind.value_type in TEXT and mode == "int":
+    if isinstance(kind, LISTS) and kind.value_type in TEXT and mode == "int":
         return MultiLabel(name, classes)
     raise ArgumentError(
         f"column {name!r} has {kind}, expected numbers, text or categories. For lists of labels "

@@ -54,6 +54,7 @@ class Binding:
         own_weights: name of an array of y -> a further factor of its weights.
         order: the order of rows, by seed 0.
         problems: row -> why it cannot be read.
+        weighted: whether some rows do not weigh 1.
     """
 
     columns: Columns
@@ -64,13 +65,10 @@ class Binding:
     own_weights: Mapping[str, Weights]
     order: Order
     problems: Mapping[int, str]
+    weighted: bool
 
     def __getitem__(self, name: str) -> BoundFeature:
         return next(bound for bound in self.reader.features if bound.name == name)
-
-    def arrays(self, tree: Tree) -> Tree:
-        """Return `x` or `y` with the names of arrays, a dict of names if a feature has several."""
-        return map_leaves(lambda name: self[name].feature.arrays(name), tree)
 
     @property
     def class_names(self) -> list[Any] | dict[str, list[Any]] | None:
@@ -81,11 +79,6 @@ class Binding:
             if (classes := self[name].feature.class_names) is not None
         }
         return names.get(self.y) if isinstance(self.y, str) else names or None
-
-    @property
-    def weighted(self) -> bool:
-        """Whether some rows do not weigh 1."""
-        return self.weights is not None or bool(self.own_weights or self.reader.present)
 
     @property
     def ids_digest(self) -> str:
@@ -168,7 +161,8 @@ def bind(arguments: SequenceArguments) -> Binding:
     blocks = [*packed.values(), *sources.values()]
     order = order_of(arguments, columns, rows, sizes.values(), blocks)
     reader = SampleReader(rows.ids, features, transform, store, sources, sizes)
-    return Binding(columns, x, y, reader, weights, own_weights, order, problems)
+    weighted = weights is not None or bool(own_weights or reader.present)
+    return Binding(columns, x, y, reader, weights, own_weights, order, problems, weighted)
 
 
 def _bound_rows(

@@ -104,7 +104,7 @@ class PackedRows:
                         "smaller, and the manifest lacks their sizes: build it with width, height "
                         'and orientation and pack again, or pack with format="original"'
                     )
-            files = FileSource(bound.feature, bound.values, None, True)
+            files = FileSource(bound.feature, bound.values)
             common = files, self.rows, self.shards, original
             if shape is None:
                 sources[bound.name] = PackedFiles(*common, packed.get("max_side") or 0)
@@ -193,7 +193,7 @@ def _numbers(columns: Columns, table: pa.Table, pack: Pack) -> IntArray:
             f"{places.null_count:,} of {len(ids):,} rows: pack these again, or leave them out",
             row=row,
         )
-    stored, root = in_one(table[PATH]).take(places), pack.dfgen["root"]
+    stored, root = in_one(table[PATH]).take(places), pack.dfgen.get("root")
     whole = stored if root is None else joined(absolute_place(root, pack.folder), stored)
     paths = paths.cast(value_type(paths.type))
     is_other = (

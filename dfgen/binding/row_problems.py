@@ -22,7 +22,7 @@ _SHOWN = 10
 
 def known_problems(columns: Columns) -> dict[int, str]:
     """Return row -> the problem of its file, by the column `problem` of the manifest."""
-    if columns.is_empty("problem") or columns["problem"].type not in TEXT:
+    if "problem" not in columns.names or columns["problem"].type not in TEXT:
         return {}
     problems = columns["problem"]
     rows = pc.indices_nonzero(pc.not_equal(problems, "")).to_pylist()

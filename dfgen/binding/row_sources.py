@@ -36,7 +36,7 @@ from dfgen.spec import IntArray, Spec
 from dfgen.stores.array_files import BROKEN_ROWS, ArrayFiles
 from dfgen.stores.slots import Keys, Segment, memory_slots, open_segments
 from dfgen.stores.stores import Stores, is_remote
-from dfgen.table.arrow_types import TEXT, MappedColumn, is_list, lengths_of
+from dfgen.table.arrow_types import LISTS, TEXT, MappedColumn, lengths_of
 
 if TYPE_CHECKING:
     from dfgen.binding.arguments import SequenceArguments  # it imports pandas
@@ -99,7 +99,7 @@ def _known(columns: Columns | None, bound: BoundFeature, limits: Limits) -> RowL
     values, column = bound.values, bound.feature.columns[0]
     if bound.files is None:
         first = values.field(0) if pa.types.is_struct(values.type) else values
-        if not is_list(first.type):
+        if not isinstance(first.type, LISTS):
             raise ManifestError(
                 f"column {column!r} has {first.type}, but None as first length of shape= needs a "
                 f"list in each row: df[{column!r}] = tokens.tolist()"
@@ -291,7 +291,7 @@ def _cache_steps(
     the pixels.
     """
     values, image = bound.values, bound.feature
-    if source.files.packed:
+    if source.packed:
         return "it is in a pack already"
     if not isinstance(values, pa.Array | MappedColumn) or values.type not in TEXT:
         return "its files are not named by paths"

@@ -14,17 +14,16 @@ import pyarrow.compute as pc
 from dfgen.errors import ArgumentError, ManifestError
 from dfgen.explain.labels import check_classes
 from dfgen.manifest.paths import whole_paths
-from dfgen.manifest.schema import Label
 from dfgen.spec import IntArray
 from dfgen.table.arrow_types import (
     BYTES,
+    LISTS,
     OR_IGNORE,
     TEXT,
     MappedColumn,
     are_files,
     are_numbers,
     in_one,
-    is_list,
     large_bytes,
     paths_of,
     refuse_missing,
@@ -72,11 +71,6 @@ class Columns:
         return list(self.source.column_names if is_arrow else self.source.columns)
 
     @property
-    def labels(self) -> Mapping[str, Label]:
-        """The metadata of the label columns of a manifest."""
-        return dict(self.attributes.get("labels", {}))
-
-    @property
     def file_column(self) -> str | None:
         """The column whose files the facts describe: `path`, else the first column of bytes."""
         if "path" in self.names:
@@ -89,21 +83,17 @@ class Columns:
             column = self.stored[name]
             return column[:] if self.rows is None else column.take(self.rows)
         if name not in self._arrays:
-            self._arrays[name] = self._converted(name)
+            array = self.source[name]
+            if not isinstance(self.source, pa.Table):
+                from dfgen.table.any_table import arrow_column
+
+                array = arrow_column(array)
+            if array.type in TEXT:  # may be more than 2 GB
+                array = array.cast(pa.large_string())
+            # files may be gigabytes; in one array, dictionaries are unified
+            self._arrays[name] = large_bytes(array) if are_files(array.type) else in_one(array)
         array = self._arrays[name]
         return array if self.rows is None else array.take(pa.array(self.rows))
-
-    def _converted(self, name: str) -> Any:
-        array = self.source[name]
-        if not isinstance(self.source, pa.Table):
-            from dfgen.table.any_table import arrow_column
-
-            array = arrow_column(array)
-        if are_files(array.type):  # may be gigabytes
-            return large_bytes(array)
-        if array.type in TEXT:  # may be more than 2 GB
-            array = array.cast(pa.large_string())
-        return in_one(array)  # unifies dictionaries
 
     def first(self, name: str) -> Any:
         """Return the first valid value of a column; None if all are missing."""
@@ -112,14 +102,6 @@ class Columns:
         values = self[name]
         place = pc.index(pc.is_valid(values), True).as_py() if values.null_count else 0
         return values[place].as_py() if 0 <= place < len(values) else None
-
-    def is_empty(self, name: str) -> bool:
-        """Whether a column does not exist or is null in all rows."""
-        if name not in self.names:
-            return True
-        is_arrow = isinstance(self.source, pa.Table)
-        values = self.source[name] if is_arrow else self[name]  # many chunks are not copied
-        return bool(values.null_count == len(values))
 
     def taking(self, rows: IntArray) -> "Columns":
         """Return some of the rows, in the order of their numbers, which may repeat."""
@@ -164,7 +146,7 @@ class Columns:
         if pa.types.is_dictionary(values.type):
             values = values.cast(value_type(values.type))
         kind = values.type
-        if is_list(kind):
+        if isinstance(kind, LISTS):
             raise ArgumentError(
                 f"column {name!r} has a list in each row, expected one file: give each file its "
                 f"own row, df = df.explode({name!r}); df['id'] = range(len(df)), or its own column"
@@ -201,15 +183,15 @@ class Columns:
         else the sorted distinct labels.
         """
         kind = self[name].type
-        names = self.labels.get(name, {}).get("class_names")
-        if names and is_list(kind) and not are_numbers(kind.value_type):
+        names = self.attributes.get("labels", {}).get(name, {}).get("class_names")
+        if names and isinstance(kind, LISTS) and not are_numbers(kind.value_type):
             return tuple(names)
         is_category = pa.types.is_dictionary(labels.type)
         names = labels if is_category else pc.unique(labels).drop_null()
         if not len(names):
             return ()
         if self.checks_classes:
-            check_classes(self, name, names, single=not is_list(kind))
+            check_classes(self, name, names, single=not isinstance(kind, LISTS))
         if pa.types.is_boolean(names.type):
             return False, True
         if is_category:
@@ -219,7 +201,7 @@ class Columns:
 
 def whole_column(columns: Columns, name: str) -> IntArray | None:
     """Return a column of whole numbers, -1 if missing; None if there is no such column."""
-    if columns.is_empty(name):
+    if name not in columns.names:
         return None
     values = columns[name]
     if pa.types.is_floating(values.type):  # integers of pandas, if some are missing

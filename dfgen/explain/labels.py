@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dfgen.errors import KAGGLE_ADVICE, KAGGLE_RUNS, ManifestError, listed, warn
-from dfgen.table.arrow_types import TEXT, flattened, in_one, is_list, lengths_of, value_type
+from dfgen.table.arrow_types import LISTS, TEXT, flattened, in_one, lengths_of, value_type
 
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _SHOWN = 3  # groups of names in a message
@@ -57,9 +57,21 @@ def warn_of_lookalikes(
         source: the table of the user. Code is advised if it is a DataFrame.
         kind: the type of the column, if `values` are names.
     """
-    kind = values.type if isinstance(values, pa.Array | pa.ChunkedArray) else kind
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        kind = values.type
+    else:
+        values = pa.array([value for value in values if isinstance(value, str)], pa.string())
+    values = in_one(values.unify_dictionaries() if hasattr(values, "chunks") else values)
+    values = flattened(values) if isinstance(values.type, LISTS) else values
+    if value_type(values.type) not in TEXT:
+        return
+    is_dictionary = pa.types.is_dictionary(values.type)
+    found = (values.dictionary if is_dictionary else pc.unique(values)).drop_null()
+    odd = pc.any(pc.match_substring_regex(found, "[^!-~ ]|  |^ | $")).as_py()
+    if not odd and len(pc.unique(pc.ascii_lower(found))) == len(found):  # fast, for 10^6 names
+        return
     groups = dict[str, list[str]]()
-    for name in _distinct(values):
+    for name in found.to_pylist():
         groups.setdefault(folded(name), []).append(name)
     alike = [
         # clean names and those in lower case first
@@ -82,22 +94,6 @@ def warn_of_lookalikes(
     warn(message + advice + code)
 
 
-def _distinct(values: Any) -> list[str]:
-    if not isinstance(values, pa.Array | pa.ChunkedArray):
-        values = pa.array([value for value in values if isinstance(value, str)], pa.string())
-    values = in_one(values.unify_dictionaries() if hasattr(values, "chunks") else values)
-    if is_list(values.type):
-        values = flattened(values)
-    if value_type(values.type) not in TEXT:
-        return []
-    is_dictionary = pa.types.is_dictionary(values.type)
-    names = (values.dictionary if is_dictionary else pc.unique(values)).drop_null()
-    odd = pc.any(pc.match_substring_regex(names, "[^!-~ ]|  |^ | $")).as_py()
-    if not odd and len(pc.unique(pc.ascii_lower(names))) == len(names):  # fast, for 10^6 names
-        return []
-    return names.to_pylist()  # type: ignore[no-any-return]
-
-
 def _listed(names: list[str]) -> str:
     print_alike = any(_cleaned(name).split() != name.split() for name in names)
     return ", ".join(map(ascii if print_alike else repr, names))
@@ -106,7 +102,7 @@ def _listed(names: list[str]) -> str:
 def _code(column: str, alike: list[list[str]], kind: pa.DataType) -> str:
     """Return the line that gives all names of a group the first one."""
     here = f"df[{column!r}]"
-    if is_list(kind):
+    if isinstance(kind, LISTS):
         same = {name: names[0] for names in alike for name in names[1:]}
         pairs = ", ".join(f"{name!a}: {first!a}" for name, first in same.items())
         value = f"[{{{pairs}}}.get(name, name) for name in names]"
@@ -209,7 +205,7 @@ def _is_list(name: str) -> bool:
 def _count(rows: Any, column: str, names: list[str]) -> int:
     """Count the labels with these names; a category can have no rows."""
     values = rows[column]
-    labels = flattened(values) if is_list(values.type) else values
+    labels = flattened(values) if isinstance(values.type, LISTS) else values
     labels = labels.cast(value_type(labels.type))
     return int(pc.sum(pc.is_in(labels, pa.array(names, labels.type))).as_py() or 0)
 
@@ -229,7 +225,7 @@ def _separator(names: list[str]) -> str | None:
 
 
 def _warn_of_vectors(values: Any, column: str) -> None:
-    lengths = {*lengths_of(values).tolist()} if is_list(values.type) else {0}
+    lengths = {*lengths_of(values).tolist()} if isinstance(values.type, LISTS) else {0}
     if len(values) > 1 and len(lengths) == 1 and min(lengths) > 2:
         number = min(lengths)
         warn(

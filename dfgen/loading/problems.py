@@ -39,7 +39,10 @@ class Problems(dict[int, Problem]):
         super().__init__({row: Problem(KNOWN, why) for row, why in known.items()})
         self._reader, self._limit = reader, limit
         self._before = self._warned = len(self)
-        self._most = most_problems(limit, len(reader))
+        if limit is None:
+            limit = max(_LEAST, math.floor(_SHARE * len(reader)))
+        is_share = not isinstance(limit, Integral)
+        self._most = math.floor(limit * len(reader)) if is_share else int(limit)
 
     def add(self, problems: Mapping[int, Problem], epoch: int) -> None:
         """Add rows that failed in an epoch, and raise if there are too many."""
@@ -90,15 +93,3 @@ class Problems(dict[int, Problem]):
         where = self._reader.where(row)  # ends with paths, with which a reason may begin
         paths = where.removeprefix(without_secrets(f"row id={self._reader.id(row)!r}, "))
         return f"{where}: {self[row].reason.removeprefix(f'{paths}: ')}"
-
-
-def most_problems(limit: int | float | None, rows: int) -> int:
-    """Return how many rows may turn out bad: a count as it is, a share of the rows rounded down.
-
-    Example:
-        >>> most_problems(None, 40), most_problems(None, 10_000), most_problems(0.5, 40)
-        (10, 500, 20)
-    """
-    if limit is None:
-        return max(_LEAST, math.floor(_SHARE * rows))
-    return int(limit) if isinstance(limit, Integral) else math.floor(limit * rows)

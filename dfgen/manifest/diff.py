@@ -40,12 +40,12 @@ from dfgen.packs.format import PackFinding, check_pack, is_pack
 from dfgen.stores.store import StorageOptions
 from dfgen.table.any_table import PANDAS_TYPES, Table, arrow_table, data_frame
 from dfgen.table.arrow_types import (
+    LISTS,
     are_files,
     are_numbers,
     content_parts,
     content_shown,
     in_one,
-    is_list,
     paths_of,
     value_type,
 )
@@ -183,7 +183,7 @@ def plain(column: Any) -> pa.Array:
         values = (None if value is None else str(value) for value in column.to_pylist())
         return pa.array(values, pa.string())
     array = in_one(column).cast(pa.string() if pa.types.is_null(kind) else kind)
-    if is_list(kind):
+    if isinstance(kind, LISTS):
         return array.cast(pa.large_list(kind.value_type))
     if pa.types.is_floating(kind):
         array = array.cast(pa.float64())

@@ -23,7 +23,7 @@ from dfgen import __version__
 from dfgen.errors import ManifestError
 from dfgen.manifest.schema import Label, label_columns
 from dfgen.packs.format import Versioned
-from dfgen.table.arrow_types import BYTES, is_list
+from dfgen.table.arrow_types import BYTES, LISTS
 
 KEY: bytes = b"dfgen"
 MANIFEST_FORMAT = 1
@@ -160,7 +160,7 @@ class _Values:
         self.kind = {"double": "float64", "large_string": "text", "large_binary": "bytes"}.get(
             str(plain), str(plain)
         )
-        if is_list(plain):
+        if isinstance(plain, LISTS):
             self._items = _Values(name, plain.value_type)
             self.kind = f"list<{self._items.kind}>"
         elif self.kind in ("text", "bytes"):
@@ -210,7 +210,7 @@ class _Values:
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     if kind in BYTES:
         return pa.large_binary()
-    if is_list(kind):
+    if isinstance(kind, LISTS):
         return pa.large_list(kind.value_type)
     if pa.types.is_integer(kind) and kind != pa.uint64():
         return pa.int64()

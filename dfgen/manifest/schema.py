@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from dfgen.errors import ManifestError, column_list, did_you_mean, first, quote
 from dfgen.table.arrow_types import (
     DROP_EMPTY,
+    LISTS,
     TEXT,
     are_files,
     are_fractions,
     are_numbers,
     check_names,
     empty_keys,
-    is_list,
 )
 
 SCHEMA = pa.schema(
@@ -120,7 +120,7 @@ def _describe(name: str, column: pa.ChunkedArray) -> Label:
         return {"kind": "number"}
     if kind in TEXT or pa.types.is_boolean(kind):
         return {"kind": "text" if kind in TEXT else "boolean"}
-    return {"kind": "list" if is_list(kind) else "other"}
+    return {"kind": "list" if isinstance(kind, LISTS) else "other"}
 
 
 def files_column(schema: pa.Schema) -> str | None:

@@ -71,6 +71,7 @@ class PackSource(RowSource):
     shards: Shards
     original_sizes: Sizes | None
 
+    packed = True
     is_pixels = False
     """Whether pixels were packed, not files."""
 

@@ -47,10 +47,6 @@ class BoundFeature:
         names = self.feature.arrays(self.name)
         return {"": names} if isinstance(names, str) else names
 
-    def has(self, row: int) -> bool:
-        """Whether a row has the feature."""
-        return self.present is None or bool(self.present[row])
-
     def gather(self, rows: IntArray) -> Values:
         """Return the arrays of some rows of a TableFeature, blank where missing."""
         feature: Any = self.feature
@@ -91,7 +87,7 @@ class BoundFeature:
 
     def path(self, row: int) -> str | None:
         """Return the path of a row's file, or None for bytes and missing files."""
-        if self.files is None or not self.has(row):
+        if self.files is None or not (self.present is None or self.present[row]):
             return None
         data, path = content_parts(value_of(self.files, row))
         return path if data is None else None
@@ -154,7 +150,8 @@ class BoundRows:
         paths = dict.fromkeys(
             f"{bound.feature.columns[0]}={content_shown(value_of(files, row))}"
             for bound in self.features
-            if (files := bound.array_rows or bound.files) is not None and bound.has(row)
+            if (files := bound.array_rows or bound.files) is not None
+            and (bound.present is None or bound.present[row])
         )
         return errors.without_secrets(", ".join([f"row id={self.id(row)!r}", *paths]))
 
@@ -386,7 +383,7 @@ class SampleReader(BoundRows):
         """Yield column and path of a row's files, except files in packs."""
         for bound in self.features:
             path, source = bound.path(row), self.sources.get(bound.name)
-            if path is not None and not (source and source.files.packed):
+            if path is not None and not (source and source.packed):
                 yield bound.feature.columns[0], path
 
     def remote_paths(self, row: int) -> list[str]:

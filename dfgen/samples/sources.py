@@ -39,6 +39,9 @@ class RowSource:
     files: "FileSource"
     """Reads the rows from their files."""
 
+    packed = False
+    """Whether its files are in a pack."""
+
     cache: Any = None
     """The cache that counts hits and misses, or None."""
 
@@ -61,7 +64,7 @@ class RowSource:
 
     def has(self, row: int) -> bool:
         """Whether a row is read without opening its own file."""
-        return self.files.packed
+        return self.packed
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +72,11 @@ class FileSource(RowSource):
     """Reads and decodes the file of each row, or runs the user's function on its columns.
 
     `sizes` are the file sizes in the manifest, -1 if unknown (None: sizes are not compared).
-    `packed`: whether the files are in a pack.
     """
 
     feature: Feature
     values: Any
     sizes: IntArray | None = None
-    packed: bool = False
 
     @property
     def files(self) -> "FileSource":  # type: ignore[override]

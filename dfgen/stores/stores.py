@@ -4,6 +4,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import IO, Any
 
@@ -16,7 +17,7 @@ from dfgen.stores.archives import ARCHIVES, Archives
 from dfgen.stores.array_files import ArrayFiles
 from dfgen.stores.remote_files import OBJECTS, FsspecFiles, Objects, of_fsspec
 from dfgen.stores.store import Files, Head, Store, check_size
-from dfgen.table.arrow_types import Content, content_parts, flattened, is_list, may_hold, paths_of
+from dfgen.table.arrow_types import LISTS, Content, content_parts, flattened, may_hold, paths_of
 
 STORES: dict[str, Callable[..., Store]] = {
     "": Files,
@@ -93,7 +94,7 @@ def store_of(
     """
     far, local = False, "^(" + "|".join(ARCHIVES) + ")://"
     for files in columns:
-        paths = paths_of(flattened(files) if is_list(files.type) else files)
+        paths = paths_of(flattened(files) if isinstance(files.type, LISTS) else files)
         if paths is not None and may_hold(paths, "://"):
             urls = paths.filter(pc.match_substring(paths, "://"))
             urls = urls.filter(pc.invert(pc.match_substring_regex(urls, local)))
@@ -116,7 +117,11 @@ class Stores(Store):
         folder: str | None = None,
         far: bool = False,
     ) -> None:
-        super().__init__(limits, options, working_folder() if folder is None else folder)
+        if folder is None:
+            folder = ""
+            with suppress(OSError):  # the working folder was removed
+                folder = os.getcwd()
+        super().__init__(limits, options, folder)
         self.far = far
         self.fetched: Callable[[str], bytes | None] | None = None
         """Returns a remote file that was read ahead, or None."""
@@ -228,11 +233,3 @@ class OfSize(Store):
     def row(self, path: str, index: int, dataset: str | None = None) -> Values:
         """Return one row of an array file."""
         return self._stores.row(path, index, dataset, self._size)
-
-
-def working_folder() -> str:
-    """Return the working folder, "" if it was removed."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""

@@ -15,10 +15,10 @@ from dfgen.errors import ManifestError, brief
 from dfgen.table.arrow_types import (
     BYTES,
     FILE,
+    LISTS,
     TEXT,
     are_files,
     check_names,
-    is_list,
     large_bytes,
     storable,
     value_type,
@@ -153,7 +153,7 @@ def _array(values: "pd.Series[Any]") -> Any:
     array = pa.array(values, from_pandas=True)
     if array.type in BYTES:
         raise TypeError("text and bytes are mixed")  # Arrow would make bytes of both
-    if is_list(array.type) and array.type.value_type in TEXT:
+    if isinstance(array.type, LISTS) and array.type.value_type in TEXT:
         array.validate(full=True)  # Arrow makes text of bytes in lists with text
     return array
 

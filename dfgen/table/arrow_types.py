@@ -29,6 +29,8 @@ TEXT = pa.string(), pa.large_string()
 """The types of text."""
 BYTES = pa.binary(), pa.large_binary()
 """The types of bytes."""
+LISTS = pa.ListType, pa.LargeListType, pa.FixedSizeListType
+"""The classes of types of lists."""
 FILE = pa.struct({"bytes": pa.large_binary(), "path": pa.large_string()})
 """The type of structs after `large_bytes`."""
 Content = Any
@@ -67,16 +69,9 @@ def may_hold(texts: pa.Array | pa.ChunkedArray, text: str) -> bool:
     return any(data[:1] in piece and search(piece) for piece in pieces)  # one byte is faster
 
 
-def is_list(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is a list."""
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
-
-
 def flattened(values: pa.Array) -> pa.Array:
     """Return the items of all lists; nothing for a column of another type."""
-    return pc.list_flatten(values) if is_list(values.type) else values[:0]
+    return pc.list_flatten(values) if isinstance(values.type, LISTS) else values[:0]
 
 
 def lengths_of(values: pa.Array) -> npt.NDArray[np.int32]:
@@ -92,7 +87,8 @@ def lengths_of(values: pa.Array) -> npt.NDArray[np.int32]:
 
 def are_numbers(kind: pa.DataType) -> bool:
     """Whether an Arrow type is a number."""
-    return bool(pa.types.is_integer(kind) or are_fractions(kind))
+    is_whole = pa.types.is_integer(kind)
+    return bool(is_whole or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def are_fractions(kind: pa.DataType) -> bool:
@@ -123,7 +119,7 @@ def storable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_binary_view(kind):
         return pa.large_binary()
     is_view = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
-    if is_view or (is_list(kind) and storable(kind.value_type) != kind.value_type):
+    if is_view or (isinstance(kind, LISTS) and storable(kind.value_type) != kind.value_type):
         return pa.large_list(storable(kind.value_type))
     return kind
 

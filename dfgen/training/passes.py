@@ -17,7 +17,7 @@ from dfgen.loading.order.epochs import Plan
 from dfgen.loading.pending_batch import Batch, LookAhead
 from dfgen.loading.problems import Problems
 from dfgen.loading.receipts import Handed, Ledger, Place, Receipt
-from dfgen.spec import Spec, channels_first, leaves, tree_of
+from dfgen.spec import Spec, channels_first, leaves, map_leaves, tree_of
 
 
 class Progress:
@@ -156,11 +156,16 @@ def layout_of(binding: Binding, weighted: bool) -> Layout:
     """Return the layout of bound inputs and targets."""
     images = frozenset(name for name, spec in binding.reader.specs.items() if spec.pixels)
     weighing: dict[str, tuple[int, str | None]] = {}
-    for bound in map(binding.__getitem__, leaves(binding.y)):
+    bound_by_name = {bound.name: bound for bound in binding.reader.features}
+    for bound in map(bound_by_name.__getitem__, leaves(binding.y)):
         for name, spec in bound.specs.items():
+            axes = max(0, len(spec.shape) - 1) if spec.axes is None else spec.axes
             differs = bound.present is not None or name in binding.own_weights
-            weighing[name] = spec.loss_axes, bound.name if differs else None
-    x, y = binding.arrays(binding.x), binding.arrays(binding.y)
+            weighing[name] = axes, bound.name if differs else None
+    x, y = (
+        map_leaves(lambda name: bound_by_name[name].feature.arrays(name), tree)
+        for tree in (binding.x, binding.y)
+    )
     return Layout(x, y, images, weighted and y is not None, weighing)
 
 

@@ -40,8 +40,6 @@ def resolve_shard(shard: object) -> Shard:
     """Return (index, count) of this process for the argument `shard` of Sequence."""
     if shard == "auto":
         shard = _automatic_shard()
-    elif shard is None:
-        shard = 0, 1
     if not isinstance(shard, tuple | list) or len(shard) != 2:
         raise ArgumentError(f'shard={shard!r} is not (index, count), "auto" or None: write (0, 4)')
     count = whole("count in shard=(index, count)", shard[1], least=1)

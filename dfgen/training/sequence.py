@@ -174,7 +174,8 @@ class Sequence(KerasData):
         where: Any = None,
         **unknown: Never,
     ) -> None:
-        refuse_unknown(Sequence, unknown)
+        if unknown:
+            refuse_unknown(Sequence, unknown)
         self._seed_was_drawn = seed is None
         seed = randbits(32) if seed is None else seed
         self._seed = whole("seed", seed, advice="write seed=0, or seed=None to draw")
@@ -192,7 +193,7 @@ class Sequence(KerasData):
         look_for_files(bound.columns, bound.reader, bound.problems, skips=on_error == "skip")
         loader = Loader(
             bound.reader, batch_size=batch_size, order=bound.order, seed=self._seed,
-            drop_remainder=drop_remainder, shard=resolve_shard(shard),
+            drop_remainder=drop_remainder, shard=(0, 1) if shard is None else resolve_shard(shard),
             weights=bound.weights, own_weights=bound.own_weights,
             batch_transform=batch_transform, on_error=on_error,
             problems=bound.problems, workers=workers, use_multiprocessing=use_multiprocessing,

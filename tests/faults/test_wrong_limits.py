@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import dfgen
-from dfgen.loading.problems import most_problems
+from dfgen.loading.problems import Problem, Problems
+from dfgen.samples.reader import SampleReader
 
 
 @pytest.mark.parametrize(
@@ -31,4 +32,8 @@ def test_limits_accept_numpy_numbers_like_python_numbers():
     limits.check("decoded_bytes", 5, "x")
     with pytest.raises(dfgen.errors.DecodeError, match="x, more than limits"):
         limits.check("decoded_bytes", 6, "x")
-    assert [most_problems(many, 1000) for many in (np.int64(3), np.float32(0.5))] == [3, 500]
+    for many, most in ((np.int64(3), 3), (np.float32(0.5), 500)):
+        problems = Problems(SampleReader(range(1000), ()), {}, many)
+        problems.add(dict.fromkeys(range(most), Problem("decode", "broken")), 0)
+        with pytest.raises(dfgen.errors.ProblemsError):
+            problems.add({most: Problem("decode", "broken")}, 0)

@@ -21,10 +21,3 @@ def test_unknown_dtype_comes_from_the_file():
     assert place.of(np.dtype("uint16")) is first and place.array is first
     with pytest.raises(DecodeError, match=r"uint8.*uint16"):
         place.of(np.dtype("uint8"))
-
-
-@pytest.mark.parametrize(
-    ("shape", "axes", "expected"), [((), None, 0), ((3, 2), None, 1), ((3, 2), 2, 2)]
-)
-def test_loss_axes_exclude_the_last_by_default(shape, axes, expected):
-    assert Spec(shape, np.float32, axes=axes).loss_axes == expected

@@ -47,8 +47,7 @@ def may_be_processes(reader: SampleReader) -> bool:
     """
     files = [bound.files for bound in reader.features if bound.files is not None]
     stored = any(
-        reader.source(bound).files.packed or bound.array_rows is not None
-        for bound in reader.features
+        reader.source(bound).packed or bound.array_rows is not None for bound in reader.features
     )
     if not (STARTS_PROCESSES_ALONE and files) or reader.store.far or reader.cached or stored:
         return False
@@ -74,7 +73,8 @@ class Chooser:
         self.done = len(choices) == 1 and processes is None
         """Whether the choice is final."""
         self._noted = self._choose(choices, processes)
-        next(self._noted)
+        if not self.done:
+            next(self._noted)
 
     def note(self, rows: int, waited: float, now: float) -> None:
         """Note that the consumer has taken a batch.

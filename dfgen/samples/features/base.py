@@ -34,7 +34,7 @@ class Ragged:
     @classmethod
     def of(cls, column: str, values: pa.Array) -> "Ragged":
         """Flatten a column of lists to one Arrow array of objects."""
-        if not arrow.is_list(values.type):
+        if not isinstance(values.type, arrow.LISTS):
             raise ManifestError(
                 f"column {column!r} holds {values.type}, expected a list in each row"
             )
@@ -97,7 +97,7 @@ class Ragged:
             return numbers
         flat = arrow.flattened(objects)
         are_numbers = arrow.are_numbers(flat.type) or pa.types.is_null(flat.type)
-        if not arrow.is_list(objects.type) or not are_numbers:
+        if not isinstance(objects.type, arrow.LISTS) or not are_numbers:
             raise ManifestError(
                 f"column {self.column!r} holds lists of {objects.type}, expected {expected}"
             )
@@ -160,8 +160,9 @@ class Feature:
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of its columns, files first; default: `column` and `index`."""
-        index = getattr(self, "index", None)
-        return (*column_names(self.column), *filter(None, [index]))  # type: ignore[attr-defined]
+        column, index = self.column, getattr(self, "index", None)  # type: ignore[attr-defined]
+        names = (column,) if isinstance(column, str) else column_names(column)
+        return (*names, *filter(None, [index]))
 
     @property
     def spec(self) -> Any:

@@ -1,7 +1,7 @@
 """Number, Category and MultiLabel: numbers and classes of columns."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -142,7 +142,8 @@ class Category(TableFeature):
             return self
         values = columns[self.column]
         self._check(values.type)
-        return replace(self, class_names=class_names_of(self.column, values, columns))
+        names = columns.class_names(self.column, values) or refuse_no_class(self.column)
+        return replace(self, class_names=names)
 
     @property
     def spec(self) -> Spec:
@@ -209,10 +210,8 @@ class Category(TableFeature):
         return np.eye(len(self.class_names or ()), dtype=np.float32)[numbers]
 
 
-def class_names_of(column: str, labels: pa.Array, columns: ColumnSource) -> tuple[object, ...]:
-    """Return the classes of the labels of a column; raises if there are none."""
-    if names := columns.class_names(column, labels):
-        return names
+def refuse_no_class(column: str) -> NoReturn:
+    """Raise because a column has no class."""
     raise ManifestError(f"column {column!r} has no class in any row: give class_names=")
 
 
@@ -255,7 +254,8 @@ class MultiLabel(TableFeature):
         if self.class_names is not None:
             return self
         [labels] = self._lists(columns[self.column].drop_null()).arrays  # `bind` refuses nulls
-        return replace(self, class_names=class_names_of(self.column, labels, columns))
+        names = columns.class_names(self.column, labels) or refuse_no_class(self.column)
+        return replace(self, class_names=names)
 
     @property
     def spec(self) -> Spec:
@@ -271,7 +271,7 @@ class MultiLabel(TableFeature):
         values = values.cast(arrow.value_type(values.type))
         if self.sep is not None:
             return self._split(values, self.sep)
-        if not arrow.is_list(values.type) or pa.types.is_nested(values.type.value_type):
+        if not isinstance(values.type, arrow.LISTS) or pa.types.is_nested(values.type.value_type):
             raise ManifestError(
                 f"column {self.column!r} holds {values.type}, expected lists of text, integers or "
                 f'booleans; for text write dfgen.MultiLabel({self.column!r}, sep=",")'
@@ -329,6 +329,6 @@ def class_numbers(lists: Ragged, class_names: tuple[object, ...] | None) -> Valu
 def names_of_lists(column: str, columns: ColumnSource) -> tuple[object, ...] | None:
     """Return the classes of lists of labels; None if labels are numbers or all lists are empty."""
     labels = arrow.flattened(columns[column])
-    if arrow.are_numbers(labels.type) or arrow.is_list(labels.type):
+    if arrow.are_numbers(labels.type) or isinstance(labels.type, arrow.LISTS):
         return None
     return columns.class_names(column, labels) or None

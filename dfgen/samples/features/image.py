@@ -137,16 +137,56 @@ class Image(Feature):
             size=checked_size("size", self.size),
             load_size=checked_size("load_size", self.load_size),
         )
-        check_image(self)
+        if self.decode is not None:
+            check_call("decode", self.decode, 1, "decode(data)", "it gets the bytes of a file")
+        if self.decode is None or isinstance(self.color_mode, str):
+            one_of("color_mode", self.color_mode, geo.CHANNELS)
+        else:
+            set_fields(self, color_mode=whole("color_mode", self.color_mode, least=1))
+        unsized, follows = self.size is None, self.like is not None
+        no_use = [
+            (unsized,
+             ("resize", "load_size", "crop", "interpolation", "antialias", "decode", "index"),
+             "size=None keeps the size of every image"),
+            (unsized and not follows, ("missing",), "a missing image has no size with size=None"),
+            (self.crop == "random_resized", ("load_size", "resize"),
+             'crop="random_resized" stretches a crop of the whole image to size'),
+            (self.crop != "random_resized", ("area", "ratio"),
+             'they are for crop="random_resized"'),
+            (self.decode is not None, ("index",), "decode= takes the bytes of whole files"),
+            (follows, _LEADERS, "the followed image decides that"),
+            (not unsized and not (follows and self.size is DEFAULT_SIZE), ("padding_mask",),
+             "only images with size=None are padded"),
+            (self.crop != "random_resized" and self.load_size is None
+             and self.resize not in ("crop", "crop_or_pad"), ("crop",),
+             'without load_size= or resize="crop" nothing is cropped'),
+            (self.dtype in ("uint8", "uint16"), ("scale",),
+             f"dtype={self.dtype!r} cannot hold the fractions of a scale"),
+        ]  # fmt: skip
+        for holds, names, why in no_use:
+            for name in names if holds else ():
+                if getattr(self, name) != getattr(type(self), name):
+                    raise ArgumentError(
+                        f"Image({self.column!r}) has {name}={getattr(self, name)!r}, but {why}"
+                    )
+        size, larger = self.size, self.load_size
+        if size is not None and larger is not None and min(np.subtract(larger, size)) < 0:
+            raise ArgumentError(
+                f"load_size={larger} must be at least as high and as wide as size={size}"
+            )
+        for name, most in (("area", 1), ("ratio", np.inf)):
+            if getattr(self, name) is not None:
+                set_fields(self, **{name: geo.checked_limits(name, getattr(self, name), most)})
         if isinstance(self.like, Image):
             set_fields(self, size=paired_size(self, self.like))
-        channels = channels_of(self)
+        channels = geo.CHANNELS.get(self.color_mode, self.color_mode)
         set_fields(self, scale=checked_scale(self.scale, str(self.color_mode), channels))
 
     @property
     def spec(self) -> Spec:
         """The array of the batch."""
-        channels, size = channels_of(self), self.size or (None, None)
+        channels = geo.CHANNELS.get(self.color_mode, self.color_mode)
+        size = self.size or (None, None)
         is_float = self.dtype in ("float16", "float32")  # resized at the depth of each file
         depth = None if is_float else np.dtype(self.dtype or np.uint8)
         read = Spec((*size, channels), depth, pixels=True)
@@ -298,53 +338,6 @@ def checked_size(name: str, size: Any) -> geo.Size | None:
     return int(pair[0]), int(pair[1])
 
 
-def channels_of(image: Any) -> int:
-    """Return the number of channels of an Image."""
-    mode = image.color_mode
-    return geo.CHANNELS[mode] if isinstance(mode, str) else mode
-
-
-def check_image(image: Any) -> None:
-    """Raise ArgumentError for arguments that contradict each other or have no effect."""
-    if image.decode is not None:
-        check_call("decode", image.decode, 1, "decode(data)", "it gets the bytes of a file")
-    if image.decode is None or isinstance(image.color_mode, str):
-        one_of("color_mode", image.color_mode, geo.CHANNELS)
-    else:
-        set_fields(image, color_mode=whole("color_mode", image.color_mode, least=1))
-    unsized, follows = image.size is None, image.like is not None
-    no_use = [
-        (unsized, ("resize", "load_size", "crop", "interpolation", "antialias", "decode", "index"),
-         "size=None keeps the size of every image"),
-        (unsized and not follows, ("missing",), "a missing image has no size with size=None"),
-        (image.crop == "random_resized", ("load_size", "resize"),
-         'crop="random_resized" stretches a crop of the whole image to size'),
-        (image.crop != "random_resized", ("area", "ratio"), 'they are for crop="random_resized"'),
-        (image.decode is not None, ("index",), "decode= takes the bytes of whole files"),
-        (follows, _LEADERS, "the followed image decides that"),
-        (not unsized and not (follows and image.size is DEFAULT_SIZE), ("padding_mask",),
-         "only images with size=None are padded"),
-        (image.crop != "random_resized" and image.load_size is None
-         and image.resize not in ("crop", "crop_or_pad"), ("crop",),
-         'without load_size= or resize="crop" nothing is cropped'),
-        (image.dtype in ("uint8", "uint16"), ("scale",),
-         f"dtype={image.dtype!r} cannot hold the fractions of a scale"),
-    ]  # fmt: skip
-    for holds, names, why in no_use:
-        for name in names if holds else ():
-            if getattr(image, name) != getattr(type(image), name):
-                raise ArgumentError(
-                    f"Image({image.column!r}) has {name}={getattr(image, name)!r}, but {why}"
-                )
-    if image.load_size is not None and min(np.subtract(image.load_size, image.size)) < 0:
-        raise ArgumentError(
-            f"load_size={image.load_size} must be at least as high and as wide as size={image.size}"
-        )
-    for name, most in (("area", 1), ("ratio", np.inf)):
-        if getattr(image, name) is not None:
-            set_fields(image, **{name: geo.checked_limits(name, getattr(image, name), most)})
-
-
 def paired_size(image: Any, followed: Any) -> geo.Size | None:
     """Return the size of an image by the followed one: equal, or a multiple of it."""
     size, other = image.size, followed.size
@@ -388,7 +381,7 @@ def user_decoded(image: Any, who: str, returned: Any) -> geo.Pixels:
 def in_mode(pixels: geo.Pixels, image: Any) -> geo.Pixels:
     """Return pixels of an array in the depth and the color_mode of an image."""
     pixels = in_depth(as_stored(pixels), image.dtype)
-    if pixels.shape[2] != channels_of(image):
+    if pixels.shape[2] != geo.CHANNELS.get(image.color_mode, image.color_mode):
         order = {1: [0], 3: [2, 1, 0], 4: [2, 1, 0, 3]}[pixels.shape[2]]  # OpenCV's order
         pixels = geo.in_color_mode(np.ascontiguousarray(pixels[..., order]), image.color_mode)
     return np.ascontiguousarray(pixels)

@@ -269,12 +269,12 @@ class Segmentation(Feature):
         """Return the region, class index and crowd flag of every object."""
         labels = Ragged.of(self.labels, columns[self.labels])
         values = columns[self.column]
-        if arrow.is_list(values.type):  # YOLO has null for images without objects
+        if isinstance(values.type, arrow.LISTS):  # YOLO has null for images without objects
             values = pc.fill_null(values, [])
         rows = Ragged.of(self.column, values)
         [regions] = rows.arrays
         kind = regions.type
-        polygons = arrow.is_list(kind) and arrow.are_numbers(kind.value_type)
+        polygons = isinstance(kind, arrow.LISTS) and arrow.are_numbers(kind.value_type)
         if len(regions) and not (kind in arrow.TEXT or polygons or pa.types.is_null(kind)):
             raise ManifestError(
                 f"column {self.column!r} holds lists of {kind}, expected lists of COCO's JSON, or "

@@ -19,7 +19,7 @@ Corners = npt.NDArray[Any]  # boxes as xyxy, (boxes, 4)
 
 RESIZE = ("stretch", "crop", "pad", "crop_or_pad")
 
-CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
+CHANNELS: dict[Any, Any] = {"grayscale": 1, "rgb": 3, "rgba": 4}
 """color_mode -> number of channels."""
 # (channels as OpenCV decodes them, color_mode) -> conversion. OpenCV's own order is BGR.
 _CONVERSIONS = {
