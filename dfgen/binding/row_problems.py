@@ -22,9 +22,14 @@ _SHOWN = 10
 
 def known_problems(columns: Columns) -> dict[int, str]:
     """Return row -> the problem of its file, by the column `problem` of the manifest."""
-    if "problem" not in columns.names or columns["problem"].type not in TEXT:
+    if "problem" not in columns.names:
+        return {}
+    stored = columns.source["problem"]  # the chunks of a large manifest are copied only if needed
+    if getattr(stored, "null_count", None) == len(stored):
         return {}
     problems = columns["problem"]
+    if problems.type not in TEXT:
+        return {}
     rows = pc.indices_nonzero(pc.not_equal(problems, "")).to_pylist()
     return {row: problems[row].as_py() for row in rows}
 
