@@ -206,7 +206,7 @@ def sparse(path, head=b"", nbytes=6 << 30):
 
 
 @pytest.mark.slow
-@pytest.mark.alarm(120)
+@pytest.mark.timeout(120)
 @pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="Linux tells the peak")
 def test_bombs_take_less_than_a_gigabyte(bombs, tmp_path):
     files = [sparse(tmp_path / f"sparse.{name}", head) for name, head in SPARSE.items()]
