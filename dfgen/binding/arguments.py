@@ -265,10 +265,10 @@ def chosen_features(columns: Columns, arguments: SequenceArguments) -> tuple[Tre
     kinds = {feature.kind for leaf, feature in pairs if isinstance(leaf, str)}
     changed = [n for n in IMAGE_OPTIONS if getattr(arguments, n) != getattr(SequenceArguments, n)]
     if changed and "image" not in kinds:
-        option, value = changed[0].removeprefix("image_"), getattr(arguments, changed[0])
+        options = (f"{n.removeprefix('image_')}={getattr(arguments, n)!r}" for n in changed)
         raise ArgumentError(
             f"{changed[0]}= is for an image that x gives by its column name: write it into the "
-            f'feature, dfgen.Image("path", {option}={value!r})'
+            f'feature, dfgen.Image("path", {", ".join(options)})'
         )
     has_label_options = arguments.label_mode not in ("int", None) or arguments.class_names
     if has_label_options and "label" not in kinds:
