@@ -134,6 +134,7 @@ def same(sample, rng):
     return sample
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a program in the background ignores it
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as one under nohup does
 print("ready", flush=True)
 numbers = BoundFeature("number", Number("number"), np.arange(24, dtype=np.int32))
 reader = SampleReader(np.arange(24), (numbers,), same)
