@@ -44,6 +44,8 @@ WARM = 20 * len(KINDS)
 """Cases after which nothing more may stay: threads of pools, caches and modules are there."""
 LISTS_THE_DISK = re.compile(rb"""(?:^|["'\s=:\[,-])/[/.]*(?:["'\s\],]|$)|\.\.""")
 """Paths that a source of files would list for minutes, and differently each time."""
+OF_DECODERS = re.compile(r"(?:(?:libpng |\[ ?\w+:|[\w.]+: ).*\n)+")
+"""What the libraries of OpenCV and Pillow print about damaged images, beside the error."""
 LIMITS = Limits(decoded_bytes="128MiB")
 """Colours, floats and resizing make a few times as much of it."""
 OPTIONS = (
@@ -210,13 +212,20 @@ def make_folder():
 
 
 class Watch:
-    """The memory that the process took since the last look. What it prints goes into a file."""
+    """What a process printed and took, between one look and the next."""
 
     def __init__(self, printed):
-        with open(printed, "ab") as file:
-            for number in (1, 2):
-                os.dup2(file.fileno(), number)
-        self.base = self.resident()
+        self.printed = os.open(printed, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        for number in (1, 2):
+            os.dup2(self.printed, number)
+        self.seen, self.base = 0, self.resident()
+
+    def output(self):
+        """Return what was printed since."""
+        size = os.fstat(self.printed).st_size
+        text = os.pread(self.printed, size - self.seen, self.seen)
+        self.seen = size
+        return text.decode(errors="replace")
 
     def peak(self):
         """Return how many bytes more than at first were taken at once, and begin anew if many."""
@@ -270,6 +279,9 @@ def run(log, first, last, kinds=KINDS):
             tell("found", kind, number, traceback.format_exc()[-2000:])
         took = time.process_time() - start
         faulthandler.cancel_dump_traceback_later()
+        text = watch.output()
+        if text and not OF_DECODERS.fullmatch(text):
+            tell("found", kind, number, f"printed: {text}")
         peak = watch.peak()
         if peak > MEMORY:
             tell("found", kind, number, f"took {peak:,} bytes")
@@ -283,7 +295,9 @@ def run(log, first, last, kinds=KINDS):
 
 def main():
     faulthandler.enable()
-    warnings.simplefilter("ignore")  # of decoders, about damaged files
+    warnings.simplefilter("always")  # of others they are printed, and found
+    warnings.filterwarnings("ignore", category=UserWarning, module="__main__")  # dfgen's for users
+    warnings.filterwarnings("ignore", module="PIL")  # about damaged images
     what, *numbers = sys.argv[1:]
     kinds = (*KINDS, *MORE)
     [seeds(kind) for kind in (kinds if what in MORE or numbers[2:] else KINDS)]

@@ -66,12 +66,12 @@ def warn_of_lookalikes(
     if value_type(values.type) not in TEXT:
         return
     is_dictionary = pa.types.is_dictionary(values.type)
-    found = (values.dictionary if is_dictionary else pc.unique(values)).drop_null()
-    odd = pc.any(pc.match_substring_regex(found, "[^!-~ ]|  |^ | $")).as_py()
-    if not odd and len(pc.unique(pc.ascii_lower(found))) == len(found):  # fast, for 10^6 names
-        return
+    distinct = (values.dictionary if is_dictionary else pc.unique(values)).drop_null()
+    odd = pc.any(pc.match_substring_regex(distinct, "[^!-~ ]|  |^ | $")).as_py()
+    if not odd and pc.count_distinct(pc.ascii_lower(distinct)).as_py() == len(distinct):
+        return  # fast, for 10^6 names
     groups = dict[str, list[str]]()
-    for name in found.to_pylist():
+    for name in distinct.to_pylist():
         groups.setdefault(folded(name), []).append(name)
     alike = [
         # clean names and those in lower case first

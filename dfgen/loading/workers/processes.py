@@ -264,6 +264,6 @@ def _register_module_of(function: object) -> None:
     function = function.func if isinstance(function, functools.partial) else function
     name = str(getattr(function, "__module__", None))
     finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
-    found = (finder.find_spec(name.partition(".")[0], None, None) for finder in finders)
-    if name != "__main__" and sys.modules.get(name) is not None and not any(found):
+    specs = (finder.find_spec(name.partition(".")[0], None, None) for finder in finders)
+    if name != "__main__" and sys.modules.get(name) is not None and not any(specs):
         cloudpickle.register_pickle_by_value(sys.modules[name])
